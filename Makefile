@@ -1,0 +1,56 @@
+# Every target installs what it needs into .venv by itself, and is quick when nothing changed.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install up test soak check format openapi bench lock clean
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
+BIN := .venv/bin
+SYNC := $(PYTHON) scripts/sync.py
+ARGS ?=
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+install: ## everything for development, into .venv
+	@$(SYNC) dev
+	@$(BIN)/python scripts/compile.py
+
+up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS='--port 9000'
+	@$(SYNC) up
+	@exec $(BIN)/gpuwright up $(ARGS)
+
+test: install ## the everyday tests; ARGS='tests/cli -x' for some of them
+	@$(BIN)/pytest $(ARGS)
+
+soak: install ## the tests in their long forms
+	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)
+
+check: install ## what CI runs beside the tests: lint, types, imports, contract, migrations, leaks
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/mypy scripts
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python scripts/leaks.py
+	@$(BIN)/python scripts/openapi.py --check
+	@$(BIN)/python scripts/reference.py --check
+	@$(BIN)/pytest -q tests/migrations
+
+format: install ## ruff's formatting and safe fixes
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+openapi: install ## write openapi/openapi.json and docs/reference.md from the code
+	@$(BIN)/python scripts/openapi.py
+	@$(BIN)/python scripts/reference.py
+
+bench: install ## node reports by 1,000 agents for a minute; prints reports per second and percentiles
+	@$(BIN)/gpuwright bench api --agents 1000 --seconds 60 $(ARGS)
+
+lock: install ## compile requirements/*.txt again; UPGRADE=1 takes the newest versions
+	@scripts/lock.sh
+
+clean: ## remove what make made; keeps data in .gpuwright
+	@rm -rf .venv .venv.lock build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -path ./.gpuwright -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,36 @@
+"""Joining: a one-time token becomes the node's own credential, kept where only the agent can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agents.link import Link
+from agents.state import Credential, Folder
+
+
+class _Joined(msgspec.Struct):
+    node: str
+    token: str
+
+
+def join(
+    folder: Folder, server: str, one_time_token: str, node: str, spec: Mapping[str, Any], ca_file: str = ""
+) -> Credential:
+    """Tell the control plane what this machine is, and keep the credential that it answers with.
+
+    The folder is written to before the token is spent: a token must not be lost to a full disk.
+    """
+    folder.keep_seen(folder.seen())
+    link = Link(server, ca_file=ca_file)
+    try:
+        body = msgspec.json.encode({"token": one_time_token, "node": node, **spec})
+        answer = link.request("POST", "/api/v1/join", body)
+    finally:
+        link.close()
+    joined = msgspec.json.decode(answer.body, type=_Joined)
+    credential = Credential(server, joined.node, joined.token, ca_file)
+    folder.keep_credential(credential)
+    return credential

@@ -1,0 +1,106 @@
+"""How an agent talks to the control plane: plain HTTP/1.1 from the standard library, one connection a purpose."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+CONNECT_SECONDS = 10.0
+
+
+class LinkError(Exception):
+    """No answer, or one that cannot be used; trying again later is right."""
+
+    def __init__(self, message: str, *, status: int = 0, retry_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_seconds = retry_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the control plane said."""
+
+    status: int
+    body: bytes
+
+
+class Link:
+    """One keep-alive connection. Not for use by several threads."""
+
+    def __init__(self, server: str, token: str = "", ca_file: str = "") -> None:
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"server {server!r} must look like https://host:8080")
+        self._host = parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._open: http.client.HTTPConnection | None = None
+
+    def request(self, method: str, path: str, body: bytes | None = None, seconds: float = 10.0) -> Answer:
+        """One request; anything but a 2xx answer is a LinkError."""
+        for attempt in ("kept", "fresh"):
+            was_open = self._open is not None
+            try:
+                status, headers, text = self._exchange(method, path, body, seconds)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                # A connection kept open may have been closed by the other side while we were silent.
+                if was_open and attempt == "kept" and not isinstance(error, TimeoutError):
+                    continue
+                reason = f"{type(error).__name__}: {error}"
+                raise LinkError(f"{self._host}:{self._port} did not answer: {reason}") from error
+            if not 200 <= status < 300:
+                raise LinkError(
+                    f"{method} {path} was answered {status}: {_detail(text)}",
+                    status=status,
+                    retry_seconds=_seconds(headers.get("Retry-After", "")),
+                )
+            return Answer(status, text)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, seconds: float
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        if self._open is None:
+            self._open = self._connect()
+        if self._open.sock is not None:
+            self._open.sock.settimeout(seconds)
+        self._open.request(method, path, body, self._headers)
+        answer = self._open.getresponse()
+        return answer.status, answer.headers, answer.read()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls
+            )
+        else:
+            made = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        made.connect()
+        return made
+
+
+def _detail(body: bytes) -> str:
+    """The sentence of a problem document, or the first of whatever it is."""
+    try:
+        said = msgspec.json.decode(body)
+        return str(said["detail"])[:300]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")
+
+
+def _seconds(text: str) -> float:
+    return min(float(text), 300.0) if text.isdigit() else 0.0

@@ -1,0 +1,73 @@
+"""What an agent keeps on disk: its credential, how often it started, and the newest assignment it has seen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from agents.contract import Assignment
+
+T = TypeVar("T")
+
+
+class Credential(msgspec.Struct, rename="camel"):
+    """Who this node is, and where its control plane is."""
+
+    server: str
+    node: str
+    token: str
+    ca_file: str = ""
+
+
+class Seen(msgspec.Struct, rename="camel"):
+    """What must survive a restart. `incarnation` only ever grows: it orders reports over restarts."""
+
+    incarnation: int = 0
+    epoch: int = 0
+    generation: int = 0
+    assignment: Assignment | None = None
+
+
+class Folder:
+    """The agent's folder; nobody but its user can read it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def credential(self) -> Credential | None:
+        return self._read("credential.json", Credential)
+
+    def keep_credential(self, credential: Credential) -> None:
+        self._write("credential.json", msgspec.json.encode(credential))
+
+    def seen(self) -> Seen:
+        return self._read("seen.json", Seen) or Seen()
+
+    def keep_seen(self, seen: Seen) -> None:
+        self._write("seen.json", msgspec.json.encode(seen))
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Whole or not at all, also when the machine dies; readable by its owner alone from the first byte."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self.path / (name + ".new")
+        fresh.unlink(missing_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path / name)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,154 @@
+"""Who may do what: one table, scope x noun x verb, from which routes, docs and the isolation test are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from app.manifests.model import Kind
+from app.problem import Problem
+
+
+class Scope(StrEnum):
+    """How much a token may do."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    NODE = "node"
+
+
+class Verb(StrEnum):
+    """Reading is get, list and watch; writing is put, patch, delete and apply."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Noun(StrEnum):
+    """What is not a kind but is guarded all the same."""
+
+    TOKEN = "Token"  # noqa: S105 (a name, not a secret)
+    JOIN_TOKEN = "JoinToken"  # noqa: S105
+    AUDIT = "Audit"
+    REPORT = "Report"
+    ASSIGNMENT = "Assignment"
+    TELEMETRY = "Telemetry"
+    METRICS = "Metrics"
+
+
+class Reach(StrEnum):
+    """Which objects of a noun a grant covers."""
+
+    ALL = "all"
+    OWN = "own"  # the tenant's, or the node's, own
+    ADMITTED = "admitted"  # those that admit the tenant: its models, and their profiles
+
+
+class Role(StrEnum):
+    """A scope, and whether the token is bound to a tenant."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    NODE = "node"
+    TENANT_VIEWER = "tenant viewer"
+    TENANT_OPERATOR = "tenant operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks: a token, with what it may do. `tenant` and `node` are empty when it is bound to neither."""
+
+    id: str
+    scope: Scope
+    tenant: str = ""
+    node: str = ""
+    expires_at: datetime | None = None
+
+    @property
+    def role(self) -> Role:
+        return Role(f"tenant {self.scope}") if self.tenant else Role(self.scope)
+
+
+Grants = Mapping[tuple[Kind | Noun, Verb], Reach]
+
+_KINDS = [kind for kind in Kind if kind is not Kind.STATE]
+_READ_ALL: Grants = {
+    **{(kind, Verb.READ): Reach.ALL for kind in _KINDS},
+    (Noun.METRICS, Verb.READ): Reach.ALL,
+    (Noun.ASSIGNMENT, Verb.READ): Reach.ALL,
+    (Noun.TELEMETRY, Verb.READ): Reach.ALL,
+}
+_OPERATE: Grants = {
+    **_READ_ALL,
+    **{(kind, Verb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
+}
+_TENANT_READ: Grants = {
+    (Kind.SERVICE, Verb.READ): Reach.OWN,
+    (Kind.JOB, Verb.READ): Reach.OWN,
+    (Kind.GPU_TYPE, Verb.READ): Reach.ALL,
+    (Kind.MODEL, Verb.READ): Reach.ADMITTED,
+    (Kind.PROFILE, Verb.READ): Reach.ADMITTED,
+}
+
+TABLE: Mapping[Role, Grants] = {
+    Role.VIEWER: _READ_ALL,
+    Role.OPERATOR: _OPERATE,
+    Role.ADMIN: {
+        **_OPERATE,
+        (Kind.TENANT, Verb.WRITE): Reach.ALL,
+        (Noun.TOKEN, Verb.READ): Reach.ALL,
+        (Noun.TOKEN, Verb.WRITE): Reach.ALL,
+        (Noun.JOIN_TOKEN, Verb.READ): Reach.ALL,
+        (Noun.JOIN_TOKEN, Verb.WRITE): Reach.ALL,
+        (Noun.AUDIT, Verb.READ): Reach.ALL,
+    },
+    Role.NODE: {
+        (Noun.REPORT, Verb.WRITE): Reach.OWN,
+        (Noun.ASSIGNMENT, Verb.READ): Reach.OWN,
+    },
+    Role.TENANT_VIEWER: _TENANT_READ,
+    Role.TENANT_OPERATOR: {
+        **_TENANT_READ,
+        (Kind.SERVICE, Verb.WRITE): Reach.OWN,
+        (Kind.JOB, Verb.WRITE): Reach.OWN,
+    },
+}
+
+
+def reach(principal: Principal, noun: Kind | Noun, verb: Verb) -> Reach | None:
+    """Which objects of `noun` the principal may `verb`; None when it may not at all."""
+    return TABLE[principal.role].get((noun, verb))
+
+
+def require(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = "") -> Reach:
+    """Refuse what the table does not grant.
+
+    `owner` is the tenant (or node) whose object is meant. Another tenant's object does not exist for this
+    principal: 404, also where it does exist.
+    """
+    granted = reach(principal, noun, verb)
+    if granted is None or (granted is Reach.OWN and noun is Noun.REPORT and owner != principal.node):
+        if isinstance(noun, Kind) and noun.tenanted and principal.tenant and owner not in ("", principal.tenant):
+            raise Problem("not-found", f"there is no {noun} of that name")
+        raise Problem("forbidden", f"a token of scope {principal.role} may not {verb} {noun} objects")
+    if granted is Reach.OWN and owner and owner not in (principal.tenant, principal.node):
+        raise Problem("not-found", f"there is no {noun} of that name")
+    return granted
+
+
+def may(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = "") -> bool:
+    """Whether `require` lets it pass."""
+    try:
+        require(principal, noun, verb, owner)
+    except Problem:
+        return False
+    return True
+
+
+def readable(principal: Principal) -> list[Kind]:
+    """The kinds that the principal may read at all."""
+    return [kind for kind in _KINDS if reach(principal, kind, Verb.READ)]

@@ -1,0 +1,1 @@
+"""The REST API: one router a noun. Nothing is decided here."""

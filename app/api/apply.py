@@ -1,0 +1,78 @@
+"""Many documents at once, all or nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy import Connection
+
+from app.api import selectors
+from app.api.asking import Body, By, DryRun, answer, write_once
+from app.api.bodies import manifests
+from app.manifests.diff import diff
+from app.store.objects import Stored
+from app.world.decisions import Action, Decision
+from app.world.declare import Prune, declare
+
+router = APIRouter(prefix="/api/v1", tags=["apply"])
+
+
+@router.post("/apply", summary="Declare many objects, all or nothing; dryRun=true gives the field-level diff")
+def apply(
+    request: Request,
+    by: By,
+    body: Body,
+    dry: DryRun = False,
+    prune: Annotated[bool, Query(description="Delete what the files leave out")] = False,
+    prune_selector: Annotated[
+        str, Query(alias="pruneSelector", max_length=2000, description="Labels of what may be pruned")
+    ] = "",
+) -> Response:
+    wanted = manifests(request, body)
+    terms = selectors.parse(prune_selector)
+
+    def write(connection: Connection) -> Response:
+        done = declare(connection, by, wanted, dry_run=dry, prune=Prune(terms.has, terms.lacks) if prune else None)
+        return answer(
+            {
+                "dryRun": dry,
+                "resourceVersion": done.resource_version,
+                "changes": [_change(decision, dry) for decision in done.decisions],
+                "warnings": [text for decision in done.decisions for text in _warnings(decision)],
+            }
+        )
+
+    return write_once(request, body, write, dry_run=dry)
+
+
+def _change(decision: Decision, dry: bool) -> dict[str, Any]:
+    key, stored = decision.key, decision.object
+    change: dict[str, Any] = {"kind": str(key.kind), "name": key.name}
+    if key.tenant:
+        change["tenant"] = key.tenant
+    # What is new or gone has a diff of its whole self, which only a dry run wants to see.
+    told = {Action.UPDATED, Action.CREATED, Action.DELETED} if dry else {Action.UPDATED}
+    return change | {
+        "action": Action.UNCHANGED if decision.action is Action.STATUS else decision.action,
+        "resourceVersion": stored.resource_version,
+        "diff": [
+            {"path": found.path, "before": found.before, "after": found.after}
+            for found in diff(_declared(decision.before), _declared(decision.after))
+        ]
+        if decision.action in told
+        else [],
+    }
+
+
+def _declared(stored: Stored | None) -> dict[str, Any]:
+    labels, spec = (stored.labels, stored.spec) if stored else ({}, {})
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _warnings(decision: Decision) -> list[str]:
+    """What was accepted and yet will not work, said at once."""
+    if decision.action not in (Action.CREATED, Action.UPDATED):
+        return []
+    conditions: Any = decision.object.status.get("conditions", [])
+    return [f"{decision.key}: {c['message']}" for c in conditions if c["status"] == "False"]

@@ -1,0 +1,162 @@
+"""What every route asks of a request: who, which context, which body, which answer before."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, Query, Request, Response
+from sqlalchemy import Connection
+
+from app.access import Principal
+from app.context import Context
+from app.manifests.faults import escaped, nearest
+from app.problem import Problem
+from app.store import idempotency
+from app.world.declare import ANY_VERSION
+from app.world.write import Actor
+
+KEY_FORM = re.compile(r"[\x21-\x7e]{1,200}")
+JSON = "application/json"
+
+
+def context(request: Request) -> Context:
+    known: Context = request.app.state.context
+    return known
+
+
+def principal(request: Request) -> Principal:
+    who: Principal = request.scope["state"]["principal"]
+    return who
+
+
+def actor(request: Request) -> Actor:
+    return Actor(principal(request), request.scope["state"]["request_id"])
+
+
+def body(request: Request) -> bytes:
+    """All of it; the gate has read it, within its limits."""
+    read: bytes = request.scope["state"]["body"]
+    return read
+
+
+# Dependencies are coroutines: a plain function would cost each of them a thread of the pool.
+
+
+async def _context(request: Request) -> Context:
+    return context(request)
+
+
+async def _principal(request: Request) -> Principal:
+    return principal(request)
+
+
+async def _actor(request: Request) -> Actor:
+    return actor(request)
+
+
+async def _body(request: Request) -> bytes:
+    return body(request)
+
+
+async def _no_body(request: Request) -> None:
+    """For writes that take none: a body is refused rather than ignored."""
+    if body(request):
+        raise Problem("bad-request", "this request takes no body")
+
+
+async def known_parameters(request: Request) -> None:
+    """Refuses a query parameter that the route does not have: `?dryrun=true` must not write after all."""
+    if not request.query_params:
+        return
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            meant = nearest(name, known)
+            hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known) or 'none'}"
+            raise Problem("bad-request", f"there is no parameter {escaped(name)!r}; {hint}")
+
+
+Asked = Annotated[Context, Depends(_context)]
+Who = Annotated[Principal, Depends(_principal)]
+By = Annotated[Actor, Depends(_actor)]
+Body = Annotated[bytes, Depends(_body)]
+NoBody = Annotated[None, Depends(_no_body)]
+DryRun = Annotated[bool, Query(alias="dryRun", description="Answer as if, store nothing")]
+
+
+def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, JSON)
+
+
+def media_type(request: Request) -> str:
+    """The body's media type, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def if_match(request: Request) -> int | None:
+    """The resource version that If-Match asks for; None where anything will do, also nothing."""
+    given = request.headers.get("if-match", "").strip()
+    if not given:
+        return None
+    if given == "*":
+        return ANY_VERSION
+    match = re.fullmatch(r'"(\d{1,18})"', given)
+    if match is None:
+        raise Problem("precondition-failed", f'If-Match must be an ETag like "42", not {given[:40]!r}')
+    return int(match[1])
+
+
+def write_once(
+    request: Request, body: bytes, fn: Callable[[Connection], Response], *, dry_run: bool = False
+) -> Response:
+    """Run a write in one transaction; under an Idempotency-Key, run it once and repeat its first answer."""
+    ctx, who = context(request), principal(request)
+    if dry_run:
+        return ctx.database.read(fn)
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return ctx.database.write(fn)
+    if KEY_FORM.fullmatch(key) is None:
+        raise Problem("bad-request", "Idempotency-Key must be 1..200 visible ASCII characters")
+    asked = hashlib.sha256(
+        b"\0".join((
+            request.method.encode(),
+            request.url.path.encode(),
+            request.url.query.encode(),
+            request.headers.get("if-match", "").encode(),
+            media_type(request).encode(),
+            body,
+        ))
+    ).digest()  # fmt: skip
+
+    def once(connection: Connection) -> Response:
+        kept = idempotency.kept(connection, who.id, key)
+        if kept is None:
+            response = fn(connection)
+            headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}
+            sealed = _sealed(request, key, bytes(response.body))
+            first = idempotency.Kept(asked, response.status_code, headers, sealed)
+            idempotency.keep(connection, who.id, key, first, msgspec.json.encode(headers).decode())
+            return response
+        if kept.request_hash != asked:
+            raise Problem("invalid", "this Idempotency-Key was used for another request; choose a new one")
+        replayed = {**kept.headers, "Idempotency-Replayed": "true"}
+        return Response(_sealed(request, key, kept.body), kept.status, replayed, JSON)
+
+    return ctx.database.write(once, repeatable=True)
+
+
+def _sealed(request: Request, key: str, body: bytes) -> bytes:
+    """The body as it is kept, and back again: masked by a stream that needs the caller's own secret.
+
+    The answer to a new token holds that token, and no secret lies readable in the database.
+    """
+    # The token alone, for the header around it can be spelt in several ways.
+    token = request.headers.get("authorization", "").partition(" ")[2].strip()
+    secret = f"gpuwright answer\0{token}\0{key}"
+    stream = hashlib.shake_256(secret.encode()).digest(len(body))
+    return (int.from_bytes(body) ^ int.from_bytes(stream)).to_bytes(len(body))

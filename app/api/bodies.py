@@ -1,0 +1,107 @@
+"""Bodies as manifests: by media type, within limits, refused with every fault at once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import Request
+
+from app.access import Verb, may
+from app.api.asking import context, media_type, principal
+from app.manifests import json_text
+from app.manifests.faults import Fault, Refused
+from app.manifests.limits import API, ONE, PATCH, Limits
+from app.manifests.model import JSON, Key, Manifest
+from app.manifests.parsing import Busy
+from app.manifests.reader import Media, decode
+from app.manifests.validate import Examined
+from app.problem import Problem
+from app.world.consistent import dangling, invalid
+
+FILES = "application/vnd.gpuwright.files+json"
+MERGE_PATCH = "application/merge-patch+json"
+MEDIA: dict[str, Media] = {
+    "application/json": "json",
+    "application/yaml": "yaml",
+    "application/x-yaml": "yaml",
+    "text/yaml": "yaml",
+}
+
+
+def manifests(request: Request, body: bytes) -> list[Manifest]:
+    """The manifests of an apply."""
+    given = media_type(request)
+    media = "files" if given == FILES else MEDIA.get(given)
+    if media is None:
+        raise _unsupported(given, [*MEDIA, FILES])
+    return _parsed(request, body, media, API, None)
+
+
+def manifest(request: Request, body: bytes, key: Key) -> Manifest:
+    """The one manifest of a put; what the path says may be left out, and must agree."""
+    given = media_type(request)
+    media = MEDIA.get(given)
+    if media is None:
+        raise _unsupported(given, list(MEDIA))
+    return _parsed(request, body, media, ONE, key)[0]
+
+
+def merge_patch(request: Request, body: bytes) -> dict[str, JSON]:
+    """The object of a JSON Merge Patch."""
+    given = media_type(request)
+    if given != MERGE_PATCH:
+        raise _unsupported(given, [MERGE_PATCH])
+    if len(body) > PATCH.max_bytes:
+        raise Problem("too-large", f"a patch is at most {PATCH.max_bytes >> 10} KiB; put the whole object instead")
+    try:
+        patch, _ = json_text.load(decode(body, "body"), PATCH, "body")
+    except Refused as refused:
+        raise _refusal(refused) from None
+    if not isinstance(patch, dict):
+        raise Problem("invalid", "a merge patch of an object is a JSON object")
+    return patch
+
+
+def _parsed(
+    request: Request, body: bytes, media: Media | Literal["files"], limits: Limits, key: Key | None
+) -> list[Manifest]:
+    who = principal(request)
+    tenant = key.tenant if key else who.tenant
+    try:
+        # A tenant counts as one, however many tokens it has.
+        found = context(request).parser.parse(
+            body, media, limits, "body", tenant or "default", key, who.tenant or who.id
+        )
+    except Refused as refused:
+        raise _refusal(refused) from None
+    except Busy:
+        told = "other large inputs are being read; send this one again shortly"
+        raise Problem("unavailable", told, headers={"Retry-After": "2"}) from None
+    if found.faults:
+        raise invalid(found.faults + _also_wrong(request, found))
+    return found.manifests
+
+
+def _also_wrong(request: Request, found: Examined) -> list[Fault]:
+    """Where references of the other documents lead nowhere, so that one answer names every fault."""
+    at_fault, who = found.at_fault, principal(request)
+    if at_fault is None or not all(may(who, m.kind, Verb.WRITE, m.tenant) for m in found.manifests):
+        return []
+    return context(request).database.read(lambda connection: dangling(connection, found.manifests, at_fault))
+
+
+def _refusal(refused: Refused) -> Problem:
+    if refused.too_large:
+        return Problem("too-large", str(refused.faults[0]), faults=refused.faults)
+    return invalid(refused.faults)
+
+
+def _unsupported(given: str, allowed: list[str]) -> Problem:
+    said = f"{given[:60]!r}" if given else "none"
+    accept = ", ".join(allowed)
+    header = "Accept-Patch" if MERGE_PATCH in allowed else "Accept-Post"
+    return Problem(
+        "unsupported-media-type",
+        f"the media type is {said}; understood here: {accept}",
+        headers={header: accept},
+    )

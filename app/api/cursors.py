@@ -1,0 +1,30 @@
+"""Opaque cursors: where a page ended, and what a list was asked for."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+from app.problem import Problem
+
+
+def encode(*parts: str | int) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(parts)).decode().rstrip("=")
+
+
+def decode(cursor: str, *types: type) -> tuple[Any, ...]:
+    """The parts of a cursor that we gave out; 400 for any other text."""
+    try:
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        parts = msgspec.json.decode(raw, type=list[str | int])
+    except (binascii.Error, ValueError, msgspec.DecodeError, msgspec.ValidationError):
+        parts = []
+    fits = len(parts) == len(types) and all(type(part) is wanted for part, wanted in zip(parts, types, strict=True))
+    if not fits or any(isinstance(part, int) and not 0 <= part < 2**62 for part in parts):
+        raise Problem("bad-request", "this cursor did not come from here; list again without it")
+    if any(isinstance(part, str) and "\0" in part for part in parts):
+        raise Problem("bad-request", "this cursor did not come from here; list again without it")
+    return tuple(parts)

@@ -1,0 +1,44 @@
+"""Whether the process lives, whether it can serve, and its metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from app.api.asking import Asked, Who, answer
+from app.http import metrics
+from app.problem import Problem
+from app.store import schema, versions
+
+router = APIRouter()
+
+
+@router.get("/healthz", tags=["health"], summary="The process lives")
+def healthz() -> Response:
+    return answer({"status": "ok"})
+
+
+@router.get("/readyz", tags=["health"], summary="The database answers and its schema is the one known")
+def readyz(ctx: Asked) -> Response:
+    found = ctx.database.read(schema.found)
+    if found != schema.KNOWN:
+        raise Problem("unavailable", schema.advice(found), headers={"Retry-After": "5"})
+    streams = ctx.database.read(versions.current)
+    return answer({"status": "ready", "schema": found, "resourceVersion": streams["object"][0]})
+
+
+@router.get("/metrics", tags=["health"], summary="Prometheus metrics; wants an untenanted token")
+def scrape(ctx: Asked) -> Response:
+    return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
+
+
+@router.get("/api/v1/whoami", tags=["tokens"], summary="What this token is")
+def whoami(who: Who) -> Response:
+    return answer(
+        {
+            "id": who.id,
+            "scope": who.scope,
+            "tenant": who.tenant or None,
+            "node": who.node or None,
+            "expiresAt": who.expires_at.isoformat() if who.expires_at else None,
+        }
+    )

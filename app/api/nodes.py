@@ -1,0 +1,159 @@
+"""What agents say and ask: reports in, assignments out; and what a node last reported, for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from agents import contract
+from agents.contract import LONGEST_POLL_SECONDS, Answer
+from app.access import Noun, Principal, Verb, require
+from app.api.asking import JSON, Asked, Who, answer, context
+from app.context import Context
+from app.http.buckets import Buckets
+from app.http.visit import Scope
+from app.nodes import counted, reading
+from app.problem import Problem
+from app.store import audit, node_state, telemetry
+from app.world.write import Actor
+
+router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
+
+LONGEST_SPAN = timedelta(days=31)
+MOST_ROWS = 5000
+AUDITED_REFUSALS = Buckets(0.1, 20.0)  # of one caller: the audit is kept for ever, and 20 say as much as a million
+_ENCODER = msgspec.json.Encoder()
+
+
+def _schema(kind: type) -> dict[str, Any]:
+    """The wire form of a struct, by reference to the document's components."""
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
+    return schema
+
+
+def schemas() -> dict[str, Any]:
+    """The components that the routes here refer to."""
+    kinds = [contract.Report, contract.Answer, contract.Assignment]
+    _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    return components
+
+
+NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+REPORT = {
+    "parameters": [NAME],
+    "requestBody": {"required": True, "content": {JSON: {"schema": _schema(contract.Report)}}},
+    "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(contract.Answer)}}}},
+}
+
+
+@router.post("/{name}/report", summary="A node's report; stored when answered", openapi_extra=REPORT)
+async def report(request: Request) -> Response:
+    body = await take_report(context(request), request.scope, request.path_params["name"])
+    return Response(body, media_type=JSON)
+
+
+async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
+    """Store the report in the request's body; the answer to it."""
+    state = scope["state"]
+    who: Principal = state["principal"]
+    try:
+        require(who, Noun.REPORT, Verb.WRITE, node)
+    except Problem:
+        await _audit_refusal(ctx, state, node)
+        raise
+    raw: bytes = state["body"]
+    told = reading.read(raw)
+    if told.node != node:
+        counted.REFUSED.labels("another_node").inc()
+        await _audit_refusal(ctx, state, told.node)
+        raise Problem("forbidden", f"the report speaks for node {told.node}, and this path is node {node}'s")
+    stored = await ctx.nodes.intake.store(told, raw)
+    for dropped in stored.dropped:
+        counted.REFUSED.labels(dropped.reason).inc()
+    reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
+    return _ENCODER.encode(reply)
+
+
+async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> None:
+    """An agent that speaks for another node is either broken or stolen: somebody will want to know."""
+    who: Principal = state["principal"]
+    if AUDITED_REFUSALS.take(who.tenant or who.id, time.monotonic()):
+        counted.REFUSED.labels("not_audited").inc()
+        return
+    entry = Actor(who, state["request_id"]).entry(
+        "report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node"
+    )
+    await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
+
+
+@router.get(
+    "/{name}/assignment",
+    summary="The node's assignment, once its version is another than `after`",
+    responses={
+        200: {"content": {JSON: {"schema": _schema(contract.Assignment)}}},
+        204: {"description": "Nothing new"},
+    },
+)
+async def assignment(
+    name: str,
+    ctx: Asked,
+    who: Who,
+    after: Annotated[int, Query(ge=0, lt=2**62, description="The version the agent has; 0 for none")] = 0,
+    wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 30.0,
+) -> Response:
+    require(who, Noun.ASSIGNMENT, Verb.READ, name)
+    body = await ctx.nodes.polls.wait(who, name, after, wait_seconds)
+    return Response(status_code=204) if body is None else Response(body, media_type=JSON)
+
+
+@router.get("/{name}/telemetry", summary="What the node last said, and its minutes, oldest first")
+def node_telemetry(
+    name: str,
+    ctx: Asked,
+    who: Who,
+    start: Annotated[datetime | None, Query(description="From this minute on; default an hour ago")] = None,
+    stop: Annotated[datetime | None, Query(description="Before this minute; now by default")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of GPUs, and of instances")] = 1000,
+) -> Response:
+    require(who, Noun.TELEMETRY, Verb.READ, name)
+    until = _utc(stop) or datetime.now(UTC)
+    since = _utc(start) or until - timedelta(hours=1)
+    if not timedelta(0) <= until - since <= LONGEST_SPAN:
+        raise Problem("bad-request", "start must be before stop, by 31 days at most")
+
+    def read(connection: Any) -> dict[str, Any]:
+        return {
+            "node": name,
+            "state": node_state.state(connection, name),
+            "gpus": telemetry.gpu_minutes(connection, name, since, until, limit),
+            "instances": telemetry.instance_minutes(connection, name, since, until, limit),
+        }
+
+    found = ctx.database.read(read)
+    if found["state"] is None:
+        raise Problem("not-found", f"node {name} has not reported")
+    return answer(camel(found))
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=UTC)
+
+
+def camel(value: Any) -> Any:
+    """Column names as the wire spells them."""
+    if isinstance(value, dict):
+        return {_camel_name(key): camel(item) for key, item in value.items()}
+    return [camel(item) for item in value] if isinstance(value, list) else value
+
+
+def _camel_name(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

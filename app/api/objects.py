@@ -1,0 +1,133 @@
+"""The same five routes for every kind: list, get, put, patch, delete."""
+
+# No `from __future__ import annotations`: the routes' annotations name what belongs to one kind.
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from sqlalchemy import Connection
+
+from app.access import Reach, Verb, require
+from app.api import asking, cursors, selectors
+from app.api.asking import Asked, By, DryRun, NoBody, Who, answer, if_match, write_once
+from app.api.bodies import manifest, merge_patch
+from app.api.visible import shown
+from app.manifests.model import API_VERSION, Key, Kind
+from app.problem import Problem
+from app.store import objects, versions
+from app.store.objects import Selection, Stored
+from app.world import declare
+
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+Name = Annotated[str, Path(max_length=63, pattern=DNS_LABEL)]
+Limit = Annotated[int, Query(ge=1, le=500)]
+Cursor = Annotated[str, Query(max_length=1000, description="`metadata.next` of the page before")]
+Tenant = Annotated[str, Query(max_length=63, description="Of a tenanted kind: only this tenant's")]
+Labels = Annotated[str, Query(alias="labelSelector", max_length=2000, description="a=b,c!=d,e,!f")]
+Fields = Annotated[str, Query(alias="fieldSelector", max_length=2000, description="spec.model=resnet50")]
+
+
+def router(kind: Kind) -> APIRouter:
+    """The routes of one kind; a tenanted kind's objects are called tenant/name."""
+    routes = APIRouter(prefix=f"/api/v1/{kind.plural}", tags=[kind.plural])
+    one = "/{tenant}/{name}" if kind.tenanted else "/{name}"
+
+    async def of_tenant(tenant: Name, name: Name) -> Key:
+        return Key(kind, tenant, name)
+
+    async def cluster_wide(name: Name) -> Key:
+        return Key(kind, "", name)
+
+    named = Annotated[Key, Depends(of_tenant if kind.tenanted else cluster_wide)]
+
+    @routes.get("", summary=f"List {kind.plural}", operation_id=f"list{kind}")
+    def list_objects(
+        ctx: Asked,
+        who: Who,
+        limit: Limit = 100,
+        cursor: Cursor = "",
+        tenant: Tenant = "",
+        labels: Labels = "",
+        fields: Fields = "",
+    ) -> Response:
+        granted = require(who, kind, Verb.READ, tenant if kind.tenanted else "")
+        if tenant and not kind.tenanted:
+            raise Problem("bad-request", f"{kind.plural} belong to no tenant")
+        terms = selectors.parse(labels, fields, kind)
+        selection = Selection(
+            kind,
+            tenant=who.tenant if granted is Reach.OWN else tenant,
+            admitting=who.tenant if granted is Reach.ADMITTED else "",
+            has=terms.has,
+            lacks=terms.lacks,
+        )
+        after_tenant, after_name, first = cursors.decode(cursor, str, str, int) if cursor else ("", "", None)
+
+        def read(connection: Connection) -> tuple[list[Stored], int]:
+            found = objects.page(connection, selection, (after_tenant, after_name), limit + 1)
+            return found, first if first is not None else versions.current(connection)["object"][0]
+
+        found, version = ctx.database.read(read)
+        last = found[limit - 1] if len(found) > limit else None
+        return answer(
+            {
+                "apiVersion": API_VERSION,
+                "kind": f"{kind}List",
+                "metadata": {
+                    "resourceVersion": version,
+                    "next": cursors.encode(last.tenant, last.name, version) if last else None,
+                },
+                "items": [shown(stored.wire(), who.tenant) for stored in found[:limit]],
+            }
+        )
+
+    @routes.get(one, summary=f"One {kind}", operation_id=f"get{kind}")
+    def get_object(ctx: Asked, who: Who, key: named) -> Response:
+        granted = require(who, kind, Verb.READ, key.tenant)
+        stored = ctx.database.read(lambda connection: objects.get(connection, key))
+        if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
+            raise declare.missing(key)
+        return _answer(stored, who.tenant)
+
+    @routes.put(one, summary=f"Declare a {kind}", operation_id=f"put{kind}")
+    def put_object(request: Request, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False) -> Response:
+        require(who, kind, Verb.WRITE, key.tenant)
+        wanted, expected = manifest(request, body, key), if_match(request)
+
+        def write(connection: Connection) -> Response:
+            done = declare.declare(connection, by, [wanted], dry_run=dry, expected=expected)
+            first = done.decisions[0]
+            return _answer(first.object, who.tenant, 200 if first.before else 201)
+
+        return write_once(request, body, write, dry_run=dry)
+
+    @routes.patch(one, summary=f"Merge into a {kind} (RFC 7396)", operation_id=f"patch{kind}")
+    def patch_object(
+        request: Request, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False
+    ) -> Response:
+        require(who, kind, Verb.WRITE, key.tenant)
+        patch, expected = merge_patch(request, body), if_match(request)
+
+        def write(connection: Connection) -> Response:
+            done = declare.patch(connection, by, key, patch, dry_run=dry, expected=expected)
+            return _answer(done.decisions[0].object, who.tenant)
+
+        return write_once(request, body, write, dry_run=dry)
+
+    @routes.delete(one, summary=f"Delete a {kind} that nothing refers to", operation_id=f"delete{kind}")
+    def delete_object(request: Request, who: Who, by: By, key: named, _body: NoBody, dry: DryRun = False) -> Response:
+        require(who, kind, Verb.WRITE, key.tenant)
+        expected = if_match(request)
+
+        def write(connection: Connection) -> Response:
+            done = declare.delete(connection, by, key, dry_run=dry, expected=expected)
+            return _answer(done.decisions[0].object, who.tenant)
+
+        return write_once(request, b"", write, dry_run=dry)
+
+    return routes
+
+
+def _answer(stored: Stored, tenant: str, status: int = 200) -> Response:
+    headers = {"ETag": f'"{stored.resource_version}"'}
+    return answer(shown(stored.wire(), tenant), status, headers)

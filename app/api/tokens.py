@@ -1,0 +1,121 @@
+"""Tokens: created (shown once), listed, revoked; and one-time tokens with which nodes join."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from sqlalchemy import Connection
+
+from app import tokens as secrets
+from app.access import Noun, Verb, require
+from app.api import asking, cursors
+from app.api.asking import Asked, By, NoBody, Who, answer, write_once
+from app.problem import Problem
+from app.store import audit, tokens
+from app.store.objects import rfc3339
+from app.store.tokens import TokenRow
+
+router = APIRouter(prefix="/api/v1", tags=["tokens"])
+
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", max_length=63)]
+YEAR_SECONDS = 366 * 86400
+
+
+class Wire(BaseModel):
+    """A body with the API's spelling of names, and no field that we do not know."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
+
+
+class TokenRequest(Wire):
+    """What a new token may do, and for how long."""
+
+    scope: Literal["viewer", "operator", "admin", "node"]
+    tenant: Label | None = None
+    node: Label | None = None
+    label: Annotated[str, Field(max_length=100, pattern=r"^[ -~]*$")] = ""
+    expires_in_seconds: Annotated[int, Field(ge=1, le=10 * YEAR_SECONDS)] | None = None
+
+
+@router.post("/tokens", status_code=201, summary="Create a token; its text is shown once")
+def create_token(
+    request: Request, who: Who, by: By, wanted: Annotated[TokenRequest, Body()], raw: asking.Body
+) -> Response:
+    require(who, Noun.TOKEN, Verb.WRITE)
+    if wanted.tenant and wanted.scope not in ("viewer", "operator"):
+        raise Problem("invalid", f"a token of scope {wanted.scope} is not bound to a tenant")
+    if (wanted.scope == "node") != (wanted.node is not None):
+        raise Problem("invalid", "a token of scope node names its node, and no other token does")
+
+    def create(connection: Connection) -> Response:
+        new = secrets.new()
+        row = tokens.insert(
+            connection,
+            token_id=new.id,
+            secret_hash=new.secret_hash,
+            scope=wanted.scope,
+            tenant=wanted.tenant or "",
+            node=wanted.node or "",
+            label=wanted.label,
+            created_by=who.id,
+            expires_in_seconds=wanted.expires_in_seconds,
+        )
+        audit.record(connection, [by.entry("create", Noun.TOKEN, name=row.id, after=_wire(row))])
+        return answer({**_wire(row), "token": new.text}, 201)
+
+    return write_once(request, raw, create)
+
+
+@router.get("/tokens", summary="Tokens, without their secrets")
+def list_tokens(
+    ctx: Asked,
+    who: Who,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    cursor: Annotated[str, Query(max_length=1000)] = "",
+) -> Response:
+    require(who, Noun.TOKEN, Verb.READ)
+    after = cursors.decode(cursor, str)[0] if cursor else ""
+    rows = ctx.database.read(lambda connection: tokens.page(connection, after, limit + 1))
+    following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
+    return answer({"kind": "TokenList", "metadata": {"next": following}, "items": [_wire(r) for r in rows[:limit]]})
+
+
+@router.delete("/tokens/{token_id}", summary="Revoke a token; its open watches end")
+def revoke_token(
+    request: Request,
+    ctx: Asked,
+    who: Who,
+    by: By,
+    token_id: Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")],
+    _body: NoBody,
+) -> Response:
+    require(who, Noun.TOKEN, Verb.WRITE)
+
+    def revoke(connection: Connection) -> Response:
+        row = tokens.revoke(connection, token_id)
+        if row is None:
+            raise Problem("not-found", f"there is no token {token_id}")
+        audit.record(connection, [by.entry("revoke", Noun.TOKEN, name=row.id, after=_wire(row))])
+        return answer(_wire(row))
+
+    response = write_once(request, b"", revoke)
+    ctx.authenticator.forget(token_id)
+    return response
+
+
+def _wire(row: TokenRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "scope": row.scope,
+        "tenant": row.tenant or None,
+        "node": row.node or None,
+        "label": row.label,
+        "createdBy": row.created_by,
+        "createdAt": rfc3339(row.created_at),
+        "expiresAt": rfc3339(row.expires_at) if row.expires_at else None,
+        "revokedAt": rfc3339(row.revoked_at) if row.revoked_at else None,
+        "lastUsedAt": rfc3339(row.last_used_at) if row.last_used_at else None,
+    }

@@ -1,0 +1,189 @@
+"""Server-sent events: every change after a version, once, in commit order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+
+from app.access import Principal, Verb, readable, require
+from app.api.asking import Asked, Who
+from app.api.selectors import Terms, parse
+from app.api.visible import farewell, shown
+from app.context import Context
+from app.manifests.model import BY_PLURAL, Key, Kind, Manifest
+from app.manifests.selectable import selectable
+from app.problem import Problem
+from app.store import changes, versions
+from app.store.changes import Change
+
+router = APIRouter(prefix="/api/v1", tags=["watch"])
+
+HEARTBEAT_SECONDS = 10.0
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a watcher wants to hear of."""
+
+    kinds: Sequence[Kind]
+    tenant: str  # only this tenant's; empty: all
+    admitting: str  # what this tenant may see; empty: everything
+    terms: Terms
+
+
+@router.get("/watch", summary="Changes as server-sent events, resumable from a resource version")
+async def watch(
+    request: Request,
+    ctx: Asked,
+    who: Who,
+    resource_version: Annotated[
+        int | None, Query(alias="resourceVersion", ge=0, lt=2**62, description="Changes after this version")
+    ] = None,
+    kinds: Annotated[str, Query(description="Plural kinds, separated by commas; all readable when empty")] = "",
+    tenant: Annotated[str, Query(max_length=63)] = "",
+    label_selector: Annotated[str, Query(alias="labelSelector", max_length=2000)] = "",
+) -> StreamingResponse:
+    wanted = Wanted(_kinds(kinds, who), _tenant(tenant, who), who.tenant, parse(label_selector))
+    start = _resume_point(request, resource_version)
+    latest, floor = (await run_in_threadpool(ctx.database.read, versions.current))["object"]
+    if start is None:
+        start = latest
+    elif start < floor:
+        raise Problem(
+            "gone",
+            f"changes up to {floor} are no longer kept; list again and watch from the list's resourceVersion",
+            oldest=floor,
+        )
+    elif start > latest:
+        raise Problem(
+            "gone", f"version {start} is of another history, the latest here is {latest}; list again", oldest=floor
+        )
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_stream(ctx, who, wanted, start), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(ctx: Context, who: Principal, wanted: Wanted, version: int) -> AsyncIterator[bytes]:
+    """Changes as they become visible, a heartbeat when there are none, an end when the token ends."""
+    yield b": heartbeat %d\n\n" % version
+    tokens_seen = ctx.notices.current("token")
+    while True:
+        latest = await ctx.notices.wait("object", version, 0)
+        while version < latest:
+            found = await run_in_threadpool(ctx.database.read, _reader(wanted, version, latest))
+            if found is None:
+                yield _end("changes after this version are no longer kept; list again")
+                return
+            for change in found:
+                event = _event(change, wanted)
+                if event:
+                    yield event
+            version = found[-1].version if len(found) == BATCH else latest
+        if not await _until_news(ctx, version, tokens_seen, who):
+            yield b": heartbeat %d\n\n" % version
+        tokens_now = ctx.notices.current("token")
+        if _expired(who) or (tokens_now != tokens_seen and not await run_in_threadpool(ctx.authenticator.live, who)):
+            yield _end("the token has ended")
+            return
+        tokens_seen = tokens_now
+
+
+async def _until_news(ctx: Context, version: int, tokens_seen: int, who: Principal) -> bool:
+    """Wait for a change, an ended token, or a heartbeat's time; True when there is a change."""
+    seconds = HEARTBEAT_SECONDS
+    if who.expires_at is not None:
+        seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
+    waits = [
+        asyncio.ensure_future(ctx.notices.wait("object", version, seconds)),
+        asyncio.ensure_future(ctx.notices.wait("token", tokens_seen, seconds)),
+    ]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*waits, return_exceptions=True)
+    return ctx.notices.current("object") > version
+
+
+def _reader(wanted: Wanted, version: int, upto: int) -> Callable[[Connection], list[Change] | None]:
+    """Reads the changes after `version`; None where some of them are gone, because this watcher was too slow."""
+    tenant = wanted.tenant or wanted.admitting
+
+    def read(connection: Connection) -> list[Change] | None:
+        if version < versions.current(connection)["object"][1]:
+            return None
+        return changes.after(connection, version, upto, wanted.kinds, tenant, BATCH)
+
+    return read
+
+
+def _end(reason: str) -> bytes:
+    return b"event: end\ndata: %s\n\n" % msgspec.json.encode({"reason": reason})
+
+
+def _event(change: Change, wanted: Wanted) -> bytes | None:
+    action = change.seen_by(wanted.admitting)
+    if action is None or (wanted.tenant and change.tenant != wanted.tenant):
+        return None
+    if (wanted.terms.has or wanted.terms.lacks) and not _selected(change, wanted.terms):
+        return None
+    hidden = action == "deleted" and change.action != "deleted"
+    wire = farewell(change.object) if hidden else shown(change.object, wanted.admitting)
+    data = msgspec.json.encode({"type": action, "object": wire})
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (change.version, action.encode(), data)
+
+
+def _selected(change: Change, terms: Terms) -> bool:
+    metadata = change.object["metadata"]
+    key = Key(change.kind, change.tenant, metadata["name"])
+    entries = set(selectable(Manifest(*key, change.object["spec"], metadata["labels"])))
+    return entries.issuperset(terms.has) and entries.isdisjoint(terms.lacks)
+
+
+def _kinds(text: str, who: Principal) -> list[Kind]:
+    may = readable(who)
+    if not text:
+        if not may:
+            raise Problem("forbidden", f"a token of scope {who.role} may not watch")
+        return may
+    asked = []
+    for plural in text.split(","):
+        kind = BY_PLURAL.get(plural.strip())
+        if kind is None:
+            allowed = ", ".join(sorted(BY_PLURAL))
+            raise Problem("bad-request", f"kinds: {plural[:40]!r} is not one of {allowed}")
+        require(who, kind, Verb.READ)
+        asked.append(kind)
+    return asked
+
+
+def _tenant(tenant: str, who: Principal) -> str:
+    if tenant and who.tenant and tenant != who.tenant:
+        raise Problem("not-found", "there is no such tenant")
+    return tenant
+
+
+def _resume_point(request: Request, resource_version: int | None) -> int | None:
+    """Last-Event-ID of a reconnecting client wins over the version it first asked for."""
+    last = request.headers.get("last-event-id", "").strip()
+    if not last:
+        return resource_version
+    if not last.isascii() or not last.isdigit() or len(last) > 18:
+        raise Problem("bad-request", "Last-Event-ID must be a resource version")
+    return int(last)
+
+
+def _expired(who: Principal) -> bool:
+    return who.expires_at is not None and who.expires_at <= datetime.now(UTC)

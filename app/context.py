@@ -1,0 +1,24 @@
+"""What a running server holds: settings, database, notices, tokens, parser. Made once, in app.main."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.manifests.parsing import ParserPool
+from app.nodes.traffic import NodeTraffic
+from app.settings import Settings
+from app.store.database import Database
+from app.store.notices import Notices
+from app.tokens import Authenticator
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Handed to routes as `request.app.state.context`."""
+
+    settings: Settings
+    database: Database
+    notices: Notices
+    authenticator: Authenticator
+    parser: ParserPool
+    nodes: NodeTraffic

@@ -1,0 +1,233 @@
+"""From a world of manifests to the problem that solvers answer: prices, variants, limits and defaults resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from app.manifests.attainable import admitted_variants
+from app.manifests.fleet import PolicySpec
+from app.manifests.model import Kind, Manifest
+from app.manifests.offline import World
+from app.manifests.work import ServiceSpec
+from solvers.planning.problem import (
+    Curve,
+    Demand,
+    GpuType,
+    Instance,
+    Job,
+    JobProfile,
+    Limit,
+    Node,
+    PlacedJob,
+    Policy,
+    Problem,
+    Profile,
+    Service,
+    State,
+    Variant,
+)
+
+Spec: TypeAlias = Mapping[str, Any]  # as it was written, validated; reading it again as a model would cost seconds
+
+# The policy's fields that decide plans, by their names here and in manifests.
+POLICY_FIELDS = {
+    "pricing": "pricing",
+    "utilization": "utilization",
+    "exec_margin": "execMargin",
+    "same_model_per_gpu": "sameModelPerGpu",
+    "clients_per_gpu": "clientsPerGpu",
+    "jobs_per_gpu": "jobsPerGpu",
+    "move_price": "movePrice",
+    "horizon_minutes": "horizonMinutes",
+    "unserved_price": "unservedPrice",
+    "unplaced_price": "unplacedPrice",
+    "waiting_price": "waitingPrice",
+    "share_pressure": "sharePressure",
+    "energy_price_per_kwh": "energyPricePerKwh",
+    "power_budget_w": "powerBudgetW",
+}
+PRIORITY: int = ServiceSpec.model_fields["priority"].default
+
+
+def formulate(world: World) -> Problem:
+    """The problem that a world states, as its files were written; the world has been validated whole."""
+    by_kind: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
+    for manifest in world.manifests.values():
+        by_kind[manifest.kind].append(manifest)
+    gpu_specs: dict[str, Spec] = {manifest.name: manifest.spec for manifest in by_kind[Kind.GPU_TYPE]}
+    model_specs: dict[str, Spec] = {manifest.name: manifest.spec for manifest in by_kind[Kind.MODEL]}
+    gpu_types = {name: _gpu_type(name, spec) for name, spec in gpu_specs.items()}
+    nodes = {manifest.name: _node(manifest, gpu_specs) for manifest in by_kind[Kind.NODE]}
+    profiles = [_profile(manifest.spec) for manifest in by_kind[Kind.PROFILE]]
+    state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
+    left = _left(by_kind[Kind.STATE])
+    return Problem(
+        gpu_types=gpu_types,
+        nodes=nodes,
+        models={name: _variants(spec) for name, spec in model_specs.items()},
+        profiles={profile.key: profile for profile in profiles},
+        services={called(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
+        jobs={called(manifest): _job(manifest, left) for manifest in by_kind[Kind.JOB]},
+        policy=next((policy(manifest.spec) for manifest in by_kind[Kind.POLICY]), policy({})),
+        limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
+        state=state,
+        spare={name: spec["rentable"] for name, spec in gpu_specs.items() if spec.get("rentable")},
+    )
+
+
+def called(manifest: Manifest) -> str:
+    """What plans call a service or job."""
+    return f"{manifest.tenant}/{manifest.name}"
+
+
+def policy(spec: Spec) -> Policy:
+    """The policy, with the defaults that manifests have."""
+    fields = PolicySpec.model_fields
+    return Policy(**{name: spec.get(wire, fields[name].default) for name, wire in POLICY_FIELDS.items()})
+
+
+def price_per_hour(gpu_type: Spec, region: str, purchase: str) -> float:
+    """A GPU's price: that of its (region, purchase) in `prices`, else pricePerHour."""
+    for price in gpu_type.get("prices") or ():
+        if price.get("region", "default") == region and price.get("purchase", "onDemand") == purchase:
+            found: float = price["perHour"]
+            return found
+    usual: float = gpu_type["pricePerHour"]
+    return usual
+
+
+def curve(table: Mapping[str, float] | float) -> Curve:
+    """A table by SM%, or one number for all of them, as points with SM% rising."""
+    if not isinstance(table, Mapping):
+        return ((100, float(table)),)
+    return tuple(sorted((int(percent), float(value)) for percent, value in table.items()))
+
+
+def _gpu_type(name: str, spec: Spec) -> GpuType:
+    clocks = tuple(sorted({float(clock) for clock in spec["clocksMhz"]}))
+    return GpuType(name, spec["memoryGib"], spec["idleW"], spec["maxW"], clocks)
+
+
+def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec]) -> Node:
+    spec: Spec = manifest.spec
+    region, purchase = spec.get("region", "default"), spec.get("purchase", "onDemand")
+    templates = spec.get("templates")
+    return Node(
+        name=manifest.name,
+        gpu_type=spec["gpuType"],
+        gpus=spec["gpus"],
+        cpu_cores=spec["cpuCores"],
+        host_memory_gib=spec["memoryGib"],
+        price_per_hour=price_per_hour(gpu_specs[spec["gpuType"]], region, purchase),
+        purchase=purchase,
+        region=region,
+        templates=None if templates is None else frozenset(templates),
+    )
+
+
+def _variants(spec: Spec) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(variant["name"], variant["accuracy"], (variant.get("runtime") or {}).get("template"))
+        for variant in spec["variants"]
+    )
+
+
+def _demand(spec: Spec) -> Demand:
+    return Demand(
+        cpu_cores=spec.get("cpuCores", 0.0),
+        host_memory_gib=spec.get("hostMemoryGib", 0.0),
+        pressure=curve(spec.get("pressure", 0.0)),
+        sensitivity=spec.get("sensitivity", 0.0),
+        power_w=curve(spec.get("powerW", 0.0)),
+        clock_exponent=spec.get("clockExponent", 1.0),
+        power_exponent=spec.get("powerExponent", 1.0),
+    )
+
+
+def _profile(spec: Spec) -> Profile:
+    latency_ms = {int(batch): curve(table) for batch, table in spec["latencyMs"].items()}
+    memory_gib = {int(batch): memory for batch, memory in spec["memoryGib"].items()}
+    return Profile(spec["model"], spec["variant"], spec["gpuType"], latency_ms, memory_gib, _demand(spec))
+
+
+def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
+    spec: Spec = manifest.spec
+    gpu_types = spec.get("gpuTypes")
+    return Service(
+        name=called(manifest),
+        tenant=manifest.tenant,
+        model=spec["model"],
+        variants=tuple(admitted_variants(spec, model_specs[spec["model"]])),
+        slo_ms=spec["slo"]["latencyMs"],
+        percentile=spec["slo"]["percentile"],
+        rate_per_second=spec["ratePerSecond"],
+        gpu_types=None if gpu_types is None else tuple(gpu_types),
+        min_instances=spec.get("minInstances", 1),
+        is_dedicated=spec.get("isolation") == "dedicated",
+        priority=spec.get("priority", PRIORITY),
+    )
+
+
+def _job(manifest: Manifest, left: Mapping[str, float]) -> Job:
+    spec: Spec = manifest.spec
+    name = called(manifest)
+    units = "steps" if spec["type"] == "training" else "requests"
+    return Job(
+        name=name,
+        tenant=manifest.tenant,
+        kind=spec["type"],
+        units=left.get(name, spec[units]),
+        profiles={
+            gpu_type: JobProfile(curve(profile[f"{units}PerSecond"]), profile["memoryGib"], _demand(profile))
+            for gpu_type, profile in spec["profiles"].items()
+        },
+        deadline=_moment(spec.get("deadline")),
+        max_price_per_hour=spec.get("maxPricePerHour"),
+        is_preemptible=spec.get("preemptible", True),
+        priority=spec.get("priority", PRIORITY),
+    )
+
+
+def _left(states: list[Manifest]) -> dict[str, float]:
+    """Steps or requests that running jobs have left, where the State says so."""
+    entries: list[Spec] = [entry for state in states for entry in state.spec.get("jobs", ())]  # type: ignore
+    return {entry["job"]: entry[units] for entry in entries for units in ("steps", "requests") if units in entry}
+
+
+def _limit(spec: Spec) -> Limit | None:
+    limit = spec.get("limit")
+    return Limit(limit.get("gpus"), limit.get("pricePerHour")) if limit else None
+
+
+def _state(spec: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> State:
+    return State(
+        now=_moment(spec.get("now")),
+        running=tuple(_running(entry, nodes, gpu_types) for entry in spec.get("running", ())),
+        jobs=tuple(
+            PlacedJob(entry["job"], entry["node"], entry["gpu"], entry["smPercent"], entry["memoryGib"])
+            for entry in spec.get("jobs", ())
+        ),
+    )
+
+
+def _running(entry: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> Instance:
+    clock = entry.get("clockMhz")
+    return Instance(
+        id=entry.get("id", ""),
+        service=entry["service"],
+        node=entry["node"],
+        gpu=entry["gpu"],
+        variant=entry["variant"],
+        batch=entry["batch"],
+        batch_timeout_ms=entry.get("batchTimeoutMs", 0.0),
+        sm_percent=entry["smPercent"],
+        memory_gib=entry["memoryGib"],
+        clock_mhz=gpu_types[nodes[entry["node"]].gpu_type].top_clock_mhz if clock is None else clock,
+        rate_per_second=entry.get("ratePerSecond", 0.0),
+    )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text.upper()).astimezone(UTC)

@@ -1,0 +1,163 @@
+"""What a server does by the clock: minutes into rows and hours, old data out, silent nodes marked.
+
+Every replica runs these jobs; each of them does nothing where another one is at it or has done it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from sqlalchemy import Connection
+
+from app.context import Context
+from app.nodes import counted, expansion, reporting
+from app.nodes.pace import Pace
+from app.store import changes, clock, idempotency, node_state, partitions, rollups, tokens, turns, versions
+from app.store.database import Unavailable
+
+ROLLUP_RETENTION = timedelta(days=400)
+DAYS_AHEAD = 2
+NODES_AT_ONCE = 20
+PRUNED_AT_ONCE = 5000
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """Starts with the server and ends with it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._database = context.database
+        self._pace = Pace()
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(3)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+
+    def start(self) -> None:
+        now = datetime.now(UTC)
+        jobs: list[tuple[Callable[[], None], float, float]] = [
+            (self.make_partitions, 0, 3600),
+            (self.expand_minutes, 5, 10),
+            (self.mark_silent_nodes, 10, 10),
+            (self.refresh_tokens, 10, 10),
+            (self.note_token_use, 20, 30),
+            (self.roll_up_hours, 60, 300),
+            (self.prune, 120, 600),
+            (self.drop_old_partitions, 180, 3600),
+        ]
+        for job, first_seconds, every_seconds in jobs:
+            self._scheduler.add_job(
+                self._guarded(job),
+                "interval",
+                seconds=every_seconds,
+                next_run_time=now + timedelta(seconds=first_seconds),
+                id=job.__name__,
+            )
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Waits for the jobs that run; they end after the portion that they are at."""
+        self._pace.stop()
+        self._scheduler.shutdown(wait=True)
+
+    def make_partitions(self) -> None:
+        self._database.write(_make_partitions)
+
+    def expand_minutes(self) -> None:
+        expansion.expand_finished(self._database, self._pace)
+
+    def mark_silent_nodes(self) -> None:
+        since = self._context.nodes.intake.stored_since
+        if since is None:
+            return
+        self._repeat(_turn("mark_silent_nodes", lambda c: reporting.update(c, since)))
+
+    def refresh_tokens(self) -> None:
+        self._context.authenticator.refresh()
+
+    def note_token_use(self) -> None:
+        used = self._context.authenticator.used()
+        if used:
+            self._database.write(lambda connection: tokens.touch(connection, used))
+
+    def roll_up_hours(self) -> None:
+        for hour, touched_at in self._database.read(rollups.pending):
+            self._roll_up(hour)
+            if self._pace.stopped:
+                return  # the hour is not complete, and stays pending
+            self._database.write(partial(rollups.done, hour=hour, touched_at=touched_at))
+
+    def _roll_up(self, hour: datetime) -> None:
+        """A few nodes at a time. Two replicas at the same hour write the same, one after the other."""
+        names = self._database.read(partial(rollups.nodes, hour=hour))
+        for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
+            some = names[at : at + NODES_AT_ONCE]
+            self._database.write(partial(rollups.roll_up, hour=hour, names=some))
+
+    def prune(self) -> None:
+        settings = self._context.settings
+        self._database.write(node_state.forget_deleted)
+        self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
+        self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
+
+    def drop_old_partitions(self) -> None:
+        days = self._context.settings.telemetry_retention_days
+        self._database.write(lambda connection: _drop_old(connection, timedelta(days=days)))
+
+    def _repeat(self, portion: Callable[[Connection], int]) -> None:
+        """Portion after portion, each a transaction of its own, until there is nothing left."""
+        for _ in self._pace.portions():
+            if not self._database.write(portion):
+                return
+
+    def _guarded(self, job: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                job()
+            except Unavailable as error:
+                log.warning("housekeeping_waits", extra={"job": job.__name__, "error": str(error)})
+            except Exception:
+                counted.HOUSEKEEPING_FAILED.labels(job.__name__).inc()
+                log.exception("housekeeping_failed", extra={"job": job.__name__})
+
+        return run
+
+
+def _turn(job: str, act: Callable[[Connection], int]) -> Callable[[Connection], int]:
+    """`act`, unless another replica is at it; how much was done."""
+
+    def run(connection: Connection) -> int:
+        return act(connection) if turns.take(connection, job) else 0
+
+    return run
+
+
+def _make_partitions(connection: Connection) -> None:
+    today = clock.now(connection)
+    made = partitions.ensure(connection, [today + timedelta(days=n) for n in range(-1, DAYS_AHEAD + 1)])
+    if made:
+        log.info("partitions_made", extra={"partitions": made})
+
+
+def _drop_old(connection: Connection, retention: timedelta) -> None:
+    now = clock.now(connection)
+    dropped = partitions.drop_before(connection, partitions.DAILY, now - retention)
+    dropped += partitions.drop_before(connection, partitions.MONTHLY, now - ROLLUP_RETENTION)
+    if dropped:
+        log.info("partitions_dropped", extra={"partitions": dropped})
+
+
+def _prune_changes(connection: Connection, seconds: float) -> bool:
+    highest = changes.prune(connection, seconds, PRUNED_AT_ONCE)
+    if highest is not None:
+        versions.raise_floor(connection, "object", highest)
+    return highest is not None

@@ -1,0 +1,114 @@
+"""Who asks: tokens checked off the event loop, and guesses at tokens slowed down by address."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from app.access import Principal
+from app.http import metrics
+from app.http.buckets import Buckets
+from app.problem import Problem
+
+Authenticate = Callable[[str | None], Principal]
+Remembered = Callable[[str | None], Principal | None]
+
+THREADS = 4  # apart from the routes' own, so that made-up tokens occupy no route
+LONGEST_QUEUE = 256
+GOOD_KEPT = 20_000
+LONGEST_HEADER = 512
+
+
+class Callers:
+    """Finds the principal of a request.
+
+    Failures cost the peer's address a token of its bucket. An address without one gets 429 for tokens not
+    known to be good; those go on working, so a guesser behind a shared address locks nobody out.
+    """
+
+    def __init__(self, authenticate: Authenticate, remembered: Remembered, failures: Buckets) -> None:
+        self._authenticate = authenticate
+        self._remembered = remembered
+        self._failures = failures
+        self._good: OrderedDict[bytes, None] = OrderedDict()  # hashes of headers that were once accepted
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="authenticate")
+        self._pending = 0
+
+    async def principal(self, header: str | None, peer: str) -> Principal:
+        known = self._remembered(header)
+        if known is not None:
+            return known
+        if header is None or len(header) > LONGEST_HEADER:
+            self.check(peer)
+            self.failed(peer)
+            return self._authenticate(None)  # raises the refusal, without asking anything
+        digest = hashlib.sha256(header.encode()).digest()
+        if digest not in self._good:
+            self.check(peer)
+        if self._pending >= LONGEST_QUEUE:
+            raise Problem("unavailable", "too many tokens are being checked", headers={"Retry-After": "1"})
+        self._pending += 1
+        try:
+            loop = asyncio.get_running_loop()
+            principal = await loop.run_in_executor(self._threads, self._authenticate, header)
+        except Problem as problem:
+            if problem.status == 401:
+                self._good.pop(digest, None)
+                self.failed(peer)
+            raise
+        finally:
+            self._pending -= 1
+        self._good[digest] = None
+        if len(self._good) > GOOD_KEPT:
+            self._good.popitem(last=False)
+        return principal
+
+    def check(self, peer: str) -> None:
+        """Refuse an address that has failed too often lately."""
+        wait = self._failures.wait(peer, time.monotonic())
+        if wait:
+            raise too_many("failed authentications from this address", wait, self._failures)
+
+    def failed(self, peer: str) -> None:
+        metrics.FAILED_AUTHENTICATIONS.inc()
+        self._failures.take(peer, time.monotonic())
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def too_many(what: str, wait: float, buckets: Buckets) -> Problem:
+    """429 that says when to come back."""
+    seconds = max(1, math.ceil(wait))
+    window = math.ceil(buckets.burst / buckets.per_second)
+    return Problem(
+        "rate-limited",
+        f"too many {what}; at most {buckets.per_second:g} a second, {buckets.burst:g} at once",
+        headers={
+            "Retry-After": str(seconds),
+            "RateLimit-Policy": f'"default";q={buckets.burst:g};w={window}',
+            "RateLimit": f'"default";r=0;t={seconds}',
+        },
+    )
+
+
+def peer_of(client: tuple[str, int] | None) -> str:
+    """The address that limits are kept by; of IPv6 the /64, which is what one customer gets."""
+    if client is None:
+        return "local"
+    host = client[0]
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

@@ -1,0 +1,146 @@
+"""Every exception a route can raise, as a problem: refusals in words, accidents without their insides."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from app.http import answers
+from app.http.buckets import Buckets
+from app.http.redact import redact
+from app.manifests.faults import Fault
+from app.manifests.model import JSON
+from app.problem import Problem
+from app.store.database import OutcomeUnknown, Unavailable
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = "2"
+AWAY_LINES = Buckets(2.0, 10.0)
+LONGEST_VALUE = 80
+METHODS = ("GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS")
+
+# Starlette raises these itself; a route of ours raises Problem.
+_SLUGS = {
+    400: "bad-request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "request-timeout",
+    413: "too-large",
+    415: "unsupported-media-type",
+    422: "invalid",
+    429: "rate-limited",
+    503: "unavailable",
+}
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with problem+json."""
+    app.router.redirect_slashes = False  # the redirect would repeat the Host header back
+    for kind in (
+        Problem,
+        HTTPException,
+        RequestValidationError,
+        Unavailable,
+        PoolTimeout,
+        DBAPIError,
+        psycopg.Error,
+    ):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(Exception, _answer)
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.status == 405:
+        problem.headers["Allow"] = ", ".join(_allowed(request))
+    body = answers.encoded(problem, request.scope)
+    response = Response(body, problem.status)
+    response.raw_headers = answers.headers_of(problem, body)
+    return response
+
+
+def problem_of(error: Exception) -> Problem:
+    """What the caller is told; what went wrong inside goes to the log."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return Problem("invalid", "the request does not have the form it should", faults=_faults(error.errors()))
+        case HTTPException():
+            return _from_starlette(error)
+        case Unavailable() | PoolTimeout() | OperationalError() | InterfaceError() | psycopg.OperationalError():
+            _away(error)
+            if isinstance(error, OutcomeUnknown):
+                return unavailable(redact(str(error)))
+            # In our own words where we have them: a full disk is another night's work than a lost server.
+            why = redact(str(error)) if isinstance(error, Unavailable) else "the database cannot be reached right now"
+            return unavailable(f"{why}; nothing is known to have changed")
+        case DBAPIError(connection_invalidated=True):
+            _away(error)
+            return unavailable("the connection to the database was lost")
+        case _:
+            log.error("request_failed", exc_info=error)
+            return Problem("internal", "the request failed inside; the log has it under this requestId")
+
+
+def _away(error: Exception) -> None:
+    # Every request of a fleet runs into it; the log needs to be told a few times a second at most.
+    if not AWAY_LINES.take("", time.monotonic()):
+        log.warning("database_unavailable", extra={"reason": str(error)})
+
+
+def unavailable(detail: str) -> Problem:
+    return Problem("unavailable", detail, headers={"Retry-After": RETRY_SECONDS})
+
+
+def _from_starlette(error: HTTPException) -> Problem:
+    slug = _SLUGS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal")
+    details = {
+        "not-found": "there is nothing at this path",
+        "method-not-allowed": "this path does not take that method; see the Allow header",
+        "bad-request": "the request cannot be understood",
+    }
+    return Problem(slug, details.get(slug, redact(str(error.detail))), headers=error.headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method that some route takes at this path; Starlette names those of the first route only."""
+    routes = request.app.router.routes
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+
+
+def _faults(errors: Sequence[Any]) -> list[Fault]:
+    found = []
+    for error in errors:
+        where = [str(part) for part in error.get("loc", ())]
+        place, field = (where[0], ".".join(where[1:])) if where else ("request", "")
+        message = redact(str(error.get("msg", "is invalid")))
+        found.append(Fault(document=place, field=field, message=message, value=_shown(error.get("input"), field)))
+    return found
+
+
+def _shown(value: object, field: str) -> JSON:
+    """The offending value, where it is short and no secret."""
+    if any(word in field.lower() for word in ("token", "secret", "password")):
+        return None
+    if isinstance(value, bool | int | float):
+        return value if -1e15 < value < 1e15 else None
+    return redact(value[:LONGEST_VALUE]) if isinstance(value, str) else None

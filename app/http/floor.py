@@ -1,0 +1,86 @@
+"""All connections of the server: how many there may be, and the sweep that ends those past a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from uvicorn.server import ServerState
+
+from app.http import metrics
+from app.http.connection import Connection, Refusal
+from app.http.lanes import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one client, and all of them together, may ask of the server."""
+
+    connections: int = 4096
+    head_seconds: float = 10.0  # from the first byte of a request, or from connecting, to the end of its head
+    head_bytes: int = 32 * KIB
+    head_lines: int = 100
+    keep_alive_seconds: float = 75.0  # well over the 10 s between two reports of a node
+    write_stall_seconds: float = 30.0
+    write_buffered_bytes: int = 32 * MIB  # of answers that clients have not taken yet, all together
+    linger_seconds: float = 2.0
+    linger_bytes: int = 128 * MIB  # thrown away unread: many clients send all of a body before they look for an answer
+    shutdown_seconds: float = 2.0
+    sweep_seconds: float = 0.5
+
+
+class Floor(ServerState):
+    """uvicorn's register of connections, kept within its limits."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        super().__init__()
+        self.limits = limits
+        self.open: set[Connection] = set()
+        self.idle: OrderedDict[Connection, None] = OrderedDict()  # no request yet; the longest so first
+
+    def arrived(self, connection: Connection) -> None:
+        """Make room by closing whoever has been idle for longest; with nobody idle, there is none."""
+        self.open.add(connection)
+        metrics.CONNECTIONS.set(len(self.open))
+        if len(self.open) <= self.limits.connections:
+            self.idle[connection] = None
+            return
+        if self.idle:
+            longest, _ = self.idle.popitem(last=False)
+            self.cut("made-room")
+            longest.socket_transport.close()
+            self.idle[connection] = None
+        else:
+            connection.refuse(Refusal(503, "too many connections are open"))
+
+    def left(self, connection: Connection) -> None:
+        self.open.discard(connection)
+        self.idle.pop(connection, None)
+        metrics.CONNECTIONS.set(len(self.open))
+
+    def cut(self, reason: str) -> None:
+        metrics.CUT_CONNECTIONS.labels(reason).inc()
+
+    async def sweep(self) -> None:
+        """Check every connection's deadlines, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.limits.sweep_seconds)
+            now = loop.time()
+            for connection in list(self.open):
+                connection.check(now)
+            self._bound_buffers()
+
+    def _bound_buffers(self) -> None:
+        """Cut off the readers that have been stalled for longest while too much is waiting to be read."""
+        waiting = sum(connection.buffered for connection in self.open)
+        if waiting <= self.limits.write_buffered_bytes:
+            return
+        stalled = [connection for connection in self.open if connection.stalled_since is not None]
+        for connection in sorted(stalled, key=lambda connection: connection.stalled_since or 0.0):
+            self.cut("slow-reader")
+            connection.socket_transport.abort()
+            waiting -= connection.buffered
+            if waiting <= self.limits.write_buffered_bytes:
+                return

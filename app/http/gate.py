@@ -1,0 +1,295 @@
+"""The outermost layer of the API: nothing too large, too slow, too much or nobody's reaches a route."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.access import Noun, Principal, Verb, reach
+from app.http import metrics
+from app.http.bodies import Body, Disconnected, Receive
+from app.http.buckets import Buckets
+from app.http.callers import Authenticate, Callers, Remembered, peer_of, too_many
+from app.http.errors import problem_of, unavailable
+from app.http.lanes import JOIN, KIB, METRICS, MIB, Lane, lane_of
+from app.http.logs import REQUEST_ID
+from app.http.shares import Ledger, Slots
+from app.http.tracing import Tracing, configure
+from app.http.visit import Scope, Send, Visit, route_of
+from app.problem import Problem
+from app.settings import Settings
+
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SLOW_BODY_SECONDS = 0.5
+SMALL_BODY = 64 * KIB  # after refusing no more than this, reading on is cheaper than a new connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How much may be going on at once. The bytes bound what hostile traffic can make this process hold."""
+
+    body_bytes: int = 32 * MIB  # bodies being read or worked on
+    body_bytes_each: int = 16 * MIB  # of one principal
+    node_body_bytes: int = 16 * MIB  # node reports have their own, which nobody else can use up
+    node_body_bytes_each: int = 2 * MIB
+    anonymous_body_bytes: int = 2 * MIB
+    anonymous_body_bytes_each: int = 512 * KIB  # of one address: it cannot keep nodes from joining
+    working: int = 32  # requests in routes; the threads that run them are 40
+    working_each: int = 16
+    queue: int = 1024
+    queue_seconds: float = 10.0
+    long: int = 4096  # watches and long polls
+    long_each: int = 64
+    peer_failures_per_second: float = 2.0
+    peer_failures_burst: float = 60.0
+    peer_per_second: float = 100.0  # requests that need no token
+    peer_burst: float = 300.0
+
+
+class Gate:
+    """Wraps the whole application from outside: `Gate(app, settings=..., authenticate=..., remembered=...)`.
+
+    A route finds in `scope["state"]`: `principal`, `body` (all of it) and `request_id`. `authenticate` may
+    block (it runs in a thread); `remembered` must not, and answers None for a token it has to look up.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        authenticate: Authenticate,
+        remembered: Remembered = lambda header: None,
+        capacity: Capacity | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        limits = capacity or Capacity()
+        self._app = app
+        self._settings = settings
+        self._capacity = limits
+        failures = Buckets(limits.peer_failures_per_second, limits.peer_failures_burst)
+        self._callers = Callers(authenticate, remembered, failures)
+        self._requests = Buckets(settings.rate_per_second, settings.rate_burst)
+        report_rate = settings.report_rate_per_second
+        self._reports = Buckets(report_rate, max(10.0, 3 * report_rate))
+        self._anonymous = Buckets(limits.peer_per_second, limits.peer_burst)
+        self._bodies = Ledger(limits.body_bytes, limits.body_bytes_each)
+        self._node_bodies = Ledger(limits.node_body_bytes, limits.node_body_bytes_each)
+        self._anonymous_bodies = Ledger(limits.anonymous_body_bytes, limits.anonymous_body_bytes_each)
+        self._working = Slots(limits.working, limits.working_each, limits.queue)
+        self._long = Ledger(limits.long, limits.long_each)
+        self._long_tasks: set[asyncio.Task[Any]] = set()
+        self._draining = False
+        self._tracing = tracing or configure(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._callers.close()
+                if self._tracing:
+                    self._tracing.close()
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        head = Head(scope)
+        visit = Visit(
+            scope, send, lane_of(scope["method"], scope["path"]), head.request_id, peer_of(scope.get("client"))
+        )
+        scope.setdefault("state", {})["request_id"] = visit.request_id
+        REQUEST_ID.set(visit.request_id)
+        metrics.IN_FLIGHT.inc()
+        try:
+            if self._tracing:
+                with self._tracing.span(visit, head.traceparent):
+                    await self._pass(visit, head, receive)
+            else:
+                await self._pass(visit, head, receive)
+        finally:
+            metrics.IN_FLIGHT.dec()
+            visit.close()
+
+    def drain(self) -> None:
+        """End every watch and long poll: the server is going down."""
+        self._draining = True
+        for task in self._long_tasks:
+            task.cancel()
+
+    async def _pass(self, visit: Visit, head: Head, receive: Receive) -> None:
+        try:
+            await self._admit(visit, head, receive)
+        except Disconnected:
+            return
+        except asyncio.CancelledError:
+            if not self._draining:
+                raise
+            await self._part(visit)
+        except Exception as error:
+            await self._fail(visit, head, error)
+
+    async def _admit(self, visit: Visit, head: Head, receive: Receive) -> None:
+        check_head(visit.scope, head)
+        lane = visit.lane
+        anonymous = lane.anonymous or (lane is METRICS and self._settings.open_metrics)
+        if anonymous:
+            holder = visit.peer
+            wait = self._anonymous.take(holder, time.monotonic())
+            if wait:
+                raise too_many("requests without a token from this address", wait, self._anonymous)
+            if lane is JOIN:
+                self._callers.check(holder)
+            ledger = self._anonymous_bodies
+        else:
+            principal = await self._callers.principal(head.authorization, visit.peer)
+            visit.principal_id = holder = principal.id
+            visit.scope["state"]["principal"] = principal
+            own_lane = lane.node and bool(principal.node)
+            self._limit(principal, lane, own_lane)
+            ledger = self._node_bodies if own_lane else self._bodies
+        body = Body(ledger, holder)
+        try:
+            if head.has_body:
+                began = time.monotonic()
+                await body.read(receive, head.length, lane.body_limit, self._settings.body_seconds)
+                if not anonymous and time.monotonic() - began > SLOW_BODY_SECONDS:
+                    # The token may have been revoked while the body trickled in.
+                    await self._callers.principal(head.authorization, visit.peer)
+                receive = replayed(body.data, receive)
+            visit.scope["state"]["body"] = body.data
+            await self._enter(visit, holder, receive)
+        finally:
+            body.release()
+            # A closed connection holds its last request until the next garbage collection; not its body, too.
+            visit.scope["state"].pop("body", None)
+        if lane is JOIN and visit.status in (401, 403, 404, 409):
+            self._callers.failed(visit.peer)
+
+    def _limit(self, principal: Principal, lane: Lane, own_lane: bool) -> None:
+        buckets = self._reports if own_lane else self._requests
+        wait = buckets.take(principal.id, time.monotonic())
+        if wait:
+            raise too_many("requests with this token", wait, buckets)
+        if lane is METRICS and reach(principal, Noun.METRICS, Verb.READ) is None:
+            raise Problem("forbidden", f"a token of scope {principal.role} may not read metrics")
+
+    async def _enter(self, visit: Visit, holder: str, receive: Receive) -> None:
+        """Wait for a place, then let the application answer."""
+        lane = visit.lane
+        if lane.long:
+            await self._stay(visit, holder, receive)
+        elif lane.node or lane.anonymous:
+            await self._run(visit, receive)  # never behind the queue of the others
+        else:
+            if not self._working.try_take(holder) and not await self._working.take(
+                holder, self._capacity.queue_seconds
+            ):
+                raise unavailable("too many requests are being worked on; send this one again shortly")
+            try:
+                await self._run(visit, receive)
+            finally:
+                self._working.give(holder)
+
+    async def _stay(self, visit: Visit, holder: str, receive: Receive) -> None:
+        if self._draining:
+            raise unavailable("the server is shutting down")
+        if not self._long.take(holder, 1):
+            raise unavailable("too many watches or long polls are open")
+        task = asyncio.current_task()
+        assert task is not None
+        self._long_tasks.add(task)
+        gauge = metrics.OPEN_LONG.labels(visit.lane.name)
+        gauge.inc()
+        try:
+            await self._run(visit, receive)
+        finally:
+            gauge.dec()
+            self._long_tasks.discard(task)
+            self._long.give(holder, 1)
+
+    async def _run(self, visit: Visit, receive: Receive) -> None:
+        try:
+            await self._app(visit.scope, receive, visit.send)
+        finally:
+            visit.route = route_of(visit.scope)
+
+    async def _part(self, visit: Visit) -> None:
+        """Answer a request that the shutdown cut short."""
+        if not visit.started:
+            await visit.refuse(unavailable("the server is shutting down"), close=True)
+        elif not visit.ended:
+            with contextlib.suppress(Exception):  # a fixed length was promised: the connection just ends
+                await visit.send({"type": "http.response.body", "body": b""})
+
+    async def _fail(self, visit: Visit, head: Head, error: Exception) -> None:
+        if visit.ended:
+            return  # answered by the error handlers, which raise again
+        problem = problem_of(error)
+        if visit.started:
+            return  # the server cuts the connection, so that the client does not take half for all
+        if head.has_body and (head.length is None or head.length > SMALL_BODY or problem.status == 408):
+            await visit.refuse(problem, close=True)
+        else:
+            await visit.refuse(problem)
+
+
+class Head:
+    """The headers that matter here, picked in one pass."""
+
+    __slots__ = ("authorization", "encoding", "has_body", "length", "request_id", "traceparent")
+
+    def __init__(self, scope: Scope) -> None:
+        self.authorization: str | None = None
+        self.encoding: bytes = b""
+        self.length: int | None = None
+        self.has_body = False
+        self.request_id: str | None = None
+        self.traceparent: str | None = None
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                self.authorization = value.decode("latin-1")
+            elif name == b"content-length":
+                # anything but a plain number counts as endless, and is refused by its size
+                self.length = int(value) if value.isdigit() and len(value) < 16 else 10**16
+                self.has_body = self.has_body or self.length > 0
+            elif name == b"transfer-encoding":
+                self.has_body = True
+            elif name == b"content-encoding":
+                self.encoding = value.strip().lower()
+            elif name == b"x-request-id":
+                self.request_id = value.decode("latin-1")
+            elif name == b"traceparent":
+                self.traceparent = value.decode("latin-1")
+
+
+def check_head(scope: Scope, head: Head) -> None:
+    """Refuse what no route should have to think of."""
+    if head.encoding not in (b"", b"identity"):
+        metrics.REFUSED_BODIES.labels("encoded").inc()
+        raise Problem(
+            "unsupported-media-type",
+            "compressed bodies are not taken; send it without Content-Encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
+    if not scope["path"].isprintable() or b"%00" in scope["query_string"]:
+        raise Problem("bad-request", "the path or query holds control characters")
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive` for a route that reads the body itself; afterwards it waits for the client to leave."""
+    given = False
+
+    async def again() -> Any:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,54 @@
+"""Which kind of traffic a request is: what it may bring, what limits it, and whether it needs a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """Requests that are limited together and apart from all others."""
+
+    name: str
+    body_limit: int = 1 * MIB
+    anonymous: bool = False  # no token: limited by the peer's address
+    node: bool = False  # node tokens get a bucket and a store of body bytes of their own here
+    long: bool = False  # waits for something to happen: takes no slot, ended at once on shutdown
+
+
+GENERAL = Lane("general")
+APPLY = Lane("apply", body_limit=16 * MIB)
+WATCH = Lane("watch", long=True)
+REPORT = Lane("report", node=True)
+ASSIGNMENT = Lane("assignment", node=True, long=True)
+METRICS = Lane("metrics")
+PROBE = Lane("probe", body_limit=4 * KIB, anonymous=True)
+JOIN = Lane("join", body_limit=64 * KIB, anonymous=True)
+
+_BY_PATH = {
+    "/api/v1/apply": APPLY,
+    "/api/v1/watch": WATCH,
+    "/metrics": METRICS,
+    "/healthz": PROBE,
+    "/readyz": PROBE,
+    "/openapi.json": PROBE,
+}
+
+
+def lane_of(method: str, path: str) -> Lane:
+    """The lane of a request."""
+    if path.startswith("/api/v1/nodes/"):
+        if path.endswith("/report"):
+            return REPORT
+        if path.endswith("/assignment"):
+            return ASSIGNMENT
+        return GENERAL
+    lane = _BY_PATH.get(path)
+    if lane is not None:
+        return lane
+    if path == "/api/v1/join" and method == "POST":
+        return JOIN
+    return GENERAL

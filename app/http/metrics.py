@@ -1,0 +1,82 @@
+"""Prometheus metrics of this process; the names and labels here are part of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began tells nobody anything
+REGISTRY = CollectorRegistry()
+ProcessCollector(namespace="gpuwright", registry=REGISTRY)
+
+REQUESTS = Counter(
+    "gpuwright_requests",
+    "Requests answered; the route is its template, or `(gate)` when it was refused before it had one.",
+    ["method", "route", "status"],
+    registry=REGISTRY,
+)
+REQUEST_SECONDS = Histogram(
+    "gpuwright_request_seconds",
+    "From the head of a request to the end of its answer; long polls and watches are left out.",
+    ["route"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+    registry=REGISTRY,
+)
+IN_FLIGHT = Gauge("gpuwright_requests_in_flight", "Requests being answered.", registry=REGISTRY)
+OPEN_LONG = Gauge("gpuwright_open_long_requests", "Watches and long polls that are open.", ["lane"], registry=REGISTRY)
+REFUSED_BODIES = Counter(
+    "gpuwright_refused_bodies", "Bodies refused before a route saw them.", ["reason"], registry=REGISTRY
+)
+RATE_LIMITED = Counter("gpuwright_rate_limited", "Requests answered 429.", ["lane"], registry=REGISTRY)
+FAILED_AUTHENTICATIONS = Counter(
+    "gpuwright_failed_authentications", "Requests without a valid token.", registry=REGISTRY
+)
+CONNECTIONS = Gauge("gpuwright_connections", "Open connections.", registry=REGISTRY)
+CUT_CONNECTIONS = Counter(
+    "gpuwright_cut_connections",
+    "Connections the server ended for their conduct.",
+    ["reason"],
+    registry=REGISTRY,
+)
+POOL = Gauge("gpuwright_database_pool_connections", "Pooled connections.", ["state"], registry=REGISTRY)
+
+_METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS"})
+_requests: dict[tuple[str, str, int], Counter] = {}
+_seconds: dict[str, Histogram] = {}
+
+
+def answered(method: str, route: str, status: int, seconds: float | None) -> None:
+    """Count one answer. Routes are templates, so the children kept here are few."""
+    key = (method, route, status)
+    counter = _requests.get(key)
+    if counter is None:
+        counter = REQUESTS.labels(method if method in _METHODS else "other", route, str(status))
+        if method in _METHODS:
+            _requests[key] = counter
+    counter.inc()
+    if seconds is not None:
+        histogram = _seconds.get(route)
+        if histogram is None:
+            histogram = _seconds[route] = REQUEST_SECONDS.labels(route)
+        histogram.observe(seconds)
+
+
+def watch_pool(size: Callable[[], int], in_use: Callable[[], int]) -> None:
+    """Show the database pool: `engine.pool.size` and `engine.pool.checkedout`."""
+    POOL.labels("size").set_function(size)
+    POOL.labels("in_use").set_function(in_use)
+
+
+def render() -> bytes:
+    """The text that Prometheus scrapes."""
+    return generate_latest(REGISTRY)

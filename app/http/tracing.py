@@ -1,0 +1,69 @@
+"""OpenTelemetry spans of requests, when somebody collects them; otherwise nothing of it is even imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from app.http import answers
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.http.visit import Visit
+
+
+class Tracing:
+    """Sends one span a request to an OTLP/HTTP collector, in the background; a dead one costs nothing."""
+
+    def __init__(self, endpoint: str) -> None:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        url = endpoint.rstrip("/")
+        exporter = OTLPSpanExporter(endpoint=url if url.endswith("/v1/traces") else f"{url}/v1/traces", timeout=5)
+        # Our own provider, not the global one: only what we name is sent.
+        self._provider = TracerProvider(resource=Resource.create({"service.name": "gpuwright"}))
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("gpuwright")
+        self._propagator = TraceContextTextMapPropagator()
+        self._trace = trace
+
+    @contextmanager
+    def span(self, visit: Visit, traceparent: str | None) -> Iterator[None]:
+        """One request; part of the caller's trace when it sent a W3C traceparent."""
+        carrier: dict[str, Any] = {"traceparent": traceparent} if traceparent else {}
+        context = self._propagator.extract(carrier)
+        with self._tracer.start_as_current_span(
+            visit.method, context=context, kind=self._trace.SpanKind.SERVER
+        ) as span:
+            try:
+                yield
+            finally:
+                span.update_name(f"{visit.method} {visit.route}")
+                span.set_attributes(
+                    {
+                        "http.request.method": visit.method,
+                        "http.route": visit.route,
+                        "http.response.status_code": visit.status,
+                        "url.path": answers.instance_of(visit.scope),
+                        "gpuwright.request_id": visit.request_id,
+                    }
+                )
+                if visit.status >= 500:
+                    span.set_status(self._trace.StatusCode.ERROR)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._provider.shutdown()
+
+
+def configure(settings: Settings) -> Tracing | None:
+    """Tracing, if an endpoint is set."""
+    endpoint = settings.otlp_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    return Tracing(endpoint) if endpoint else None

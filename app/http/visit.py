@@ -1,0 +1,152 @@
+"""One request on its way through: its id, what it was answered, and the line it leaves in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from app.http import answers, metrics
+from app.http.buckets import Buckets
+from app.http.lanes import PROBE, Lane
+from app.http.logs import Clean, event
+from app.http.redact import redact
+from app.problem import Problem
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+log = logging.getLogger("gpuwright.access")
+
+PIECE = 64 * 1024  # bytes handed to the socket at a time, so that a slow reader fills no buffer with megabytes
+SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=/-]{0,127}")
+NO_ROUTE = "(gate)"
+UNMATCHED = "(none)"
+CLIENT_LEFT = 499
+# Refusals can come by the ten thousand a second; the log gets so many a second and counts the rest.
+REFUSAL_LINES = Buckets(20.0, 100.0, keys=16)
+QUIET_STATUSES = frozenset({401, 408, 413, 415, 429, 503})
+
+
+class Visit:
+    """Wraps `send` of one request."""
+
+    __slots__ = (
+        "_send",
+        "ended",
+        "lane",
+        "method",
+        "peer",
+        "principal_id",
+        "request_id",
+        "route",
+        "scope",
+        "sent_bytes",
+        "started",
+        "started_at",
+        "status",
+    )
+
+    unlogged = 0  # refusals since the last line about one
+
+    def __init__(self, scope: Scope, send: Send, lane: Lane, wanted_id: str | None, peer: str) -> None:
+        self.scope = scope
+        self.lane = lane
+        self.method: str = scope["method"]
+        self.peer = peer
+        self.principal_id = ""
+        self.request_id = wanted_id if wanted_id and sane(wanted_id) else secrets.token_hex(8)
+        self.route = NO_ROUTE
+        self.started = False  # the head of the answer was sent
+        self.ended = False
+        self.status = 0
+        self.sent_bytes = 0
+        self.started_at = time.perf_counter()
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            message["headers"] = [
+                *message.get("headers", ()),
+                (b"x-request-id", self.request_id.encode()),
+                (b"x-content-type-options", b"nosniff"),
+            ]
+            await self._send(message)
+            return
+        if message["type"] == "http.response.body":
+            body: bytes = message.get("body", b"")
+            self.sent_bytes += len(body)
+            if len(body) > PIECE:
+                await self._in_pieces(body, message.get("more_body", False))
+                return
+            if not message.get("more_body", False):
+                self.ended = True
+        await self._send(message)
+
+    async def _in_pieces(self, body: bytes, more_body: bool) -> None:
+        view = memoryview(body)
+        last = len(body) - PIECE
+        for at in range(0, len(body), PIECE):
+            if at >= last and not more_body:
+                self.ended = True
+            piece = {"type": "http.response.body", "body": bytes(view[at : at + PIECE])}
+            await self._send({**piece, "more_body": at < last or more_body})
+
+    async def refuse(self, problem: Problem, *, close: bool = False) -> None:
+        body = answers.encoded(problem, self.scope)
+        headers = answers.headers_of(problem, body, close=close)
+        await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    def close(self) -> None:
+        """Count and log what became of it."""
+        seconds = time.perf_counter() - self.started_at
+        status = self.status or CLIENT_LEFT
+        metrics.answered(self.method, self.route, status, None if self.lane.long else seconds)
+        if status == 429:
+            metrics.RATE_LIMITED.labels(self.lane.name).inc()
+        if status < 400 and (self.lane.node or self.lane is PROBE):
+            # 8,640 a node and day: the metrics count them, the log tells of the others
+            if log.isEnabledFor(logging.DEBUG):
+                self._log(logging.DEBUG, status, seconds)
+        elif status in QUIET_STATUSES and REFUSAL_LINES.take("", time.monotonic()):
+            Visit.unlogged += 1
+        elif log.isEnabledFor(logging.INFO):
+            self._log(logging.INFO, status, seconds)
+
+    def _log(self, level: int, status: int, seconds: float) -> None:
+        fields: dict[str, Any] = {
+            "method": Clean(self.method[:20]),
+            "path": Clean(answers.instance_of(self.scope)),
+            "route": Clean(self.route),
+            "status": status,
+            "milliseconds": round(seconds * 1000, 2),
+            "sentBytes": self.sent_bytes,
+            "peer": Clean(self.peer),
+        }
+        if self.principal_id:
+            fields["principal"] = Clean(self.principal_id)
+        agent = next((value for name, value in self.scope["headers"] if name == b"user-agent"), b"")
+        if agent:
+            fields["userAgent"] = Clean(redact(agent[:200].decode("latin-1")))
+        if Visit.unlogged:
+            fields["unloggedRefusals"], Visit.unlogged = Visit.unlogged, 0
+        event(log, level, "request", fields)
+
+
+def sane(request_id: str) -> bool:
+    """Whether a client's id may stand in our log: short, plain, and no token sent by mistake."""
+    return SANE_ID.fullmatch(request_id) is not None and redact(request_id) == request_id
+
+
+def route_of(scope: Scope) -> str:
+    """The template of the route that answered, never the path itself."""
+    context = scope.get("fastapi", {}).get("effective_route_context")  # routers included with a prefix
+    template = getattr(context, "path_format", None) or getattr(scope.get("route"), "path_format", None)
+    return template or UNMATCHED

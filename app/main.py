@@ -1,0 +1,85 @@
+"""The control plane's web application, assembled; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI
+
+from app.api import apply, audit, health, joining, nodes, objects, tokens, watch
+from app.api.asking import known_parameters
+from app.api.express import Express
+from app.context import Context
+from app.housekeeping import Housekeeping
+from app.http import errors, metrics
+from app.http.gate import Gate
+from app.manifests.model import STORED
+from app.manifests.parsing import ParserPool
+from app.nodes.traffic import NodeTraffic
+from app.openapi import document
+from app.settings import Settings
+from app.store.database import Database, libpq_url
+from app.store.notices import Notices
+from app.tokens import Authenticator
+
+
+def create_app(settings: Settings) -> Gate:
+    """What the server serves: the API behind its gate."""
+    app = assemble(settings)
+    context: Context = app.state.context
+    authenticator = context.authenticator
+    express = Express(app, context)
+    return Gate(express, settings=settings, authenticate=authenticator.principal, remembered=authenticator.cached)
+
+
+def assemble(settings: Settings) -> FastAPI:
+    """The API over the database that the settings name."""
+    database = Database(
+        settings.database_url,
+        pool_size=settings.pool_size,
+        direct=settings.database_direct,
+        slow_query_ms=settings.slow_query_ms,
+    )
+    listen_url = settings.database_listen_url or settings.database_url
+    notices = Notices(libpq_url(listen_url), listen=settings.database_direct or bool(settings.database_listen_url))
+    context = Context(
+        settings=settings,
+        database=database,
+        notices=notices,
+        authenticator=Authenticator(database),
+        parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
+        nodes=NodeTraffic(settings, database, notices),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        housekeeping = Housekeeping(context)
+        context.notices.on_change("token", lambda _version: context.authenticator.changed())
+        context.notices.start()
+        context.nodes.start()
+        housekeeping.start()
+        yield
+        housekeeping.stop()
+        await context.nodes.stop()
+        context.notices.stop()
+        context.parser.close()
+        database.close()
+
+    app = FastAPI(
+        title="gpuwright",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.context = context
+    pool = database.engine.pool
+    metrics.watch_pool(pool.size, pool.checkedout)  # type: ignore[attr-defined]
+    for router in (*map(objects.router, STORED), *(m.router for m in (apply, watch, tokens, joining, nodes, audit))):
+        app.include_router(router, dependencies=[Depends(known_parameters)])
+    app.include_router(health.router)
+    errors.install(app)
+    document.install(app)
+    return app

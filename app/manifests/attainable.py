@@ -1,0 +1,103 @@
+"""Whether any hardware that was profiled could meet a service's SLO, and if not, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from app.manifests.fleet import PolicySpec
+from app.manifests.model import JSON
+
+EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
+
+
+class Reason(StrEnum):
+    """Why an SLO can be met or not."""
+
+    ATTAINABLE = "Attainable"
+    NO_VARIANT = "NoVariant"
+    NO_PROFILE = "NoProfile"
+    SLO_BELOW_FASTEST_EXEC = "SloBelowFastestExec"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One statement about an object, as its status carries it."""
+
+    status: str  # True, False
+    reason: Reason
+    message: str
+    type: str = "SloAttainable"
+
+
+def condition(
+    service: Mapping[str, Any],
+    model: Mapping[str, Any],
+    profiles: Iterable[Mapping[str, Any]],
+    policy: Mapping[str, JSON] | None = None,
+) -> Condition:
+    """The verdict from specs alone: the service's, its model's, the model's profiles' and the policy's.
+
+    A request that finds a free instance takes one execution, so the fastest execution at the highest clock, with
+    the policy's margin, is the least SLO that any load could meet. Whether the fleet has the GPUs is another matter.
+    """
+    admitted = admitted_variants(service, model)
+    if not admitted:
+        return Condition("False", Reason.NO_VARIANT, _no_variant(service, model))
+    types: list[str] | None = service.get("gpuTypes")
+    fastest: tuple[float, str, str] | None = None
+    for profile in profiles:
+        if profile["variant"] in admitted and (types is None or profile["gpuType"] in types):
+            found = (fastest_exec_ms(profile), profile["variant"], profile["gpuType"])
+            fastest = found if fastest is None else min(fastest, found)
+    if fastest is None:
+        where = f"on {_listed(types)}" if types else "on any GPU type"
+        told = f"no profile says how fast {_listed(admitted)} of Model {service['model']} runs {where}"
+        return Condition("False", Reason.NO_PROFILE, f"{told}; apply a Profile or admit others")
+    exec_ms, variant, gpu_type = fastest
+    margin: Any = (policy or {}).get("execMargin", EXEC_MARGIN)
+    least = exec_ms * (1 + margin)
+    slo = service["slo"]["latencyMs"]
+    numbers = (
+        f"the fastest execution is {exec_ms:.4g} ms ({variant} on {gpu_type}),"
+        f" {least:.4g} ms with the margin of {100 * margin:.3g} %"
+    )
+    if least > slo:
+        told = f"no load can be served within {slo:g} ms: {numbers}; the least SLO that could be met is {least:.4g} ms"
+        return Condition("False", Reason.SLO_BELOW_FASTEST_EXEC, told)
+    return Condition("True", Reason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
+
+
+def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
+    """The model's variants that satisfy both `variants` and `minAccuracy`, in the model's order."""
+    wanted = service.get("variants")
+    least = service.get("minAccuracy", 0)
+    return [
+        variant["name"]
+        for variant in model["variants"]
+        if (wanted is None or variant["name"] in wanted) and variant["accuracy"] >= least
+    ]
+
+
+def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
+    """The quickest profiled point: latency never rises with SM%, so each batch is quickest at its largest share."""
+    quickest: float = min(min(curve.values()) for curve in profile["latencyMs"].values())
+    return quickest
+
+
+def _no_variant(service: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    best = max(model["variants"], key=lambda variant: variant["accuracy"])
+    wanted, least = service.get("variants"), service.get("minAccuracy")
+    asked = []
+    if wanted:
+        asked.append(f"variants {_listed(wanted)}")
+    if least is not None:
+        asked.append(f"minAccuracy {least:g}")
+    told = f"no variant of Model {service['model']} satisfies {' and '.join(asked)}"
+    return f"{told}; its most accurate is {best['name']} with {best['accuracy']:g}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:5])} and {len(names) - 5} more"

@@ -1,0 +1,100 @@
+"""What is wrong with an input: document, field, value and what is allowed, all of it at once."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from app.manifests.model import JSON
+
+SHOWN_CHARACTERS = 80  # of a value that is echoed
+ELSEWHERE = {"namespace": "tenant"}  # what other systems call it
+COMPARED_CHARACTERS = 64  # a longer word is nobody's typing mistake, and slow to compare
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong in one place."""
+
+    document: str  # `fleet.yaml#3 Service shop/search`
+    field: str  # `spec.slo.latencyMs`
+    message: str  # one sentence: what is wrong
+    allowed: str = ""  # what would be right
+    value: JSON = None  # the offending value, shortened
+    suggestion: str = ""  # the word that was probably meant
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.document, self.field) if part)
+        meant = f"; did you mean `{self.suggestion}`?" if self.suggestion else ""
+        allowed = f" (allowed: {self.allowed})" if self.allowed and self.allowed not in self.message else ""
+        return f"{where}: {self.message}{allowed}{meant}" if where else f"{self.message}{allowed}{meant}"
+
+
+class Refused(Exception):
+    """The whole input is refused; `faults` says why."""
+
+    def __init__(self, faults: Sequence[Fault], *, too_large: bool = False) -> None:
+        super().__init__("; ".join(str(fault) for fault in faults[:3]))
+        self.faults = list(faults)
+        self.too_large = too_large  # over a limit of size, count or time rather than wrong
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # It crosses from the parser's process; an exception forgets keyword arguments when pickled.
+        return _refused, (self.faults, self.too_large)
+
+
+def _refused(faults: Sequence[Fault], too_large: bool) -> Refused:
+    return Refused(faults, too_large=too_large)
+
+
+def shown(value: JSON) -> JSON:
+    """The value as it may be echoed: short, and with nothing that steers a terminal or a log."""
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return f"a mapping of {len(value)}"
+    if isinstance(value, int) and not -(2**53) <= value <= 2**53:
+        return escaped(str(value) if value.bit_length() < 4096 else "a number of over 1,000 digits")
+    return value
+
+
+def quoted(value: JSON) -> str:
+    """The value inside a sentence."""
+    told = shown(value)
+    return told if isinstance(told, str) and not isinstance(value, str) else json.dumps(told, ensure_ascii=False)
+
+
+def escaped(text: str) -> str:
+    """Shortened, with control, formatting (bidi) and line characters as escapes."""
+    cut = text[:SHOWN_CHARACTERS]
+    if not (cut.isascii() and cut.isprintable()):
+        cut = "".join(_escape(character) for character in cut)
+    return cut if len(text) <= SHOWN_CHARACTERS else cut + f"... ({len(text)} characters)"
+
+
+def _escape(character: str) -> str:
+    if unicodedata.category(character)[0] == "C" or character in "\u2028\u2029":
+        return character.encode("unicode_escape").decode() if ord(character) < 0xD800 else f"\\U{ord(character):08x}"
+    return character
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, or nothing."""
+    if not word or len(word) > COMPARED_CHARACTERS:
+        return ""
+    lower = {candidate.lower(): candidate for candidate in known}
+    if (same := ELSEWHERE.get(word.lower(), "")) in lower:
+        return lower[same]
+    found = get_close_matches(word.lower(), lower, n=3, cutoff=0.6)
+    # Letters that changed places are the likelier slip: modle is model, though mode is a letter nearer.
+    found.sort(key=lambda candidate: sorted(candidate) != sorted(word.lower()))
+    return lower[found[0]] if found else ""

@@ -1,0 +1,149 @@
+"""What the platform team declares of its fleet: GPU types, nodes, the policy and the tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from app.manifests.model import JSON
+from app.manifests.quantities import (
+    LARGEST,
+    Count,
+    Fraction,
+    Mode,
+    Name,
+    NotNegative,
+    Positive,
+    Purchase,
+    Word,
+    Words,
+    distinct,
+)
+from app.manifests.spec import Contradiction, Spec, number
+
+
+class Price(Spec):
+    """What a GPU costs in one region under one way of paying."""
+
+    region: Word = Field("default", description="Region of the node")
+    purchase: Purchase = Field("onDemand", description="How the node is paid for")
+    per_hour: Positive = Field(description="Price of one GPU for an hour")
+
+
+class GpuTypeSpec(Spec):
+    """A kind of GPU: memory, SMs, price, power, clocks."""
+
+    memory_gib: Positive = Field(description="Memory of one GPU")
+    sm_count: Count = Field(description="Streaming multiprocessors")
+    price_per_hour: Positive = Field(description="Price of one GPU for an hour where `prices` names none")
+    idle_w: NotNegative = Field(description="Watts of a GPU that does nothing")
+    max_w: Positive = Field(description="Watts a GPU may draw at most")
+    clocks_mhz: Annotated[list[Positive], Field(min_length=1, max_length=1_000), distinct] = Field(
+        description="SM clocks that can be set, in any order; profiles are taken at the highest"
+    )
+    prices: list[Price] | None = Field(
+        None, min_length=1, max_length=1_000, description="Prices by region and way of paying"
+    )
+    rentable: Annotated[int, Field(ge=0, le=int(LARGEST))] = Field(
+        0, description="How many more of these GPUs could be had"
+    )
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        idle, most = number(spec.get("idleW")), number(spec.get("maxW"))
+        if idle is not None and most is not None and idle > most:
+            yield Contradiction("maxW", f"maxW {most:g} is less than idleW {idle:g}", f"at least {idle:g}", most)
+        prices = spec.get("prices")
+        seen: set[tuple[str, str]] = set()
+        for index, price in enumerate(prices if isinstance(prices, list) else ()):
+            if isinstance(price, dict):
+                where = (str(price.get("region", "default")), str(price.get("purchase", "onDemand")))
+                if where in seen:
+                    told = f"the price of {where[1]} in region {where[0]} is given twice"
+                    yield Contradiction(f"prices[{index}]", told, "one price for each region and purchase")
+                seen.add(where)
+
+
+class NodeSpec(Spec):
+    """A machine with GPUs of one type."""
+
+    gpu_type: Name = Field(description="GpuType of all its GPUs")
+    gpus: Annotated[int, Field(ge=1, le=100_000)] = Field(description="How many GPUs it has")
+    cpu_cores: NotNegative = Field(description="CPU cores that instances may share")
+    memory_gib: NotNegative = Field(description="Host memory that instances may share")
+    region: Word = Field("default", description="Region, for prices")
+    purchase: Purchase = Field("onDemand", description="How it is paid for")
+    templates: Words | None = Field(None, description="Runtime templates it offers; all when left out")
+
+
+class PolicySpec(Spec):
+    """How the whole fleet is planned; there is one, named `default`."""
+
+    nullable: ClassVar[frozenset[str]] = frozenset({"powerBudgetW"})
+
+    pricing: Literal["gpu", "share"] = Field("gpu", description="Pay whole GPUs, or the used fraction of them")
+    utilization: Annotated[float, Field(ge=0.05, le=0.95)] = Field(
+        0.8, description="Most of the time that an instance may be busy"
+    )
+    exec_margin: NotNegative = Field(0.05, description="Added to each execution time when latency is judged")
+    same_model_per_gpu: Count = Field(1, description="Instances of one model on one GPU")
+    clients_per_gpu: Count = Field(48, description="Instances and jobs on one GPU")
+    jobs_per_gpu: Annotated[int, Field(ge=0, le=int(LARGEST))] = Field(3, description="Jobs on one GPU")
+    move_price: NotNegative = Field(0.05, description="Price of a start, move or resize, per whole GPU's price")
+    horizon_minutes: Positive = Field(60, description="How long a plan is expected to hold")
+    unserved_price: NotNegative = Field(1000, description="Price of a request a second left unserved")
+    unplaced_price: NotNegative = Field(50, description="Price of a job that misses its deadline")
+    waiting_price: NotNegative = Field(0.01, description="Price of a job that waits")
+    share_pressure: Fraction = Field(0.5, description="Pressure of others on what is left of a shared GPU")
+    energy_price_per_kwh: NotNegative = Field(0, description="Price of energy")
+    power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
+    mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
+    cycle_seconds: Positive = Field(30, description="Time between full planning cycles")
+    lost_after_seconds: Positive = Field(120, description="Silence after which a node counts as lost")
+    idle_minutes: NotNegative = Field(15, description="How long a GPU stays idle before it is released")
+    handover: Literal["overlap", "strict"] = Field(
+        "overlap", description="Whether SM shares may pass 100 % during one hand-over"
+    )
+    handover_seconds: NotNegative = Field(120, description="How long they may")
+
+
+class Guarantee(Spec):
+    """What a tenant can always have."""
+
+    gpus: Positive = Field(description="GPUs, as a sum of shares")
+
+
+class Limit(Spec):
+    """What a tenant's instances take at most."""
+
+    gpus: Positive | None = Field(None, description="GPUs, as a sum of shares")
+    price_per_hour: Positive | None = Field(None, description="Price of these shares for an hour")
+
+
+class Budget(Spec):
+    """Money a tenant may spend."""
+
+    per_month: NotNegative = Field(description="In a calendar month, UTC")
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = Field(None, description="ISO 4217 code, as EUR")
+
+
+class TenantSpec(Spec):
+    """Who owns services and jobs; without a Tenant object nothing limits them."""
+
+    guarantee: Guarantee | None = Field(None, description="What it can always have")
+    limit: Limit | None = Field(None, description="What it can have at most")
+    budget: Budget | None = Field(None, description="What it may spend")
+    over_budget: Literal["alarm", "freeze", "degrade"] = Field(
+        "alarm", description="What happens when the budget is spent"
+    )
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        guarantee, limit = spec.get("guarantee"), spec.get("limit")
+        if isinstance(guarantee, dict) and isinstance(limit, dict):
+            least, most = number(guarantee.get("gpus")), number(limit.get("gpus"))
+            if least is not None and most is not None and least > most:
+                told = f"the guarantee of {least:g} GPUs is more than the limit of {most:g}"
+                yield Contradiction("guarantee.gpus", told, f"at most {most:g}", least)

@@ -1,0 +1,149 @@
+"""What every manifest begins with: apiVersion, kind, and the metadata that names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.manifests.faults import escaped, nearest, quoted
+from app.manifests.model import API_VERSION, JSON, STORED, TENANTED, Key, Kind
+from app.manifests.quantities import LABEL, WORD
+from app.manifests.tally import Tally
+
+MAX_LABELS = 64
+
+FIELDS = ("apiVersion", "kind", "metadata", "spec")
+METADATA = ("name", "tenant", "labels")
+# What `get` shows beside what was declared; it comes back with `apply` and is not read.
+SHOWN = frozenset({"status"})
+SHOWN_METADATA = frozenset({"uid", "generation", "resourceVersion", "createdAt", "updatedAt"})
+KINDS: Mapping[str, Kind] = {str(kind): kind for kind in Kind}
+
+NAME = re.compile(LABEL)
+NAME_ALLOWED = "1..63 characters a-z, 0-9 and -, beginning and ending with a letter or digit"
+LABEL_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{WORD}")
+LABEL_KEY_ALLOWED = "[prefix/]name of letters, digits, -, _ and ., the name 1..63 of them"
+LABEL_VALUE = re.compile(rf"(?:{WORD})?")
+LABEL_VALUE_ALLOWED = "nothing, or 1..63 letters, digits, -, _ and ., beginning and ending with a letter or digit"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What could be read; `key` only where kind, tenant and name are all right."""
+
+    kind: Kind | None
+    called: str  # how faults call the document: `fleet.yaml#3 Service shop/search`
+    key: Key | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline: bool, tally: Tally) -> Heading:
+    """Reads the heading and tallies all that is wrong with it."""
+    kind = _kind(body, source, offline, tally)
+    metadata = body.get("metadata")
+    called = _called(source, kind, metadata, default_tenant)
+    tally.unknown(called, "", body, FIELDS, SHOWN)
+    if body.get("apiVersion") != API_VERSION:
+        version = body.get("apiVersion")
+        told = f"{quoted(version)} is not a version of this API" if "apiVersion" in body else "this field is required"
+        tally.add(called, "apiVersion", told, API_VERSION, version)
+    if kind is Kind.STATE and "metadata" not in body:
+        return Heading(kind, called, Key(kind, "", "state"))
+    if not isinstance(metadata, dict):
+        told = f"{quoted(metadata)} is not a mapping" if "metadata" in body else "this field is required"
+        tally.add(called, "metadata", told, "a mapping with a name", metadata)
+        return Heading(kind, called)
+    tally.unknown(called, "metadata.", metadata, METADATA, SHOWN_METADATA)
+    name = _name(metadata, "name", called, tally)
+    if kind is Kind.POLICY and name not in (None, "default"):
+        tally.add(called, "metadata.name", f"there is one Policy, not one named {quoted(name)}", "default", name)
+    tenant = _tenant(metadata, kind, called, default_tenant, tally)
+    labels = _labels(metadata["labels"], called, tally) if "labels" in metadata else {}
+    if kind is None or name is None or tenant is None:
+        return Heading(kind, called, None, labels)
+    return Heading(kind, called, Key(kind, tenant, name), labels)
+
+
+def _kind(body: Mapping[str, JSON], source: str, offline: bool, tally: Tally) -> Kind | None:
+    told = body.get("kind")
+    known = tuple(Kind) if offline else STORED
+    allowed = ", ".join(known)
+    if "kind" not in body:
+        tally.add(source, "kind", "this field is required", allowed)
+        return None
+    kind = KINDS.get(told) if isinstance(told, str) else None
+    if kind is None:
+        meant = nearest(told, known) if isinstance(told, str) and tally.room > 0 else ""
+        tally.add(source, "kind", f"there is no kind {quoted(told)}", allowed, told, meant)
+    elif kind not in known:
+        tally.add(source, "kind", "State is for solving files offline; a server knows what runs", allowed, told)
+        return None
+    return kind
+
+
+def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: Tally) -> str | None:
+    name = metadata.get(which)
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    if which not in metadata:
+        told = "this field is required"
+    elif isinstance(name, str):
+        told = f"{quoted(name)} cannot be a name"
+    else:
+        told = f"{quoted(name)} is not a text" + _hint(name)
+    tally.add(called, f"metadata.{which}", told, NAME_ALLOWED, name)
+    return None
+
+
+def _tenant(
+    metadata: Mapping[str, JSON], kind: Kind | None, called: str, default_tenant: str, tally: Tally
+) -> str | None:
+    """The tenant; empty for a cluster-wide kind, None when it cannot be told."""
+    if kind not in TENANTED:
+        if kind is not None and "tenant" in metadata:
+            told = f"a {kind} belongs to no tenant; leave the field out"
+            tally.add(called, "metadata.tenant", told, "no tenant", metadata["tenant"])
+        return ""
+    if "tenant" in metadata:
+        return _name(metadata, "tenant", called, tally)
+    if default_tenant:
+        return default_tenant
+    tally.add(called, "metadata.tenant", f"a {kind} belongs to a tenant: this field is required", NAME_ALLOWED)
+    return None
+
+
+def _labels(labels: JSON, called: str, tally: Tally) -> dict[str, str]:
+    at = "metadata.labels"
+    if not isinstance(labels, dict):
+        tally.add(called, at, f"{quoted(labels)} is not a mapping", "a mapping of texts", labels)
+        return {}
+    if len(labels) > MAX_LABELS:
+        tally.add(called, at, f"there are {len(labels)} labels", f"at most {MAX_LABELS}")
+        return {}
+    right: dict[str, str] = {}
+    for key, value in labels.items():
+        if not LABEL_KEY.fullmatch(key):
+            tally.add(called, at, f"{quoted(key)} cannot be a label's key", LABEL_KEY_ALLOWED, key)
+        elif not isinstance(value, str):
+            tally.add(called, f"{at}.{key}", f"{quoted(value)} is not a text{_hint(value)}", "a text", value)
+        elif not LABEL_VALUE.fullmatch(value):
+            tally.add(called, f"{at}.{key}", f"{quoted(value)} cannot be a label's value", LABEL_VALUE_ALLOWED, value)
+        else:
+            right[key] = value
+    return right
+
+
+def _hint(value: JSON) -> str:
+    return " (put it in quotes)" if isinstance(value, (bool, int, float)) else ""
+
+
+def _called(source: str, kind: Kind | None, metadata: JSON, default_tenant: str) -> str:
+    parts = [source]
+    if kind is not None:
+        parts.append(str(kind))
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if isinstance(metadata, dict) and isinstance(name, str):
+        tenant = metadata.get("tenant", default_tenant) if kind in TENANTED else ""
+        parts.append(escaped(f"{tenant}/{name}" if tenant and isinstance(tenant, str) else name))
+    return " ".join(parts)

@@ -1,0 +1,36 @@
+"""Which spec each kind has, and how to read one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from app.manifests.fleet import GpuTypeSpec, NodeSpec, PolicySpec, TenantSpec
+from app.manifests.model import JSON, Kind
+from app.manifests.served import ModelSpec, ProfileSpec
+from app.manifests.spec import Spec
+from app.manifests.work import JobSpec, ServiceSpec, StateSpec
+
+SPECS: Mapping[Kind, type[Spec]] = {
+    Kind.GPU_TYPE: GpuTypeSpec,
+    Kind.NODE: NodeSpec,
+    Kind.MODEL: ModelSpec,
+    Kind.PROFILE: ProfileSpec,
+    Kind.SERVICE: ServiceSpec,
+    Kind.JOB: JobSpec,
+    Kind.POLICY: PolicySpec,
+    Kind.TENANT: TenantSpec,
+    Kind.STATE: StateSpec,
+}
+
+
+def parse(kind: Kind, spec: Mapping[str, JSON]) -> Spec:
+    """A spec that was validated before, read into its class."""
+    return SPECS[kind].model_validate(spec)
+
+
+@cache
+def schema(kind: Kind) -> dict[str, Any]:
+    """The JSON Schema of the kind's spec."""
+    return SPECS[kind].model_json_schema()

@@ -1,0 +1,49 @@
+"""How much of an input is read before it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.manifests.faults import Fault, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of one input. A value is anything but a key: a container, a string, a number and the rest."""
+
+    max_bytes: int
+    max_values: int
+    max_depth: int = 64
+    max_number_characters: int = 64
+
+    def too_many(self, source: str) -> Refused:
+        return Refused(
+            [
+                Fault(
+                    source,
+                    "",
+                    f"the input holds more than {self.max_values:,} values, aliases written out",
+                    allowed=f"at most {self.max_values:,} values",
+                )
+            ],
+            too_large=True,
+        )
+
+    def too_deep(self, place: str) -> Refused:
+        return Refused(
+            [
+                Fault(
+                    place,
+                    "",
+                    f"the input is nested deeper than {self.max_depth} levels",
+                    allowed=f"at most {self.max_depth} levels",
+                )
+            ],
+            too_large=True,
+        )
+
+
+OFFLINE = Limits(max_bytes=64 * 1024**2, max_values=2_000_000)  # a file that is solved without a server
+API = Limits(max_bytes=16 * 1024**2, max_values=500_000)  # one `apply`
+ONE = Limits(max_bytes=1024**2, max_values=100_000)  # one object
+PATCH = Limits(max_bytes=64 * 1024, max_values=5_000)  # read where it is asked for; a larger change is a put

@@ -1,0 +1,79 @@
+"""The kinds of the world and a validated manifest of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+
+API_VERSION = "gpuwright/v1"
+
+
+class Kind(StrEnum):
+    """What can be declared. State exists in offline files only."""
+
+    GPU_TYPE = "GpuType"
+    NODE = "Node"
+    MODEL = "Model"
+    PROFILE = "Profile"
+    SERVICE = "Service"
+    JOB = "Job"
+    POLICY = "Policy"
+    TENANT = "Tenant"
+    STATE = "State"
+
+    @property
+    def plural(self) -> str:
+        """How the kind is called in URLs and on the command line."""
+        return PLURALS[self]
+
+    @property
+    def tenanted(self) -> bool:
+        """Whether an object of this kind belongs to a tenant."""
+        return self in TENANTED
+
+
+PLURALS: Mapping[Kind, str] = {
+    Kind.GPU_TYPE: "gputypes",
+    Kind.NODE: "nodes",
+    Kind.MODEL: "models",
+    Kind.PROFILE: "profiles",
+    Kind.SERVICE: "services",
+    Kind.JOB: "jobs",
+    Kind.POLICY: "policies",
+    Kind.TENANT: "tenants",
+    Kind.STATE: "states",
+}
+TENANTED = frozenset({Kind.SERVICE, Kind.JOB})
+STORED = tuple(kind for kind in Kind if kind is not Kind.STATE)
+BY_PLURAL: Mapping[str, Kind] = {kind.plural: kind for kind in STORED}
+
+
+class Key(NamedTuple):
+    """What an object is called. `tenant` is empty for a cluster-wide kind."""
+
+    kind: Kind
+    tenant: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.tenant}/{self.name}" if self.tenant else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One declared object: `spec` is what was written, no defaults filled in, in JSON's types."""
+
+    kind: Kind
+    tenant: str
+    name: str
+    spec: dict[str, JSON]
+    labels: dict[str, str] = field(default_factory=dict)
+    document: str = ""  # where it stood: `fleet.yaml#3`
+
+    @property
+    def key(self) -> Key:
+        return Key(self.kind, self.tenant, self.name)

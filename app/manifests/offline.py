@@ -1,0 +1,133 @@
+"""A world from files alone: read, validated and checked for references, with every fault of every file at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.manifests import references
+from app.manifests.faults import Fault, Refused
+from app.manifests.limits import OFFLINE
+from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.reader import Document, Media, read
+from app.manifests.validate import examine
+
+DEFAULT_TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything the files declare, by key, in the order it was declared."""
+
+    manifests: Mapping[Key, Manifest]
+
+    def spec(self, key: Key) -> Mapping[str, JSON] | None:
+        found = self.manifests.get(key)
+        return found.spec if found else None
+
+    def names(self, kind: Kind, tenant: str) -> list[str]:
+        return [
+            key.name
+            for key, manifest in self.manifests.items()
+            if key.kind is kind and references.admits(kind, manifest.spec, tenant)
+        ]
+
+    def of(self, kind: Kind) -> list[Manifest]:
+        return [manifest for key, manifest in self.manifests.items() if key.kind is kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file's bytes and what to call them; standard input and tests have no path."""
+
+    source: str
+    data: bytes
+    media: Media = "yaml"
+
+
+def load(inputs: Iterable[Path | Input]) -> World:
+    """The world the files declare; Refused with every fault when they do not declare one."""
+    documents: list[Document] = []
+    faults: list[Fault] = []
+    too_large = False
+    for entry in inputs:
+        try:
+            documents += _documents(entry)
+        except Refused as refused:
+            faults += refused.faults
+            too_large |= refused.too_large
+    manifests, wrong, at_fault = examine(documents, default_tenant=DEFAULT_TENANT, offline=True)
+    world = World({manifest.key: manifest for manifest in manifests})
+    unreadable = bool(faults)
+    faults += wrong
+    if at_fault is not None and not unreadable:
+        faults += unknown(world, at_fault)
+    if not faults and not manifests:
+        faults = [Fault("", "", "there is no file to read", "at least one manifest")]
+    if faults:
+        raise Refused(faults, too_large=too_large)
+    return world
+
+
+def unknown(world: World, at_fault: frozenset[Key]) -> list[Fault]:
+    """References that lead nowhere, and Profiles of the same thing.
+
+    What refers to something at fault is left alone: that is named already, and not missing.
+    """
+    manifests = references.judged_apart(world.manifests.values(), at_fault)
+    found = references.faults(manifests, world) + references.clashes(manifests, {})
+    states = world.of(Kind.STATE)
+    if len(states) > 1:
+        found.append(Fault(states[1].document, "kind", "there is more than one State", "one State"))
+    for state in states if not at_fault else ():
+        found += _of_state(state, world)
+    return found
+
+
+def _documents(entry: Path | Input) -> list[Document]:
+    if isinstance(entry, Input):
+        return read(entry.data, entry.media, OFFLINE, entry.source)
+    source = str(entry)
+    try:
+        with entry.open("rb") as file:
+            data = file.read(OFFLINE.max_bytes + 1)
+    except OSError as error:
+        raise Refused([Fault(source, "", f"the file cannot be read: {error.strerror}")]) from None
+    return read(data, "json" if entry.suffix == ".json" else "yaml", OFFLINE, source)
+
+
+def _of_state(state: Manifest, world: World) -> list[Fault]:
+    """What runs must run on a GPU that is there, for a service or job that is."""
+    found: list[Fault] = []
+    spec: Mapping[str, Any] = state.spec
+    lists: Sequence[tuple[str, str, Kind]] = (("running", "service", Kind.SERVICE), ("jobs", "job", Kind.JOB))
+    for field, noun, kind in lists:
+        for index, entry in enumerate(spec.get(field, ())):
+            at = f"spec.{field}[{index}]"
+            owner = world.spec(Key(kind, *entry[noun].split("/")))
+            node: Any = world.spec(Key(Kind.NODE, "", entry["node"]))
+            if owner is None:
+                found.append(_fault(state, f"{at}.{noun}", f"there is no {kind} {entry[noun]}"))
+            elif kind is Kind.SERVICE:
+                model = world.spec(Key(Kind.MODEL, "", str(owner["model"])))
+                if model and entry["variant"] not in references.variants(model):
+                    told = f"Model {owner['model']} has no variant {entry['variant']}"
+                    found.append(_fault(state, f"{at}.variant", told))
+            if node is None:
+                found.append(_fault(state, f"{at}.node", f"there is no Node {entry['node']}"))
+                continue
+            if entry["gpu"] >= node["gpus"]:
+                told = f"Node {entry['node']} has no GPU {entry['gpu']}"
+                found.append(_fault(state, f"{at}.gpu", told, f"0..{node['gpus'] - 1}"))
+            gpu_type: Any = world.spec(Key(Kind.GPU_TYPE, "", node["gpuType"]))
+            clock = entry.get("clockMhz")
+            if gpu_type and clock is not None and clock not in gpu_type["clocksMhz"]:
+                told = f"{clock:g} MHz is not a clock of {node['gpuType']}"
+                found.append(_fault(state, f"{at}.clockMhz", told, ", ".join(f"{c:g}" for c in gpu_type["clocksMhz"])))
+    return found
+
+
+def _fault(state: Manifest, field: str, message: str, allowed: str = "") -> Fault:
+    return Fault(f"{state.document} {state.key}", field, message, allowed)

@@ -1,0 +1,111 @@
+"""The numbers, names and tables that specs are made of, each with what it allows."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+LARGEST = 1e12  # of any number in a manifest
+LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"  # a DNS label, RFC 1123
+WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+
+T = TypeVar("T")
+
+
+def wrong(message: str, allowed: str = "") -> PydanticCustomError:
+    """A fault found by a rule of ours; the text travels as it is, braces and all."""
+    return PydanticCustomError("gpuwright", "{message}", {"message": message, "allowed": allowed})
+
+
+def _distinct(items: list[T]) -> list[T]:
+    seen: set[object] = set()
+    for item in items:
+        known = getattr(item, "name", item)
+        if known in seen:
+            raise wrong(f"{known} is listed twice", "each once")
+        seen.add(known)
+    return items
+
+
+# Tables are most of a profile: looking a key up costs a quarter of reading it as a number.
+_BATCHES = {str(batch): batch for batch in range(1, 257)}
+_SM_PERCENTS = {str(percent): percent for percent in range(1, 101)}
+
+
+def _batch(key: str) -> int:
+    found = _BATCHES.get(key)
+    if found is None:
+        raise wrong("this is not a batch", "a whole number 1..256")
+    return found
+
+
+def _sm_percent(key: str) -> int:
+    found = _SM_PERCENTS.get(key)
+    if found is None:
+        raise wrong("this is not an SM%", "a whole number 1..100")
+    return found
+
+
+def _not_rising(curve: dict[int, float]) -> dict[int, float]:
+    points = sorted(curve.items())
+    for (below, slow), (above, fast) in pairwise(points):
+        if fast > slow:
+            raise wrong(
+                f"latency rises with SM%: {slow:g} ms at {below} % but {fast:g} ms at {above} %",
+                "latency that stays or falls as SM% grows",
+            )
+    return curve
+
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise wrong("this is not a time with its zone", "RFC 3339, as 2026-12-01T00:00:00Z")
+
+
+def _shape_of_curve(value: object) -> str:
+    return "<table>" if isinstance(value, dict) else "<number>"
+
+
+Name: TypeAlias = Annotated[str, Field(pattern=f"^{LABEL}$", json_schema_extra={"x-allowed": "a DNS label"})]
+Word: TypeAlias = Annotated[str, Field(pattern=f"^{WORD}$")]
+Positive: TypeAlias = Annotated[float, Field(gt=0, le=LARGEST)]
+NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST)]
+Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Exponent: TypeAlias = Annotated[float, Field(ge=0, le=10)]  # beyond it a power overflows
+Count: TypeAlias = Annotated[int, Field(ge=1, le=int(LARGEST))]
+Priority: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
+Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
+Batch: TypeAlias = Annotated[int, BeforeValidator(_batch)]
+SmPercent: TypeAlias = Annotated[int, BeforeValidator(_sm_percent)]
+Names: TypeAlias = Annotated[list[Name], Field(min_length=1, max_length=10_000), AfterValidator(_distinct)]
+Words: TypeAlias = Annotated[list[Word], Field(min_length=1, max_length=1_000), AfterValidator(_distinct)]
+Latencies: TypeAlias = Annotated[
+    dict[SmPercent, Positive], Field(min_length=1), AfterValidator(_not_rising)
+]  # SM% -> milliseconds
+Speeds: TypeAlias = Annotated[dict[SmPercent, Positive], Field(min_length=1)]  # SM% -> a second
+Pressure: TypeAlias = Annotated[
+    Annotated[Fraction, Tag("<number>")] | Annotated[dict[SmPercent, Fraction], Field(min_length=1), Tag("<table>")],
+    Discriminator(_shape_of_curve),
+]
+Watts: TypeAlias = Annotated[
+    Annotated[NotNegative, Tag("<number>")]
+    | Annotated[dict[SmPercent, NotNegative], Field(min_length=1), Tag("<table>")],
+    Discriminator(_shape_of_curve),
+]
+Purchase: TypeAlias = Literal["owned", "reserved", "onDemand", "spot"]
+Mode: TypeAlias = Literal["advisory", "approve", "auto"]
+distinct = AfterValidator(_distinct)

@@ -1,0 +1,177 @@
+"""What a manifest refers to, whether it is there, and what a change to a Model breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from app.manifests.faults import Fault, nearest, quoted
+from app.manifests.model import JSON, Key, Kind, Manifest
+
+MAX_COMPARED = 2_000  # names that a misspelt one is compared with
+MAX_MEANT = 20  # faults that get a suggestion: comparing is slow, and nobody reads more
+
+
+class Reference(NamedTuple):
+    """One object named by another; `part` is a Model's variant when that is meant."""
+
+    key: Key
+    part: str
+    field: str
+
+
+class World(Protocol):
+    """What is declared, as far as references need it: what stands there, and what is being declared."""
+
+    def spec(self, key: Key) -> Mapping[str, JSON] | None:
+        """The spec of an object, None when there is none."""
+
+    def names(self, kind: Kind, tenant: str) -> Iterable[str]:
+        """Names of cluster-wide objects that a tenant may know (empty: all), to guess what was meant."""
+
+
+def referred(manifest: Manifest) -> list[Reference]:
+    """Every object the manifest names, with the field that does."""
+    return list(_referred(manifest))
+
+
+def _referred(manifest: Manifest) -> Iterator[Reference]:
+    spec: Mapping[str, Any] = manifest.spec
+    match manifest.kind:
+        case Kind.NODE:
+            yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
+        case Kind.PROFILE:
+            model = Key(Kind.MODEL, "", spec["model"])
+            yield Reference(model, "", "spec.model")
+            yield Reference(model, spec["variant"], "spec.variant")
+            yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
+        case Kind.SERVICE:
+            model = Key(Kind.MODEL, "", spec["model"])
+            yield Reference(model, "", "spec.model")
+            for index, variant in enumerate(spec.get("variants", ())):
+                yield Reference(model, variant, f"spec.variants[{index}]")
+            for index, gpu_type in enumerate(spec.get("gpuTypes", ())):
+                yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.gpuTypes[{index}]")
+        case Kind.JOB:
+            for gpu_type in spec["profiles"]:
+                yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.profiles.{gpu_type}")
+
+
+def faults(manifests: Iterable[Manifest], world: World) -> list[Fault]:
+    """Every reference to what is not there, of all the manifests.
+
+    A Model that does not admit the service's tenant is reported exactly like one that does not exist.
+    """
+    found: list[Fault] = []
+    for manifest in manifests:
+        missing: set[Key] = set()
+        for reference in _referred(manifest):
+            if reference.key in missing:
+                continue
+            spec = world.spec(reference.key)
+            if spec is None or not admits(reference.key.kind, spec, manifest.tenant):
+                missing.add(reference.key)
+                known = world.names(reference.key.kind, manifest.tenant) if len(found) < MAX_MEANT else ()
+                found.append(_unknown(manifest, reference.field, str(reference.key.kind), reference.key.name, known))
+            elif reference.part and reference.part not in variants(spec):
+                noun = f"variant of Model {reference.key.name}"
+                found.append(_unknown(manifest, reference.field, noun, reference.part, variants(spec)))
+    return found
+
+
+def judged_apart(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> list[Manifest]:
+    """Those that refer to nothing that is at fault: that is named already, and not missing."""
+    return [m for m in manifests if not any(reference.key in at_fault for reference in _referred(m))]
+
+
+def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterable[str]) -> Fault:
+    compared = sorted(known)[:MAX_COMPARED]
+    allowed = ""
+    if 0 < len(compared) <= 8:
+        allowed = ", ".join(compared)
+    return Fault(
+        document=f"{manifest.document} {manifest.key}".strip(),
+        field=field,
+        message=f"there is no {noun} named {quoted(name)}",
+        allowed=allowed or "the name of one that is declared",
+        value=name,
+        suggestion=nearest(name, compared),
+    )
+
+
+def admits(kind: Kind, spec: Mapping[str, JSON], tenant: str) -> bool:
+    """Whether a tenant may use the object; whoever belongs to none may use everything."""
+    tenants = spec.get("tenants") if kind is Kind.MODEL else None
+    return not tenant or not isinstance(tenants, list) or tenant in tenants
+
+
+def variants(spec: Mapping[str, JSON]) -> dict[str, Mapping[str, JSON]]:
+    """A Model's variants by name."""
+    declared: Any = spec["variants"]
+    return {variant["name"]: variant for variant in declared}
+
+
+class ProfileOf(NamedTuple):
+    """What a Profile measures; there is one of each."""
+
+    model: str
+    variant: str
+    gpu_type: str
+
+
+def profile_of(spec: Mapping[str, Any]) -> ProfileOf:
+    return ProfileOf(spec["model"], spec["variant"], spec["gpuType"])
+
+
+def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> list[Fault]:
+    """Profiles that measure what another does; `there` holds the names of those already declared.
+
+    The caller leaves out of `there` the profiles that `manifests` declare anew or that are being deleted.
+    """
+    holders = dict(there)
+    found: list[Fault] = []
+    for manifest in manifests:
+        if manifest.kind is not Kind.PROFILE:
+            continue
+        measured = profile_of(manifest.spec)
+        holder = holders.setdefault(measured, manifest.name)
+        if holder != manifest.name:
+            found.append(
+                Fault(
+                    document=f"{manifest.document} {manifest.key}".strip(),
+                    field="spec",
+                    message=f"Profile {holder} is already of model {measured.model}, variant"
+                    f" {measured.variant}, GPU type {measured.gpu_type}",
+                    allowed="one Profile for each of these",
+                    value=holder,
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Referrer:
+    """An object that refers to the Model, and the variant it means (empty: the Model itself)."""
+
+    key: Key
+    part: str = ""
+
+
+class Broken(NamedTuple):
+    """A referrer that a Model's new spec leaves with nothing to refer to."""
+
+    referrer: Referrer
+    why: str  # a sentence that names no one
+
+
+def broken_by(spec: Mapping[str, JSON], referrers: Sequence[Referrer]) -> list[Broken]:
+    """Which referrers a Model's new spec breaks: their variant is gone, or their tenant not admitted."""
+    names = variants(spec)
+    broken: list[Broken] = []
+    for referrer in referrers:
+        if referrer.part and referrer.part not in names:
+            broken.append(Broken(referrer, f"variant {referrer.part} is gone"))
+        elif not referrer.part and not admits(Kind.MODEL, spec, referrer.key.tenant):
+            broken.append(Broken(referrer, "its tenant is no longer admitted"))
+    return broken

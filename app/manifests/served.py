@@ -1,0 +1,119 @@
+"""What is served and how fast it runs: models with their variants, and the profiles measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from app.manifests.faults import escaped, quoted
+from app.manifests.model import JSON
+from app.manifests.quantities import (
+    LARGEST,
+    Batch,
+    Exponent,
+    Fraction,
+    Latencies,
+    Name,
+    Names,
+    NotNegative,
+    Positive,
+    Pressure,
+    Watts,
+    Word,
+    wrong,
+)
+from app.manifests.spec import Contradiction, Spec
+
+
+def _argument(value: str | float | bool) -> str | float | bool:
+    if isinstance(value, str):
+        if len(value) > 1_000:
+            raise wrong(f"the text has {len(value)} characters", "at most 1,000 characters")
+        if not value.isprintable():
+            raise wrong("the text holds characters that cannot be printed", "printable characters")
+    elif not isinstance(value, bool) and abs(value) > LARGEST:
+        raise wrong(f"{value:g} is too large", "a number up to 1e12")
+    return value
+
+
+# What a template may be told. Which arguments it takes, and which paths, the node that defines it judges.
+ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$")]
+Argument = Annotated[StrictStr | StrictBool | StrictInt | StrictFloat, AfterValidator(_argument)]
+
+
+class Runtime(Spec):
+    """How a node starts a variant: a template that the node itself defines, with typed arguments."""
+
+    template: Word = Field(description="Template, by the name nodes give it")
+    args: dict[ArgumentName, Argument] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Arguments of the template: texts, numbers, true or false",
+    )
+
+
+class Variant(Spec):
+    """One size or precision of a model."""
+
+    name: Word = Field(description="Unique within the model")
+    accuracy: Fraction = Field(description="0..1, compared with a service's minAccuracy")
+    params_m: NotNegative | None = Field(None, description="Millions of parameters")
+    runtime: Runtime | None = Field(None, description="How nodes start it; not needed to plan")
+
+
+class ModelSpec(Spec):
+    """What is served, in one or more variants."""
+
+    variants: list[Variant] = Field(min_length=1, max_length=1_000, description="Its sizes and precisions")
+    tenants: Names | None = Field(None, description="Who may use it; everyone when left out")
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        variants = spec.get("variants")
+        seen: set[str] = set()
+        for index, variant in enumerate(variants if isinstance(variants, list) else ()):
+            name = variant.get("name") if isinstance(variant, dict) else None
+            if isinstance(name, str):
+                if name in seen:
+                    told = f"the variant {quoted(name)} is declared twice"
+                    yield Contradiction(f"variants[{index}].name", told, "each name once in a model", name)
+                seen.add(name)
+
+
+class Demand(Spec):
+    """What a running instance or job takes beside its share of SMs."""
+
+    cpu_cores: NotNegative = Field(0, description="CPU cores")
+    host_memory_gib: NotNegative = Field(0, description="Host memory")
+    pressure: Pressure = Field(0.0, description="What it takes of the shared memory system, 0..1, or that by SM%")
+    sensitivity: NotNegative = Field(0, description="Slowdown per unit of its neighbours' pressure")
+    power_w: Watts = Field(0.0, description="Watts above idle when busy, by SM%, at the highest clock")
+    clock_exponent: Exponent = Field(1, description="Time grows with (highest clock / clock) ** this")
+    power_exponent: Exponent = Field(1, description="powerW shrinks with (clock / highest clock) ** this")
+    start_seconds: NotNegative = Field(20, description="From start to warm")
+
+
+class ProfileSpec(Demand):
+    """Measured latency, memory and power of one variant on one GPU type."""
+
+    model: Name = Field(description="Model")
+    variant: Word = Field(description="Variant of the model")
+    gpu_type: Name = Field(description="GpuType it was measured on")
+    latency_ms: Annotated[dict[Batch, Latencies], Field(min_length=1)] = Field(
+        description="Batch -> SM% -> time of one batch alone on the GPU, at the highest clock"
+    )
+    memory_gib: Annotated[dict[Batch, Positive], Field(min_length=1)] = Field(
+        description="Batch -> GPU memory; every batch with a latency has one"
+    )
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        latencies, memories = spec.get("latencyMs"), spec.get("memoryGib")
+        if not isinstance(latencies, dict) or not isinstance(memories, dict) or not latencies or not memories:
+            return
+        for batch in latencies:
+            if batch not in memories:
+                told = f"batch {escaped(batch)} has a latency but no memory"
+                yield Contradiction("memoryGib", told, "a memory for every batch of latencyMs")

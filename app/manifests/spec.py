@@ -1,0 +1,46 @@
+"""What every spec has in common: camelCase on the wire, nothing unknown, nothing converted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from app.manifests.model import JSON
+
+
+class Contradiction(NamedTuple):
+    """Two fields of one spec that cannot both be right."""
+
+    field: str  # below `spec`, as `memoryGib.8`
+    message: str
+    allowed: str = ""
+    value: JSON = None
+
+
+class Spec(BaseModel):
+    """A mapping of a manifest, read strictly: `true` is no number and "3" is no number."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+    # Fields that may be null; everywhere else null is refused, and leaving out is how to say nothing.
+    nullable: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        """What is wrong between fields, told of the raw spec so that it comes with all its other faults."""
+        yield from ()
+
+
+def number(value: JSON) -> float | None:
+    """The value if it is a number, for rules that compare fields which may themselves be wrong."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,63 @@
+"""Collects faults: the first thousand in full, the rest by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from app.manifests.faults import Fault, escaped, nearest, quoted, shown
+from app.manifests.model import JSON
+
+MAX_FAULTS = 1_000
+
+
+class Tally:
+    """The faults of one input, in the order they were found."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.untold = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.faults) + self.untold
+
+    @property
+    def room(self) -> int:
+        """How many more faults are told in full."""
+        return MAX_FAULTS - len(self.faults)
+
+    def add(
+        self, document: str, field: str, message: str, allowed: str = "", value: JSON = None, meant: str = ""
+    ) -> None:
+        if self.room > 0:
+            self.faults.append(Fault(document, field, message, allowed, shown(value), meant))
+        else:
+            self.untold += 1
+
+    def extend(self, faults: Iterable[Fault], counted: int) -> None:
+        """Faults that were worded elsewhere, of so many in all."""
+        told = list(faults)[: self.room]
+        self.faults += told
+        self.untold += max(0, counted - len(told))
+
+    def unknown(
+        self, document: str, prefix: str, mapping: Mapping[str, JSON], known: Sequence[str], ignored: frozenset[str]
+    ) -> None:
+        """Every field of a mapping that is not known."""
+        for field, value in mapping.items():
+            if field in known or field in ignored:
+                continue
+            if self.room <= 0:  # wording costs more than counting
+                self.untold += 1
+                continue
+            told = f"there is no field {quoted(field)} here"
+            self.add(
+                document, prefix + escaped(field), told, f"one of {', '.join(known)}", value, nearest(field, known)
+            )
+
+    def all(self) -> list[Fault]:
+        """The faults, and after them how many were not told."""
+        if not self.untold:
+            return self.faults
+        more = "fault was" if self.untold == 1 else "faults were"
+        return [*self.faults, Fault("", "", f"{self.untold:,} more {more} found")]

@@ -1,0 +1,116 @@
+"""Documents to manifests: every fault of every document at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from app.manifests import wording
+from app.manifests.faults import Fault, quoted
+from app.manifests.heading import heading
+from app.manifests.kinds import SPECS
+from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.reader import Document
+from app.manifests.tally import Tally
+
+MAX_SPEC_VALUES = 50_000  # a profile of all 256 batches at all 100 shares has half of it
+MAX_NULLS = 100  # told of one spec
+EMPTY_SPEC = frozenset({Kind.POLICY, Kind.TENANT, Kind.STATE})  # everything in them is optional
+SHAPE = "a mapping of apiVersion, kind, metadata, spec"
+
+
+class Examined(NamedTuple):
+    """What documents hold: manifests that are right, faults, and which objects are at fault."""
+
+    manifests: list[Manifest]
+    faults: list[Fault]
+    at_fault: frozenset[Key] | None = frozenset()  # None where a document does not even say which it is
+
+
+def validate(
+    documents: Sequence[Document], *, default_tenant: str = "default", offline: bool = False
+) -> tuple[list[Manifest], list[Fault]]:
+    """The manifests that are right, and all that is wrong with the others."""
+    found = examine(documents, default_tenant=default_tenant, offline=offline)
+    return found.manifests, found.faults
+
+
+def examine(documents: Sequence[Document], *, default_tenant: str = "default", offline: bool = False) -> Examined:
+    """Every document judged by itself.
+
+    A Service or Job that names no tenant belongs to `default_tenant`; where that is empty, it is at fault.
+    """
+    tally = Tally()
+    manifests: list[Manifest] = []
+    declared: dict[Key, str] = {}
+    anonymous = False
+    for document in documents:
+        body, source, before = document.value, document.source, tally.count
+        if not isinstance(body, dict):
+            anonymous = True
+            if tally.room <= 0:  # wording costs more than counting
+                tally.untold += 1
+                continue
+            tally.add(source, "", f"{quoted(body)} is not a manifest", SHAPE, body)
+            continue
+        found = heading(body, source, default_tenant, offline, tally)
+        spec = _spec(body, found.kind, found.called, tally) if found.kind else None
+        if found.key is None:
+            anonymous = True
+            continue
+        if found.key in declared:
+            told = f"{found.key} is already declared in {declared[found.key]}"
+            tally.add(found.called, "metadata.name", told, "each object once", found.key.name)
+        declared.setdefault(found.key, source)
+        if spec is not None and tally.count == before:
+            manifests.append(Manifest(*found.key, spec, found.labels, source))
+    right = {manifest.key for manifest in manifests}
+    return Examined(manifests, tally.all(), None if anonymous else frozenset(declared.keys() - right))
+
+
+def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: Tally) -> dict[str, JSON] | None:
+    """The spec as it was written, once it has been read without fault."""
+    if "spec" not in body and kind in EMPTY_SPEC:
+        return {}
+    spec = body.get("spec")
+    if not isinstance(spec, dict):
+        told = f"{quoted(spec)} is not a mapping" if "spec" in body else "this field is required"
+        tally.add(called, "spec", told, "a mapping", spec)
+        return None
+    model = SPECS[kind]
+    nulls, counted = _nulls(spec, model.nullable)
+    if counted > MAX_SPEC_VALUES and kind is not Kind.STATE:
+        tally.add(called, "spec", f"the spec holds {counted:,} values", f"at most {MAX_SPEC_VALUES:,}")
+        return None
+    for field in nulls:
+        tally.add(called, field, "null stands where a value belongs", "leave the field out to say nothing")
+    for contradiction in model.contradictions(spec):
+        tally.add(called, f"spec.{contradiction.field}", *contradiction[1:])
+    try:
+        model.model_validate(spec)
+    except ValidationError as error:
+        known = set(nulls)
+        worded = wording.faults(kind, error, called, tally.room) if tally.room > 0 else []
+        fresh = [fault for fault in worded if fault.field not in known]
+        unworded = error.error_count() - len(worded) if len(worded) >= tally.room else 0
+        tally.extend(fresh, len(fresh) + unworded)
+    return spec
+
+
+def _nulls(spec: Mapping[str, JSON], nullable: frozenset[str]) -> tuple[list[str], int]:
+    """The fields that are null and may not be, and how many values the spec holds."""
+    found: list[str] = []
+    counted = 0
+    waiting: list[tuple[tuple[str | int, ...], Mapping[str, JSON] | list[JSON]]] = [((), spec)]
+    while waiting:
+        path, container = waiting.pop()
+        for key, item in enumerate(container) if isinstance(container, list) else container.items():
+            counted += 1
+            if item is None:
+                if (path or key not in nullable) and len(found) < MAX_NULLS:
+                    found.append(wording.dotted(("spec", *path, key)))
+            elif item.__class__ is dict or item.__class__ is list:
+                waiting.append(((*path, key), item))
+    return found, counted

@@ -1,0 +1,204 @@
+"""Pydantic's complaints in the words of a manifest: field, value, what is allowed, what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.manifests import kinds
+from app.manifests.faults import Fault, escaped, nearest, quoted, shown
+from app.manifests.model import JSON, Kind
+
+TYPES: Mapping[str, str] = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "int_from_float": "a whole number",
+    "finite_number": "a finite number",
+}
+BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "int_parsing_size"}
+MOST_NAMED = 12  # of the fields that would have been right
+
+
+def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list[Fault]:
+    """The error's faults, at most so many."""
+    found: list[Fault] = []
+    seen: set[str] = set()
+    for detail in error.errors(include_url=False, include_context=True):
+        path = tuple(part for part in detail["loc"] if not str(part).startswith("<"))
+        if path and path[-1] in UNION_BRANCHES:
+            path = path[:-1]
+        is_key = bool(path) and path[-1] == "[key]"
+        if is_key:
+            path = path[:-1]
+        field = dotted(("spec", *path))
+        if field in seen and detail["type"] in UNION_TYPES:
+            continue
+        seen.add(field)
+        found.append(_fault(kind, detail, path, field, is_key, document))
+        if len(found) >= most:
+            break
+    return found
+
+
+# A runtime's argument is one of four types, and pydantic reports each that it is not.
+UNION_BRANCHES = frozenset({"str", "bool", "int", "float", "function-after[_argument(), str]"})
+UNION_TYPES = frozenset({"string_type", "bool_type", "int_type", "float_type"})
+
+
+def _fault(kind: Kind, detail: Any, path: tuple[str | int, ...], field: str, is_key: bool, document: str) -> Fault:
+    what, value, context = detail["type"], detail["input"], detail.get("ctx") or {}
+    if what == "gpuwright":
+        return Fault(document, field, context["message"], context["allowed"], shown(value))
+    if what == "missing":
+        return Fault(document, field, "this field is required", _description(kind, path))
+    if what == "extra_forbidden":
+        known = sorted(_node(kind, path[:-1]).get("properties", ()))
+        named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
+        word = str(path[-1])
+        told = f"there is no field {quoted(word)} here"
+        return Fault(document, field, told, named, shown(value), nearest(word, known))
+    if value is None:
+        return Fault(
+            document,
+            field,
+            "null stands where a value belongs; leave the field out",
+            _description(kind, path),
+        )
+    allowed = _allowed(_node(kind, path), value)
+    if what in BOUNDS:
+        return Fault(document, field, f"{quoted(value)} is out of range", allowed, shown(value))
+    if what == "literal_error":
+        choices = _node(kind, path).get("enum", ())
+        meant = nearest(value, choices) if isinstance(value, str) else ""
+        return Fault(document, field, f"{quoted(value)} is not one of the choices", allowed, shown(value), meant)
+    if what == "string_pattern_mismatch":
+        noun = "key" if is_key else "name"
+        return Fault(document, field, f"{quoted(value)} cannot be a {noun} here", _pattern(context), shown(value))
+    if what == "too_short":
+        noun = "list" if isinstance(value, list) else "mapping"
+        return Fault(document, field, f"the {noun} is empty", "at least one entry")
+    if what == "too_long":
+        noun = "list" if isinstance(value, list) else "mapping"
+        return Fault(document, field, f"the {noun} is too long", f"at most {context.get('max_length'):,} entries")
+    if what == "string_too_long":
+        most = f"at most {context.get('max_length')} characters"
+        return Fault(document, field, f"the text has {len(value)} characters", most, shown(value))
+    if is_key:
+        return Fault(document, field, f"{quoted(value)} cannot be a key here", "a text", shown(value))
+    if what in TYPES:
+        wanted = TYPES[what]
+        if allowed.startswith("a text or"):
+            wanted = allowed
+        kindly = " (a text: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
+        return Fault(document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value))
+    return Fault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """`spec.variants[0].name`; keys that would not read well are quoted."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + escaped(part)
+    return text
+
+
+def _pattern(context: Mapping[str, Any]) -> str:
+    pattern = str(context.get("pattern", ""))
+    if pattern == "^[A-Z]{3}$":
+        return "three capital letters, as EUR"
+    if pattern.startswith("^[a-z0-9]"):
+        if "/" in pattern:
+            return "tenant/name, both of a-z, 0-9 and -"
+        return "1..63 characters a-z, 0-9 and -, beginning and ending with a letter or digit"
+    if pattern.startswith("^[A-Za-z]["):
+        return "1..63 characters of letters, digits, -, _ and ., beginning with a letter"
+    return "1..63 characters of letters, digits, -, _ and ., beginning and ending with a letter or digit"
+
+
+def _allowed(node: Mapping[str, Any], value: JSON) -> str:
+    """What the schema allows in this place."""
+    if "enum" in node:
+        return ", ".join(str(choice) for choice in node["enum"])
+    if len(node.get("anyOf", ())) > 1:
+        return " or ".join(_allowed(branch, value) for branch in node["anyOf"])
+    for branch in node.get("oneOf", ()):
+        if (branch.get("type") == "object") == isinstance(value, dict):
+            return _allowed(branch, value)
+    noun = {
+        "number": "a number",
+        "integer": "a whole number",
+        "string": "a text",
+        "boolean": "true or false",
+        "array": "a list",
+        "object": "a mapping",
+    }.get(node.get("type", ""), "")
+    if node.get("type") not in ("number", "integer"):
+        return noun
+    least, over, most = node.get("minimum"), node.get("exclusiveMinimum"), node.get("maximum")
+    end = _plain(most)
+    if over is not None:
+        return f"{noun} over {_plain(over)}, at most {end}"
+    return f"{noun} {_plain(least)}..{end}" if least is not None else noun
+
+
+def _plain(bound: float | None) -> str:
+    return "" if bound is None else f"{bound:g}".replace("e+", "e")
+
+
+def _description(kind: Kind, path: tuple[str | int, ...]) -> str:
+    node = _node(kind, path)
+    told = _allowed(node, None)
+    about = str(node.get("description", ""))
+    return ": ".join(part for part in (told, about[:1].lower() + about[1:]) if part)
+
+
+def _node(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:
+    """The schema of the place a path leads to; empty where it leads nowhere."""
+    root = kinds.schema(kind)
+    node: Mapping[str, Any] = root
+    for part in path:
+        node = _step(root, node, part)
+    return _resolved(root, node)
+
+
+def _step(root: Mapping[str, Any], node: Mapping[str, Any], part: str | int) -> Mapping[str, Any]:
+    for candidate in _branches(root, node):
+        if isinstance(part, int) and "items" in candidate:
+            return candidate["items"]  # type: ignore[no-any-return]
+        if part in candidate.get("properties", ()):
+            return candidate["properties"][part]  # type: ignore[no-any-return]
+        inner = candidate.get("additionalProperties") or next(
+            iter(candidate.get("patternProperties", {}).values()), None
+        )
+        if isinstance(inner, dict):
+            return inner
+    return {}
+
+
+def _branches(root: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    node = _resolved(root, node)
+    yield node
+    for branch in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from _branches(root, branch)
+
+
+def _resolved(root: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Through a reference, and through `or null`, which nobody is told to write."""
+    if "$ref" in node:
+        about = {key: value for key, value in node.items() if key == "description"}
+        return {**_resolved(root, root["$defs"][node["$ref"].rpartition("/")[2]]), **about}
+    branches = [branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
+    if len(branches) == 1:
+        about = {key: value for key, value in node.items() if key == "description"}
+        return {**_resolved(root, branches[0]), **about}
+    return node

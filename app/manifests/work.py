@@ -1,0 +1,139 @@
+"""What tenants want run: services under an SLO, jobs, and (offline) what runs already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from app.manifests.model import JSON
+from app.manifests.quantities import (
+    LABEL,
+    LARGEST,
+    Count,
+    Fraction,
+    Mode,
+    Moment,
+    Name,
+    Names,
+    NotNegative,
+    Positive,
+    Priority,
+    Speeds,
+    Word,
+    Words,
+)
+from app.manifests.served import Demand
+from app.manifests.spec import Contradiction, Spec
+
+
+class Slo(Spec):
+    """The promise: so many of a hundred requests within so many milliseconds."""
+
+    latency_ms: Positive = Field(description="From arrival to answer")
+    percentile: Annotated[float, Field(ge=50, le=99.9)] = Field(description="Share of requests, in percent")
+
+
+class ServiceSpec(Spec):
+    """A model served online under an SLO."""
+
+    model: Name = Field(description="Model")
+    min_accuracy: Fraction | None = Field(None, description="Least accuracy of the variants it may use")
+    variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
+    slo: Slo = Field(description="What is promised")
+    rate_per_second: Positive = Field(description="Requests a second, as declared")
+    gpu_types: Names | None = Field(None, description="GPU types it may use, the preferred one first; all if left out")
+    min_instances: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Instances at least")
+    isolation: Literal["shared", "dedicated"] = Field("shared", description="Whether others may use its GPUs")
+    priority: Priority = Field(100, description="Weight of what is left unserved")
+    mode: Mode | None = Field(None, description="Overrides the policy's mode for this service")
+
+
+class JobProfile(Demand):
+    """How fast a job runs on one GPU type, and what it takes."""
+
+    steps_per_second: Speeds | None = Field(None, description="Training: SM% -> steps a second")
+    requests_per_second: Speeds | None = Field(None, description="Offline: SM% -> requests a second")
+    memory_gib: Positive = Field(description="GPU memory")
+    layers: Annotated[dict[Word, Annotated[int, Field(ge=0, le=int(LARGEST))]], Field(min_length=1)] | None = Field(
+        None, max_length=1_000, description="Layers by kind, for predicting interference"
+    )
+
+
+class JobSpec(Spec):
+    """Training, or offline inference."""
+
+    type: Literal["training", "offline"] = Field(description="What it does")
+    steps: Count | None = Field(None, description="Training: steps to make")
+    requests: Count | None = Field(None, description="Offline: requests to answer")
+    deadline: Moment | None = Field(None, description="When it must be done")
+    max_price_per_hour: Positive | None = Field(None, description="What a GPU opened for it may cost")
+    preemptible: bool = Field(True, description="Whether it may be stopped once it runs")
+    priority: Priority = Field(100, description="Weight of leaving it waiting or unplaced")
+    profiles: Annotated[dict[Name, JobProfile], Field(min_length=1, max_length=1_000)] = Field(
+        description="GpuType -> how it runs there"
+    )
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        kind = spec.get("type")
+        if kind not in ("training", "offline"):
+            return
+        wanted, other = ("steps", "requests") if kind == "training" else ("requests", "steps")
+        if wanted not in spec:
+            yield Contradiction(wanted, f"a job of type {kind} needs {wanted}", "a whole number of at least 1")
+        if other in spec:
+            yield Contradiction(other, f"a job of type {kind} has no {other}", f"{wanted} only")
+        profiles = spec.get("profiles")
+        for gpu_type, profile in profiles.items() if isinstance(profiles, dict) else ():
+            if not isinstance(profile, dict):
+                continue
+            speed, stray = f"{wanted}PerSecond", f"{other}PerSecond"
+            if speed not in profile:
+                told = f"a job of type {kind} needs {speed}"
+                yield Contradiction(f"profiles.{gpu_type}.{speed}", told, f"a table of SM% to {wanted} a second")
+            if stray in profile:
+                told = f"a job of type {kind} has no {stray}"
+                yield Contradiction(f"profiles.{gpu_type}.{stray}", told, f"{speed} only")
+
+
+Owned = Annotated[str, StringConstraints(pattern=f"^{LABEL}/{LABEL}$")]  # `tenant/name`
+
+
+class RunningInstance(Spec):
+    """An instance as a plan states it."""
+
+    id: str = Field("", max_length=253, description="Not compared with anything")
+    service: Owned = Field(description="tenant/name")
+    node: Name = Field(description="Node")
+    gpu: Annotated[int, Field(ge=0, le=100_000)] = Field(description="Index of the GPU in its node")
+    variant: Word = Field(description="Variant of the service's model")
+    batch: Annotated[int, Field(ge=1, le=256)] = Field(description="Requests taken at once")
+    batch_timeout_ms: NotNegative = Field(0, description="How long it waits for a batch to fill")
+    sm_percent: Annotated[int, Field(ge=1, le=100)] = Field(description="Share of the GPU's SMs")
+    memory_gib: Positive = Field(description="GPU memory")
+    clock_mhz: Positive | None = Field(None, description="Clock of its GPU; the highest when left out")
+    rate_per_second: NotNegative = Field(0, description="Requests a second sent to it")
+    predicted: dict[str, NotNegative] = Field(default_factory=dict, description="What the plan expected; ignored")
+
+
+class RunningJob(Spec):
+    """A job as a plan states it, with what it has left to do."""
+
+    job: Owned = Field(description="tenant/name")
+    node: Name = Field(description="Node")
+    gpu: Annotated[int, Field(ge=0, le=100_000)] = Field(description="Index of the GPU in its node")
+    sm_percent: Annotated[int, Field(ge=1, le=100)] = Field(description="Share of the GPU's SMs")
+    memory_gib: Positive = Field(description="GPU memory")
+    steps: NotNegative | None = Field(None, description="Steps left")
+    requests: NotNegative | None = Field(None, description="Requests left")
+    predicted: dict[str, NotNegative] = Field(default_factory=dict, description="What the plan expected; ignored")
+
+
+class StateSpec(Spec):
+    """What runs now; for solving a file offline. Its lists may be empty: nothing may be running."""
+
+    now: Moment | None = Field(None, description="The time deadlines are judged at")
+    running: list[RunningInstance] = Field(default_factory=list, description="Instances that run")
+    jobs: list[RunningJob] = Field(default_factory=list, description="Jobs that run")

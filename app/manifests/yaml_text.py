@@ -1,0 +1,266 @@
+"""YAML to JSON's types on the event stream, so that no input is built before it is counted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from app.manifests.faults import Fault, Refused, escaped, quoted
+from app.manifests.limits import Limits
+from app.manifests.model import JSON
+
+try:
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]
+except ImportError:  # PyYAML built without libyaml: the same events, some thirty times slower
+    CParser = None  # type: ignore[assignment,misc]
+
+MAX_DIRECTIVES = 100
+MAX_FAULTS = 100  # of one text; more of them tell nobody more
+
+# The core schema of YAML 1.2: no yes/no/on/off, no sexagesimal numbers, no timestamps.
+WORDS: dict[str, JSON] = {
+    **dict.fromkeys(("null", "Null", "NULL", "~"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+SUSPECTS = frozenset("+-.0123456789nNtTfF~")  # what a plain scalar that is not a string begins with
+WHOLE = re.compile(r"[-+]?[0-9]+")
+REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+SURROGATE = re.compile("[\ud800-\udfff]")
+UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def load(text: str, limits: Limits, source: str) -> tuple[list[JSON], int]:
+    """The documents of the text, `None` for an empty one, and how many values they hold."""
+    builder = _Builder(limits, source)
+    if text.count("\n%TAG") > MAX_DIRECTIVES:  # libyaml compares each with all before it
+        raise Refused([Fault(source, "", "the text is full of %TAG directives", "values without tags")])
+    try:
+        parser: Any = CParser(text) if CParser is not None else _PythonParser(text)
+        builder.build(parser.get_event)
+    except yaml.MarkedYAMLError as error:
+        builder.faults.append(_syntax(error, source))
+    except (yaml.YAMLError, UnicodeError):
+        builder.faults.append(_character(text, source))
+    if builder.faults:
+        raise Refused(builder.faults)
+    return builder.documents, builder.counted
+
+
+class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
+    def __init__(self, text: str) -> None:
+        yaml.reader.Reader.__init__(self, text)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+
+
+class _Level:
+    """A container that is still open."""
+
+    __slots__ = ("anchor", "characters", "container", "height", "key", "start_mark", "values")
+    style = "collection"  # it stands for its own event once it is closed
+
+    def __init__(self, container: Any, anchor: str | None, values: int, characters: int, mark: Any) -> None:
+        self.container = container
+        self.key: str | None = None  # a mapping's key that waits for its value
+        self.anchor = anchor
+        self.values = values  # counted when it opened
+        self.characters = characters
+        self.height = 1
+        self.start_mark = mark
+
+
+class _Builder:
+    """Puts values together from events, and keeps what is wrong with them."""
+
+    def __init__(self, limits: Limits, source: str) -> None:
+        self.limits = limits
+        self.source = source
+        self.documents: list[JSON] = []
+        self.faults: list[Fault] = []
+        self.counted = 0
+
+    def fault(self, event: Any, message: str, allowed: str = "", value: JSON = None) -> None:
+        self.faults.append(Fault(_place(self.source, event.start_mark), "", message, allowed, value))
+        if len(self.faults) >= MAX_FAULTS:
+            raise Refused(self.faults)
+
+    def build(self, next_event: Any) -> None:
+        """One pass. Whatever an alias repeats is counted as often as it is repeated."""
+        limits, source = self.limits, self.source
+        max_values, max_characters = limits.max_values, limits.max_bytes
+        values = characters = 0
+        stack: list[_Level] = []
+        # anchor -> value, how many values, how many characters, how many levels
+        anchors: dict[str, tuple[JSON, int, int, int]] = {}
+        level: _Level | None = None
+        value: Any
+        while True:
+            event = next_event()
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                value = text = event.value
+                characters += len(text)
+                if event.style:
+                    if "\0" in text:
+                        self.fault(event, "a text holds the character NUL")
+                    elif not text.isascii() and SURROGATE.search(text):  # libyaml finds these by itself
+                        self.fault(event, "a text holds half of a surrogate pair", "whole characters")
+                elif not text or text[0] in SUSPECTS:
+                    value = self.plain(event, text)
+                if event.tag is not None:
+                    self.fault(event, f"the tag {quoted(event.tag)} is not read", "values without tags")
+                if event.anchor is not None:
+                    anchors[event.anchor] = (value, 1, len(text), 0)
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                values += 1
+                if values > max_values:
+                    raise limits.too_many(source)
+                if event.tag is not None:
+                    self.fault(event, f"the tag {quoted(event.tag)} is not read", "values without tags")
+                if event.anchor is not None:
+                    anchors.pop(event.anchor, None)  # so that an alias inside finds nothing, or itself
+                if level is not None:
+                    stack.append(level)
+                if len(stack) >= limits.max_depth:
+                    raise limits.too_deep(_place(source, event.start_mark))
+                container: Any = {} if kind is yaml.MappingStartEvent else []
+                level = _Level(container, event.anchor, values - 1, characters, event.start_mark)
+                continue
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                assert level is not None
+                value, height = level.container, level.height
+                if level.anchor is not None:
+                    anchors[level.anchor] = (
+                        value,
+                        values - level.values,
+                        characters - level.characters,
+                        height,
+                    )
+                start = level
+                level = stack.pop() if stack else None
+                values -= 1  # it was counted when it opened; `place` below counts it again
+                if level is not None and height >= level.height:
+                    level.height = height + 1
+                event = start
+            elif kind is yaml.AliasEvent:
+                if event.anchor not in anchors:
+                    self.fault(event, f"the alias {quoted(event.anchor)} names nothing that was read before it")
+                    value = None
+                else:
+                    value, repeated, length, height = anchors[event.anchor]
+                    values += repeated - 1
+                    characters += length
+                    if characters > max_characters:
+                        raise limits.too_many(source)
+                    if len(stack) + 1 + height > limits.max_depth:
+                        raise limits.too_deep(_place(source, event.start_mark))
+                    if level is not None and height >= level.height:
+                        level.height = height + 1
+            elif kind is yaml.DocumentStartEvent:
+                anchors.clear()
+                continue
+            elif event is None or kind is yaml.StreamEndEvent:
+                self.counted = values
+                return
+            else:
+                continue
+
+            # A value is complete: where does it belong?
+            if level is None:
+                self.documents.append(value)
+            elif level.container.__class__ is list:
+                level.container.append(value)
+            elif level.key is None:
+                level.key = self.key(event, value, level.container)
+                continue  # keys are not counted
+            else:
+                if level.key is not _DROPPED:
+                    level.container[level.key] = value
+                level.key = None
+            values += 1
+            if values > max_values:
+                raise limits.too_many(source)
+
+    def plain(self, event: Any, text: str) -> JSON:
+        """What an unquoted scalar means."""
+        if not text:
+            return None
+        if text in WORDS:
+            return WORDS[text]
+        if REAL.fullmatch(text):
+            if len(text) > self.limits.max_number_characters:
+                self.fault(
+                    event,
+                    f"the number {escaped(text[:20])}... has {len(text)} characters",
+                    f"at most {self.limits.max_number_characters} characters",
+                )
+                return None
+            if WHOLE.fullmatch(text):
+                return int(text)
+            number = float(text)
+            if number in (float("inf"), float("-inf")):
+                self.fault(event, f"the number {escaped(text)} is too large", "a finite number", escaped(text))
+                return None
+            return number
+        if BASED.fullmatch(text) and len(text) <= self.limits.max_number_characters:
+            return int(text, 0)
+        if NOT_FINITE.fullmatch(text):
+            self.fault(event, f"{text} is not a number that can be used", "a finite number", text)
+            return None
+        return text
+
+    def key(self, event: Any, value: Any, mapping: dict[str, JSON]) -> str:
+        """A mapping's key as text: JSON has no other, and 8 is what "8" is in a table of batches."""
+        if value.__class__ is not str:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                self.fault(event, f"{quoted(value)} cannot be a key", "a text or a number")
+                return _DROPPED
+            value = str(int(value)) if value == int(value) else repr(value)
+        elif value == "<<" and not getattr(event, "style", None):
+            self.fault(event, "merge keys (`<<`) are not read", "every field written out")
+            return _DROPPED
+        if value in mapping:
+            self.fault(event, f"the key {quoted(value)} stands twice in one mapping", value=escaped(value))
+            return _DROPPED
+        return value  # type: ignore[no-any-return]
+
+
+_DROPPED = "".join(("a refused key's ", "value is dropped"))  # compared by identity
+
+
+# What libyaml says of the slips that everybody makes, and what is to be done.
+SLIPS = {
+    "mapping values are not allowed in this context": " (a key is indented too far, or a text holds ': ': quote it)",
+    "found character that cannot start any token": " (indent with spaces, not tabs; quote what begins with @ or `)",
+}
+
+
+def _place(source: str, mark: Any) -> str:
+    return f"{source}:{mark.line + 1}:{mark.column + 1}"
+
+
+def _syntax(error: yaml.MarkedYAMLError, source: str) -> Fault:
+    mark = error.problem_mark or error.context_mark
+    context = f" {escaped(error.context)}" if error.context else ""
+    message = f"this is not YAML{context}: {escaped(error.problem or 'unreadable')}"
+    if error.problem and "'\\t'" in error.problem:
+        message += " (indent with spaces)"
+    else:
+        message += SLIPS.get(error.problem or "", "")
+    return Fault(_place(source, mark) if mark else source, "", message)
+
+
+def _character(text: str, source: str) -> Fault:
+    """The YAML reader's own complaint counts bytes; a person counts lines."""
+    found = UNREADABLE.search(text)
+    if not found:
+        return Fault(source, "", "this is not YAML: a character cannot be read")
+    line = text.count("\n", 0, found.start()) + 1
+    column = found.start() - text.rfind("\n", 0, found.start())
+    code = f"U+{ord(found[0]):04X}"
+    return Fault(f"{source}:{line}:{column}", "", f"the control character {code} cannot stand in YAML")

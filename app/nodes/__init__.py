@@ -1,0 +1,1 @@
+"""The traffic of a fleet: reports in, assignments out."""

@@ -1,0 +1,93 @@
+"""Finished minutes become rows, a few nodes at a time, so that nobody else waits long for it."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from sqlalchemy import Connection
+
+from agents.contract import GpuMinute, InstanceMinute, Report
+from app.nodes import counted
+from app.nodes.pace import Pace
+from app.store import partitions, telemetry
+from app.store.database import Database, Unavailable
+from app.store.telemetry import MinuteReport
+
+NODES_AT_ONCE = 20
+
+log = logging.getLogger(__name__)
+
+_DECODER = msgspec.json.Decoder(Report)
+
+
+class Expanded(msgspec.Struct):
+    """One node's minute as telemetry.expand takes it."""
+
+    minute: datetime
+    node: str
+    ordinal: int
+    gpus: Sequence[GpuMinute]
+    instances: Sequence[InstanceMinute]
+
+
+def expand_finished(database: Database, pace: Pace) -> int:
+    """Expand every minute that is over; how many minutes of nodes that were."""
+    days = database.read(telemetry.days_due)
+    if not days:
+        return 0
+    database.write(lambda connection: partitions.ensure(connection, days))
+    total = 0
+    for _ in pace.portions():
+        try:
+            count = database.write(lambda connection: _portion(connection, NODES_AT_ONCE))
+        except Unavailable:
+            raise
+        except Exception:
+            # One of them cannot be stored. Alone, it is found and given up; the others go on.
+            log.exception("expansion_failed")
+            count = _one_by_one(database)
+        counted.EXPANDED.inc(count)
+        total += count
+        if count < NODES_AT_ONCE:
+            break
+    return total
+
+
+def _portion(connection: Connection, limit: int) -> int:
+    reports = telemetry.finished(connection, limit)
+    if reports:
+        telemetry.expand(connection, _decoded(reports))
+        telemetry.discard(connection, reports)
+    return len(reports)
+
+
+def _one_by_one(database: Database) -> int:
+    for _ in range(NODES_AT_ONCE):
+        try:
+            if not database.write(lambda connection: _portion(connection, 1)):
+                break
+        except Unavailable:
+            raise
+        except Exception:
+            lost = database.write(_give_up)
+            counted.REFUSED.labels("not_expandable").inc()
+            log.exception("minute_lost", extra={"node": lost})
+    return NODES_AT_ONCE
+
+
+def _give_up(connection: Connection) -> str:
+    reports = telemetry.finished(connection, 1)
+    telemetry.discard(connection, reports)
+    return reports[0].node if reports else ""
+
+
+def _decoded(reports: Sequence[MinuteReport]) -> str:
+    expanded = []
+    for report in reports:
+        told = _DECODER.decode(zlib.decompress(report.body))
+        expanded.append(Expanded(report.minute, report.node, report.ordinal, told.gpus, told.instances))
+    return msgspec.json.encode(expanded).decode()

@@ -1,0 +1,251 @@
+"""Reports into Postgres: all that wait go in one transaction, and each caller is answered once it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+from psycopg import errors as pg
+from sqlalchemy import Connection
+
+from agents.contract import Dropped, Report, UsageInterval
+from app.nodes import counted
+from app.problem import Problem
+from app.store import node_state, reports
+from app.store.database import Database, Unavailable
+
+LONGEST_BATCH = 100
+GATHER_SECONDS = 0.003
+MOST_WAITING = 2000  # beyond it a report would wait for longer than its agent does
+PAUSE_SECONDS = 2.0  # after a failure: callers are turned away at once instead of queueing for the next one
+RETRY_SECONDS = 5
+LONGEST_USAGE = timedelta(days=400)
+SEQUENCE_BITS = 31
+ZIP_LEVEL = 1  # higher ones take three times as long for a tenth
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Stored:
+    """What became of a report."""
+
+    now: datetime
+    incarnation: int
+    dropped: Sequence[Dropped] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A report, as sent and as read, and who waits for it."""
+
+    report: Report
+    raw: bytes
+    answer: asyncio.Future[Stored]
+
+
+class Intake:
+    """One thread that writes; the event loop hands it reports and gets their answers back."""
+
+    def __init__(self, database: Database, retention: timedelta) -> None:
+        self._database = database
+        self._retention = retention
+        self._waiting: deque[Waiting] = deque()
+        self._news = threading.Event()
+        self._stopping = False
+        self._closed_until = 0.0
+        self._closed_reason = ""
+        self._thread: threading.Thread | None = None
+        self.stored_since: datetime | None = None  # database's time; None while reports cannot be stored
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stores what waits, then ends."""
+        self._stopping = True
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+
+    async def store(self, report: Report, raw: bytes) -> Stored:
+        """Returns once the report is stored; 503 when it cannot be."""
+        if self._stopping:
+            raise turned_away("stopping")
+        if time.monotonic() < self._closed_until:
+            raise turned_away(self._closed_reason)
+        if len(self._waiting) >= MOST_WAITING:
+            raise turned_away("too_many")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Stored] = loop.create_future()
+        self._waiting.append(Waiting(report, raw, answer))
+        self._news.set()
+        return await answer
+
+    def _run(self) -> None:
+        while True:
+            self._news.wait()
+            while self._waiting:
+                # Company is worth a few milliseconds: a batch costs ten times what one more report in it does.
+                if len(self._waiting) < LONGEST_BATCH and not self._stopping:
+                    time.sleep(GATHER_SECONDS)
+                self._news.clear()
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), LONGEST_BATCH))]
+                self._write(batch)
+            if self._stopping:
+                return
+
+    def _write(self, batch: Sequence[Waiting]) -> None:
+        started = time.perf_counter()
+        try:
+            bodies = [_compressed(one) for one in batch]
+            answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies))
+        except Unavailable as error:
+            self._close(error)
+            _deliver(batch, [turned_away(self._closed_reason)] * len(batch))
+        except Exception as error:
+            if len(batch) > 1:  # none may fail for another's fault
+                for one in batch:
+                    self._write([one])
+            else:
+                log.exception("report_not_stored", extra={"node": batch[0].report.node})
+                _deliver(batch, [error])
+        else:
+            counted.REPORTS.inc(len(batch))
+            counted.BATCH.observe(len(batch))
+            counted.WRITE_SECONDS.observe(time.perf_counter() - started)
+            if self.stored_since is None:
+                self.stored_since = answers[0].now
+            _deliver(batch, answers)
+        counted.WAITING.set(len(self._waiting))
+
+    def _close(self, error: Unavailable) -> None:
+        full = isinstance(getattr(error.__cause__, "orig", None), pg.DiskFull)
+        self._closed_reason = "disk_full" if full else "database_away"
+        self._closed_until = time.monotonic() + PAUSE_SECONDS
+        self.stored_since = None
+        log.error("reports_shed", extra={"reason": self._closed_reason, "error": str(error)})
+
+    def _store(self, connection: Connection, batch: Sequence[Waiting], bodies: Sequence[bytes]) -> list[Stored]:
+        now, late = reports.keep(
+            connection,
+            [_told(one.report) for one in batch],
+            bodies,
+            [_inventory(one.report) for one in batch if one.report.inventory is not None],
+            [_interval(one.report.node, told) for one in batch for told in one.report.usage],
+            self._retention,
+            LONGEST_USAGE,
+        )
+        known = node_state.ordinals(connection, late) if late else {}
+        return [self._stored(one.report, now, known) for one in batch]
+
+    def _stored(self, report: Report, now: datetime, known: Mapping[str, int]) -> Stored:
+        """The answer to a report: what of it was not kept, and why."""
+        dropped = []
+        ordinal = ordinal_of(report)
+        newest = known.get(report.node, ordinal)
+        if newest > ordinal:
+            dropped.append(Dropped("state", "superseded", "a later report was stored first"))
+        reason = _out_of_time(report.minute, now, self._retention)
+        if reason and (report.gpus or report.instances):
+            dropped.append(Dropped("telemetry", reason, f"minute {report.minute.isoformat()}"))
+        for interval in report.usage:
+            reason = _out_of_time(interval.ended_at or interval.started_at, now, LONGEST_USAGE)
+            if reason:
+                dropped.append(Dropped(f"usage {interval.id}", reason))
+        return Stored(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped)
+
+
+def ordinal_of(report: Report) -> int:
+    """One number that orders the reports of a node over restarts of its agent."""
+    return report.incarnation << SEQUENCE_BITS | report.sequence
+
+
+def turned_away(reason: str) -> Problem:
+    """The report could not be stored now; the agent says the same again later."""
+    counted.SHED.labels(reason).inc()
+    return Problem(
+        "unavailable",
+        f"reports cannot be stored right now ({reason}); send the next one later",
+        headers={"Retry-After": str(RETRY_SECONDS)},
+    )
+
+
+def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
+    if moment > now + reports.AHEAD:
+        return "future"
+    return "too_old" if moment < now - longest else ""
+
+
+def _compressed(one: Waiting) -> bytes:
+    return zlib.compress(one.raw, ZIP_LEVEL) if one.report.gpus or one.report.instances else b""
+
+
+def _told(report: Report) -> reports.Told:
+    return reports.Told(
+        report.node,
+        ordinal_of(report),
+        report.at,
+        report.boot_id,
+        report.health,
+        report.message,
+        report.epoch,
+        report.generation,
+        report.assignment_version,
+        report.minute,
+    )
+
+
+def _inventory(report: Report) -> reports.Inventory:
+    encoded = msgspec.json.encode(report.inventory)
+    return reports.Inventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
+
+
+def _interval(node: str, told: UsageInterval) -> reports.Interval:
+    return reports.Interval(
+        told.id,
+        node,
+        told.instance,
+        told.gpu,
+        told.gpu_uuid,
+        told.tenant,
+        told.service,
+        told.job,
+        told.sm_percent,
+        told.memory_gib,
+        told.dedicated,
+        told.started_at,
+        told.ended_at,
+        told.evidence,
+    )
+
+
+def _deliver(batch: Sequence[Waiting], answers: Sequence[Stored | Exception]) -> None:
+    """Hand the answers to the loops that wait for them, one wake-up a loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Stored], Stored | Exception]]] = {}
+    for one, answer in zip(batch, answers, strict=True):
+        by_loop.setdefault(one.answer.get_loop(), []).append((one.answer, answer))
+    for loop, pairs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, pairs)
+        except RuntimeError:  # the loop was closed: its server stopped
+            continue
+
+
+def _resolve(pairs: Sequence[tuple[asyncio.Future[Stored], Stored | Exception]]) -> None:
+    for future, answer in pairs:
+        if future.done():
+            continue
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

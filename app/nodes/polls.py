@@ -1,0 +1,167 @@
+"""Agents that wait for their next assignment: one query a change for all of them, not one each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from app.access import Principal
+from app.problem import Problem
+from app.store import assignments, tokens
+from app.store.database import Database, Unavailable
+from app.store.notices import Notices
+from app.tokens import UNAUTHORIZED
+
+PAUSE_SECONDS = 1.0
+LOOK_SECONDS = 30.0  # notices look at the versions themselves every second; this only bounds a stop
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Poll:
+    """One agent that waits."""
+
+    who: Principal
+    node: str
+    after: int
+    body: asyncio.Future[str]
+
+
+class AssignmentPolls:
+    """Knows the newest version of every node's assignment, and who waits for a newer one."""
+
+    def __init__(self, database: Database, notices: Notices) -> None:
+        self._database = database
+        self._notices = notices
+        self._newest: dict[str, int] = {}
+        self._seen = 0
+        self._loaded = False
+        self._polls: dict[str, set[Poll]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begins to follow; called in the event loop that the polls run in."""
+        self._tasks = [
+            asyncio.create_task(self._forever("assignment", self._follow_assignments())),
+            asyncio.create_task(self._forever("token", self._follow_tokens())),
+        ]
+
+    async def stop(self) -> None:
+        """Ends the following and lets every poll go with nothing new."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for poll in self._all():
+            poll.body.cancel()
+
+    def newest(self, node: str) -> int:
+        """The version of the node's assignment, as far as this process has heard; 0 for none."""
+        return self._newest.get(node, 0)
+
+    async def wait(self, who: Principal, node: str, after: int, seconds: float) -> str | None:
+        """The node's assignment once its version is another than `after`; None when time is up."""
+        if not self._loaded or self.newest(node) != after:
+            # Also when it is lower than the agent's: the database was restored, and what it says counts.
+            found = await run_in_threadpool(
+                self._database.read, lambda connection: assignments.of_node(connection, node)
+            )
+            if found is not None and found[0] != after:
+                return found[1]
+        if who.expires_at is not None:
+            seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
+        poll = Poll(who, node, after, asyncio.get_running_loop().create_future())
+        waiting = self._polls.setdefault(node, set())
+        waiting.add(poll)
+        try:
+            if self.newest(node) > after:  # it came while we asked the database
+                await self._serve({node})
+            return await asyncio.wait_for(poll.body, seconds)
+        except TimeoutError:
+            return None
+        except asyncio.CancelledError:
+            if poll.body.cancelled() and not _cancelling():
+                return None  # we stop; the agent itself is still there
+            raise
+        finally:
+            waiting.discard(poll)
+            if not waiting:
+                self._polls.pop(node, None)
+
+    async def _follow_assignments(self) -> None:
+        while True:
+            version = await self._notices.wait("assignment", self._seen, LOOK_SECONDS)
+            if version > self._seen or not self._loaded:
+                await self._look(version)
+
+    async def _look(self, version: int) -> None:
+        waiting = list(self._polls)
+        rows = await run_in_threadpool(
+            self._database.read, lambda connection: assignments.since(connection, self._seen, waiting)
+        )
+        # Versions become visible in commit order, so nothing below the last one is still to come.
+        self._seen = max([version, self._seen, *(row[1] for row in rows)])
+        self._loaded = True
+        missed = set()
+        for node, newest, body in rows:
+            self._newest[node] = newest
+            if body is not None:
+                self._answer(node, newest, body)
+            elif node in self._polls:
+                missed.add(node)
+        if missed:
+            await self._serve(missed)
+
+    async def _serve(self, nodes: set[str]) -> None:
+        """Answer polls that began while we were reading."""
+        for node in nodes:
+            found = await run_in_threadpool(
+                self._database.read, lambda connection, node=node: assignments.of_node(connection, node)
+            )
+            if found is not None:
+                self._answer(node, *found)
+
+    def _answer(self, node: str, version: int, body: str) -> None:
+        for poll in self._polls.get(node, ()):
+            if poll.after < version and not poll.body.done():
+                poll.body.set_result(body)
+
+    async def _follow_tokens(self) -> None:
+        seen = self._notices.current("token")
+        while True:
+            version = await self._notices.wait("token", seen, LOOK_SECONDS)
+            if version == seen:
+                continue
+            ids = sorted({poll.who.id for poll in self._all()})
+            live = await run_in_threadpool(
+                self._database.read, lambda connection, ids=ids: tokens.live_ids(connection, ids)
+            )
+            for poll in self._all():
+                if poll.who.id in set(ids) - live and not poll.body.done():
+                    poll.body.set_exception(Problem("unauthorized", "this token was revoked", headers=UNAUTHORIZED))
+            seen = version
+
+    def _all(self) -> list[Poll]:
+        return [poll for polls in self._polls.values() for poll in polls]
+
+    async def _forever(self, what: str, follow: Coroutine[Any, Any, None]) -> None:
+        while True:
+            try:
+                await follow
+            except Unavailable as error:
+                log.warning("polls_wait_for_database", extra={"stream": what, "error": str(error)})
+            except Exception:
+                log.exception("polls_failed", extra={"stream": what})
+            await asyncio.sleep(PAUSE_SECONDS)
+            follow = self._follow_assignments() if what == "assignment" else self._follow_tokens()
+
+
+def _cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,54 @@
+"""The condition Reporting of each Node: whether its agent is heard."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from app.access import Principal, Scope
+from app.manifests.model import Key, Kind
+from app.store import clock, node_state, objects, versions
+from app.store.objects import rfc3339
+from app.world.conditions import Condition, with_condition
+from app.world.decisions import Action, Decision
+from app.world.write import Actor, write
+
+PATIENCE = timedelta(seconds=35)  # three reports missed
+AT_ONCE = 25  # other writers of objects wait for no longer than this takes
+
+SYSTEM = Actor(Principal("housekeeping", Scope.ADMIN), "housekeeping")
+
+
+def condition(reason: str, heard: datetime | None) -> Condition:
+    """What is said of a node; constant while it lasts, so that silence is one change and not many."""
+    match reason:
+        case "Reporting":
+            return Condition("Reporting", "True", reason, "reports arrive")
+        case "NeverReported":
+            return Condition("Reporting", "Unknown", reason, "no agent of this node has reported yet")
+        case _:
+            since = rfc3339(heard) if heard else "ever"
+            message = f"no report since {since}; what runs there is presumed to go on"
+            return Condition("Reporting", "Unknown", "Silent", message)
+
+
+def update(connection: Connection, since: datetime) -> int:
+    """Bring the conditions in line with what was heard; how many changed.
+
+    `since` is when we began to listen without a gap. Silence is counted from then on, so that neither our own
+    absence nor the database's makes a whole fleet look lost.
+    """
+    if not node_state.turned(connection, since, PATIENCE, 1):
+        return 0
+    latest = versions.lock(connection, "object")
+    found = node_state.turned(connection, since, PATIENCE, AT_ONCE)
+    stored = objects.get_many(connection, [Key(Kind.NODE, "", name) for name, _, _ in found])
+    now = clock.now(connection)
+    decisions = []
+    for name, heard, reason in found:
+        before = stored[Key(Kind.NODE, "", name)]
+        after = with_condition(before, condition(reason, heard), now)
+        decisions.append(Decision(Action.STATUS, before, after))
+    write(connection, SYSTEM, decisions, latest)
+    return len(decisions)

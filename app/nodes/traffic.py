@@ -1,0 +1,27 @@
+"""What a server runs for its nodes: the intake of reports and the polls for assignments."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from app.nodes.intake import Intake
+from app.nodes.polls import AssignmentPolls
+from app.settings import Settings
+from app.store.database import Database
+from app.store.notices import Notices
+
+
+class NodeTraffic:
+    """Started in the event loop that serves, stopped before the database is closed."""
+
+    def __init__(self, settings: Settings, database: Database, notices: Notices) -> None:
+        self.intake = Intake(database, timedelta(days=settings.telemetry_retention_days))
+        self.polls = AssignmentPolls(database, notices)
+
+    def start(self) -> None:
+        self.intake.start()
+        self.polls.start()
+
+    async def stop(self) -> None:
+        await self.polls.stop()
+        self.intake.stop()

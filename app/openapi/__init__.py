@@ -1,0 +1,1 @@
+"""The API's contract, told to machines."""

@@ -1,0 +1,160 @@
+"""The OpenAPI 3.1 document: FastAPI's routes, with the manifests' schemas, problems and media types told in full."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.api import nodes
+from app.manifests.model import STORED, Kind
+from app.openapi import schemas as known
+from app.problem import TITLES
+
+OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
+ALWAYS = ("bad-request", "unauthorized", "request-timeout", "too-large", "rate-limited", "internal", "unavailable")
+# What is answered by something other than JSON.
+PLAIN = {"/metrics": "text/plain", "/api/v1/watch": "text/event-stream"}
+# Said before there is a request: it has no path and no id yet.
+HEAD_TOO_LARGE = {
+    "description": "The head of the request is too large",
+    "content": {
+        "application/problem+json": {"schema": {"type": "object", "required": ["type", "title", "status", "detail"]}}
+    },
+}
+OF_METHOD = {
+    "get": ("forbidden", "not-found", "invalid"),
+    "put": ("forbidden", "not-found", "conflict", "precondition-failed", "unsupported-media-type", "invalid"),
+    "patch": (
+        "forbidden",
+        "not-found",
+        "conflict",
+        "precondition-failed",
+        "unsupported-media-type",
+        "invalid",
+    ),
+    "post": ("forbidden", "not-found", "conflict", "unsupported-media-type", "invalid"),
+    "delete": ("forbidden", "not-found", "conflict", "precondition-failed", "invalid"),
+}
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key and request give the same answer; the effect happens once",
+    "schema": {"type": "string", "pattern": r"^[!-~]{1,200}$"},
+}
+IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag the object must still have, or * for any, else 412",
+    "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,18}")$'},
+}
+
+
+def install(app: FastAPI) -> None:
+    """Serve the whole document at /openapi.json."""
+    plain = app.openapi
+
+    @cache
+    def whole() -> dict[str, Any]:
+        return complete(plain())
+
+    app.openapi = whole  # type: ignore[method-assign]
+
+
+def complete(document: dict[str, Any]) -> dict[str, Any]:
+    """FastAPI's document with what it cannot know: bodies that we read ourselves, problems, security."""
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
+    for kind in STORED:
+        schemas.update(known.of_kind(kind))
+    schemas |= {
+        "Problem": known.PROBLEM,
+        "Condition": known.CONDITION,
+        "Applied": known.APPLIED,
+        "Files": known.FILES,
+        **nodes.schemas(),
+    }
+    components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gw_<id>_<secret>"}}
+    document["security"] = [{"bearer": []}]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _complete_operation(path, method, operation)
+    return document
+
+
+def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> None:
+    if path in OPEN_PATHS:
+        operation["security"] = []
+    responses = operation.setdefault("responses", {})
+    responses.pop("422", None)
+    for slug in (*ALWAYS, *OF_METHOD[method]):
+        responses[str(TITLES[slug][0])] = _problem(slug)
+    responses["431"] = HEAD_TOO_LARGE
+    if path in PLAIN:
+        responses["200"] = {"description": "Done", "content": {PLAIN[path]: {"schema": {"type": "string"}}}}
+    if path == "/api/v1/watch":
+        responses["410"] = _problem("gone")
+    kind = next((k for k in STORED if path.startswith(f"/api/v1/{k.plural}")), None)
+    names = path.count("{")
+    ours = kind is not None and names == (0 if path.endswith(kind.plural) else 1 + kind.tenanted)
+    ours = ours and (not names or path.endswith("}"))  # not /nodes/{name}/report and the like
+    if kind is not None and ours and (names or method == "get"):
+        _complete_object_route(kind, method, bool(names), operation)
+    elif path == "/api/v1/apply":
+        operation["requestBody"] = _body(
+            {
+                "application/yaml": {"type": "string", "description": "Manifests, several documents"},
+                "application/json": {"anyOf": [_manifests(), {"type": "array", "items": _manifests()}]},
+                "application/vnd.gpuwright.files+json": {"$ref": "#/components/schemas/Files"},
+            }
+        )
+        _returns(operation, 200, "Applied")
+    if method != "get" and path not in OPEN_PATHS and not path.endswith("/report"):
+        operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
+
+
+def _problem(slug: str) -> dict[str, Any]:
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": TITLES[slug][1], "content": content}
+
+
+def _complete_object_route(kind: Kind, method: str, one: bool, operation: dict[str, Any]) -> None:
+    _returns(operation, 200, str(kind) if one else f"{kind}List")
+    if method == "put":
+        operation["requestBody"] = _body(
+            {
+                "application/json": {"$ref": f"#/components/schemas/{kind}Manifest"},
+                "application/yaml": {"type": "string"},
+            }
+        )
+        _returns(operation, 201, str(kind))
+    if method == "patch":
+        operation["requestBody"] = _body({"application/merge-patch+json": {"type": "object"}})
+    if method != "get":
+        operation.setdefault("parameters", []).append(IF_MATCH)
+    if one:
+        for status in ("200", "201"):
+            if status in operation["responses"]:
+                operation["responses"][status]["headers"] = {
+                    "ETag": {"description": "The resource version, quoted", "schema": {"type": "string"}}
+                }
+
+
+def _returns(operation: dict[str, Any], status: int, schema: str) -> None:
+    operation["responses"][str(status)] = {
+        "description": "Created" if status == 201 else "Done",
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+    }
+
+
+def _body(media: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {name: {"schema": schema} for name, schema in media.items()}}
+
+
+def _manifests() -> dict[str, Any]:
+    return {"anyOf": [{"$ref": f"#/components/schemas/{kind}Manifest"} for kind in STORED]}

@@ -1,0 +1,1 @@
+"""The parts of running a Postgres server of our own: its binaries, its folder, its process."""

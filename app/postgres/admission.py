@@ -1,0 +1,88 @@
+"""How the application gets into a server of our own: role, database, password, port."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import BinaryIO
+
+import psycopg
+from psycopg import sql
+
+from app.postgres.faults import PostgresError
+
+ROLE = DATABASE = "gpuwright"
+
+
+def url_of(password: str, port: int) -> str:
+    return f"postgresql://{ROLE}:{password}@127.0.0.1:{port}/{DATABASE}"
+
+
+def url_of_running(data_dir: Path) -> str | None:
+    """The URL of the server that another process runs on the folder; None if none is ready."""
+    try:
+        password = (data_dir / "postgres.password").read_text().strip()
+        lines = (data_dir / "postgres/postmaster.pid").read_text().split("\n")
+    except OSError:
+        return None
+    ready = len(lines) > 7 and lines[7].strip() == "ready"
+    return url_of(password, int(lines[3])) if ready else None
+
+
+def admit(admin_conninfo: str, password: str) -> None:
+    """The role and the database, made right at every start: no half-done first start stays half done."""
+    with psycopg.connect(admin_conninfo, autocommit=True) as admin:
+        # Sent as its SCRAM verifier: the password itself reaches neither the wire nor a log.
+        verifier = admin.pgconn.encrypt_password(password.encode(), ROLE.encode(), b"scram-sha-256")
+        known = admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [ROLE]).fetchone()
+        change = sql.SQL("{} ROLE {} LOGIN NOSUPERUSER PASSWORD {}")
+        verb = sql.SQL("ALTER" if known else "CREATE")
+        admin.execute(change.format(verb, sql.Identifier(ROLE), verifier.decode()))
+        if not admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
+            create = sql.SQL("CREATE DATABASE {} OWNER {}")
+            admin.execute(create.format(sql.Identifier(DATABASE), sql.Identifier(ROLE)))
+
+
+def kept_password(path: Path) -> str:
+    """Made once. Where the file is gone a new one takes effect at this start."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        password = secrets.token_urlsafe(24)
+        write_privately(path, password + "\n")
+        return password
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Readable by its owner alone from the first byte; whole and on disk, or not there."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def append_privately(path: Path) -> BinaryIO:
+    """A log: readable by its owner alone where it is new, and never what a link points at."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "ab")
+
+
+def free_port(wanted: int | None) -> int:
+    """`wanted` if it is free, else any."""
+    for port in (wanted, 0):
+        if port is None:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise PostgresError("no free port on 127.0.0.1")

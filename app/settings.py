@@ -1,0 +1,91 @@
+"""All configuration of the control plane, read from the environment once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import inf
+from pathlib import Path
+
+PREFIX = "GPUWRIGHT_"
+UNPREFIXED = {"database_url", "database_listen_url"}
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+MAY_BE_ZERO = {"port", "slow_query_ms"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Each field is read from GPUWRIGHT_<FIELD>, DATABASE_URL and DATABASE_LISTEN_URL from their own names."""
+
+    database_url: str = ""  # Postgres 15 or newer; `up` sets it to its own
+    database_listen_url: str = ""  # a direct connection for LISTEN when database_url goes through a pooler
+    database_direct: bool = False  # no pooler in between: LISTEN and prepared statements work
+    pool_size: int = 10  # connections to the database
+    host: str = "127.0.0.1"  # address to listen on
+    port: int = 8080  # 0 takes any free one
+    tls_cert: Path | None = None  # certificate, PEM
+    tls_key: Path | None = None  # its key, PEM
+    allow_plaintext: bool = False  # listen beyond loopback without TLS
+    rate_per_second: float = 100.0  # requests of one principal
+    rate_burst: int = 300  # requests of one principal at once
+    report_rate_per_second: float = 10.0  # node reports have a lane of their own
+    body_seconds: float = 20.0  # a request must have arrived by then
+    write_stall_seconds: float = 30.0  # a reader that takes nothing for so long is cut off
+    parse_seconds: float = 20.0  # a large body must be parsed by then
+    parse_memory_mb: int = 1024  # address space of the process that parses it
+    open_metrics: bool = False  # /metrics without a token
+    change_retention_hours: float = 24.0  # how far back a watch can resume
+    idempotency_hours: float = 24.0  # how long the answer to an Idempotency-Key is kept
+    telemetry_retention_days: int = 14  # how long the minutes of GPUs and instances are kept
+    slow_query_ms: float = 200.0  # a statement that takes longer is logged by its name
+    log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
+    otlp_endpoint: str = ""  # traces are sent only when set
+
+    def __post_init__(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise SettingsError("TLS needs both a certificate and a key")
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"port {self.port} is outside 0..65535")
+        if self.log_level not in LOG_LEVELS:
+            raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+        for name in (field.name for field in fields(self) if field.type in ("int", "float")):
+            value = getattr(self, name)
+            if not (0 < value < inf or (value == 0 and name in MAY_BE_ZERO)):
+                raise SettingsError(
+                    f"{name} must be a finite number, {'0 or more' if name in MAY_BE_ZERO else 'over 0'}, not {value}"
+                )
+
+
+class SettingsError(ValueError):
+    """The configuration is wrong; the message names the setting, its value and what is allowed."""
+
+
+def from_environment(environment: Mapping[str, str] | None = None, **overrides: object) -> Settings:
+    """Settings from the environment; `overrides` (from the command line) win."""
+    env = os.environ if environment is None else environment
+    values: dict[str, object] = {}
+    for spec in fields(Settings):
+        variable = spec.name.upper() if spec.name in UNPREFIXED else PREFIX + spec.name.upper()
+        if variable in env:
+            values[spec.name] = _parse(variable, env[variable], str(spec.type))
+    values.update({name: value for name, value in overrides.items() if value is not None})
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def _parse(variable: str, text: str, wanted: str) -> object:
+    try:
+        match wanted:
+            case "bool":
+                return {"1": True, "true": True, "0": False, "false": False, "": False}[text.lower()]
+            case "int":
+                return int(text)
+            case "float":
+                return float(text)
+            case "Path | None":
+                return Path(text) if text else None
+            case _:
+                return text
+    except (ValueError, KeyError):
+        allowed = {"bool": "0, 1, true or false", "int": "a whole number", "float": "a number"}[wanted]
+        raise SettingsError(f"{variable} is {text!r}; allowed: {allowed}") from None

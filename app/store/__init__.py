@@ -1,0 +1,1 @@
+"""The only SQL: one module a noun, whole statements, named for what they answer."""

@@ -1,0 +1,109 @@
+"""What a backup file looks like inside, and reading it once from front to back without trusting it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+FORMAT = 1
+PIECE_BYTES = 4 * 1024 * 1024
+HEADER_BYTES = 16 * 1024 * 1024
+
+DAMAGE = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    KeyError,
+    TypeError,
+    psycopg.DataError,
+    psycopg.IntegrityError,
+)
+
+
+class BackupError(Exception):
+    """The file or the database will not do; the message says which, why, and what to do."""
+
+
+@dataclass(slots=True)
+class Table:
+    """How much of a table is in a backup."""
+
+    rows: int = 0
+    bytes: int = 0
+    sha256: str = ""
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a backup holds."""
+
+    schema: str
+    taken_at: str
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables.values())
+
+
+class Pieces:
+    """The data of one table after the other, as the archive is read once from front to back."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._next = archive.next()
+
+    def of(self, table: str) -> Iterator[bytes]:
+        while self._next is not None and self._next.name.rpartition(".")[0] == f"data/{table}":
+            if self._next.size > 64 * PIECE_BYTES:
+                raise ValueError(f"{self._next.name} is larger than any piece we write")
+            yield content_of(self._archive, self._next)
+            self._next = self._archive.next()
+
+    def manifest(self) -> dict[str, Any]:
+        if self._next is None or self._next.name != "manifest.json":
+            raise ValueError("it ends too early" if self._next is None else f"unexpected {self._next.name}")
+        return parsed(self._archive, self._next)
+
+
+def first_json(archive: tarfile.TarFile, name: str) -> dict[str, Any]:
+    member = archive.next()
+    if member is None or member.name != name:
+        raise ValueError(f"it does not begin with {name}")
+    return parsed(archive, member)
+
+
+def parsed(archive: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+    if member.size > HEADER_BYTES:
+        raise ValueError(f"{member.name} is too large")
+    parsed = json.loads(content_of(archive, member))
+    if not isinstance(parsed, dict):
+        raise ValueError(f"{member.name} is no JSON object")
+    return parsed
+
+
+def content_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    opened = archive.extractfile(member)
+    if opened is None:
+        raise ValueError(f"{member.name} is no file")
+    content = opened.read()
+    if len(content) != member.size:
+        raise ValueError(f"{member.name} is cut short")
+    return content
+
+
+def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    member.mode = 0o600
+    archive.addfile(member, io.BytesIO(content))

@@ -1,0 +1,263 @@
+"""Transactions on Postgres: retried when it says so, and never applied twice when a connection dies."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+from psycopg import errors as pg
+from psycopg.types.json import set_json_dumps, set_json_loads
+from sqlalchemy import Connection, Engine, TextClause, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from app.settings import SettingsError
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 6
+RETRY_SECONDS = 0.02  # doubled at each attempt, with jitter
+CONNECT_SECONDS = 5
+POOL_WAIT_SECONDS = 5
+STATEMENT_MS = 30_000
+LOCK_MS = 10_000
+IDLE_IN_TRANSACTION_MS = 15_000  # a stalled writer must not hold the others back for longer
+
+# What Postgres asks us to run again: serialization failure, deadlock.
+RETRIED = (pg.SerializationFailure, pg.DeadlockDetected)
+
+set_json_dumps(msgspec.json.encode)
+set_json_loads(msgspec.json.decode)
+
+
+class Unavailable(Exception):
+    """The database cannot be reached or used right now; trying again later is right."""
+
+
+class OutcomeUnknown(Unavailable):
+    """The connection died at COMMIT and Postgres cannot say whether it happened."""
+
+
+def statement(name: str, sql: str) -> TextClause:
+    """A whole statement, named for what it answers; the name shows in logs, metrics and pg_stat_activity."""
+    return text(f"/* {name} */ {sql}").execution_options(statement=name)
+
+
+# Beside the transaction's id the last checkpoint: one is made at every recovery, so an equal one says that none was.
+CURRENT_XID = statement(
+    "current_xid",
+    "SELECT pg_current_xact_id_if_assigned()::text AS id, redo_lsn::text AS checkpoint FROM pg_control_checkpoint()",
+)
+XID_STATUS = statement(
+    "xid_status",
+    "SELECT pg_xact_status(CAST(CAST(:xid AS text) AS xid8)) AS status, redo_lsn::text AS checkpoint "
+    "FROM pg_control_checkpoint()",
+)
+GUARDS = (
+    f"SET statement_timeout = {STATEMENT_MS}; SET lock_timeout = {LOCK_MS}; "
+    f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
+)
+LOCAL_GUARDS = statement(
+    "guards",
+    f"SELECT set_config('statement_timeout', '{STATEMENT_MS}', true), "
+    f"set_config('lock_timeout', '{LOCK_MS}', true), "
+    f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_MS}', true)",
+)
+
+
+def sqlalchemy_url(url: str) -> str:
+    """Any spelling of a Postgres URL, as SQLAlchemy with psycopg 3 wants it."""
+    for prefix in ("postgresql+psycopg://", "postgresql://", "postgres://"):
+        if url.startswith(prefix):
+            return "postgresql+psycopg://" + url.removeprefix(prefix)
+    raise SettingsError("DATABASE_URL must begin with postgresql://")
+
+
+def libpq_url(url: str) -> str:
+    """The same URL, as psycopg and libpq want it."""
+    return sqlalchemy_url(url).replace("postgresql+psycopg://", "postgresql://", 1)
+
+
+class Database:
+    """A pool of connections and the two ways to use it: read and write.
+
+    `direct` says that no pooler stands in between: then prepared statements and session settings are safe.
+    Functions given to read and write may run more than once, so they touch nothing but the connection.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 10, direct: bool = False, slow_query_ms: float = 200.0):
+        self.direct = direct
+        self._slow_seconds = slow_query_ms / 1000
+        connect: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright"}
+        if not direct:
+            connect["prepare_threshold"] = None  # prepared statements collide behind a pooler
+        self.engine: Engine = create_engine(
+            sqlalchemy_url(url),
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=POOL_WAIT_SECONDS,
+            hide_parameters=True,  # errors go to the log, and what was written may be a secret
+            connect_args=connect,
+            json_serializer=lambda value: msgspec.json.encode(value).decode(),
+        )
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        if direct:
+            event.listen(self.engine, "connect", _guard_session)
+        event.listen(self.engine, "before_cursor_execute", _started)
+        event.listen(self.engine, "after_cursor_execute", self._finished)
+
+    def read(self, fn: Callable[[Connection], T]) -> T:
+        """`fn` sees one consistent moment; run again when the connection was stale."""
+        return self._retried(lambda: self._read_once(fn))
+
+    def write(self, fn: Callable[[Connection], T], *, repeatable: bool = False) -> T:
+        """`fn` in one transaction: all of it or nothing, once.
+
+        A `repeatable` one finds what it did before, and is run again when nobody can say whether it happened.
+        """
+        return self._retried(lambda: self._write_once(fn, repeatable))
+
+    def repeatable(self, fn: Callable[[Connection], T]) -> T:
+        """`fn` is one statement that commits by itself, and doing it twice equals doing it once.
+
+        A single round trip: for what is done a hundred times a second.
+        """
+        return self._retried(lambda: self._repeatable_once(fn))
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _read_once(self, fn: Callable[[Connection], T]) -> T:
+        with self.engine.connect() as connection:
+            connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                return fn(connection)
+
+    def _repeatable_once(self, fn: Callable[[Connection], T]) -> T:
+        with self._autocommit.connect() as connection:
+            return fn(connection)
+
+    def _write_once(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
+        with self.engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                if not self.direct:
+                    connection.execute(LOCAL_GUARDS)
+                result = fn(connection)
+                xid, checkpoint = connection.execute(CURRENT_XID).one()
+            except BaseException:
+                _quietly(transaction.rollback)
+                raise
+            try:
+                transaction.commit()
+            except DBAPIError as error:
+                if not _lost(error):
+                    raise
+                connection.invalidate()
+                if xid is not None and (repeatable or not self._committed(xid, checkpoint)):
+                    raise _Again from error
+            return result
+
+    def _committed(self, xid: str, checkpoint: str) -> bool:
+        """Whether a transaction whose COMMIT got no answer happened all the same.
+
+        Postgres forgets the ids of transactions that a crash took with it and gives them out again, so after a
+        recovery "committed" may be said of a stranger's transaction, and proves nothing of ours.
+        """
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                with self.engine.connect() as connection:
+                    status, now = connection.execute(XID_STATUS, {"xid": xid}).one()
+            except DBAPIError as error:
+                # A parameter is refused when the id was never given out: to Postgres it lies in the future.
+                status, now = "aborted" if isinstance(error.orig, pg.InvalidParameterValue) else None, ""
+            if status == "committed" and now != checkpoint:
+                break
+            if status in ("committed", "aborted"):
+                log.warning("commit_outcome_reread", extra={"xid": xid, "outcome": status})
+                return bool(status == "committed")
+            time.sleep(0.1)
+        raise OutcomeUnknown("the connection to the database was lost at COMMIT; its outcome is not known")
+
+    def _retried(self, once: Callable[[], T]) -> T:
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                return once()
+            except _Again:
+                if last:
+                    raise Unavailable("the database keeps dropping connections") from None
+            except PoolTimeout as error:
+                raise Unavailable("every database connection is in use") from error
+            except DBAPIError as error:
+                if not (_lost(error) or isinstance(error.orig, RETRIED)) or last:
+                    raise translated(error) from error
+                if _lost(error):
+                    self.engine.dispose()  # the whole pool is as stale as this connection was
+            time.sleep(RETRY_SECONDS * 2**attempt * (0.5 + random.random()))  # noqa: S311 (jitter)
+        raise AssertionError("unreachable")
+
+    def _finished(self, conn: Connection, _cur: Any, sql: str, _par: Any, context: Any, _many: bool) -> None:
+        seconds = time.perf_counter() - conn.info.get("started", time.perf_counter())
+        if seconds >= self._slow_seconds:
+            name = context.execution_options.get("statement", sql[:80]) if context else sql[:80]
+            log.warning("slow_query", extra={"statement": name, "seconds": round(seconds, 3)})
+
+
+class _Again(Exception):
+    """The transaction did not happen; run it again."""
+
+
+def translated(error: DBAPIError) -> Exception:
+    """A database error as ours, where waiting or freeing space would help; else unchanged."""
+    match error.orig:
+        case pg.DiskFull():
+            return Unavailable("the database's disk is full")
+        case pg.LockNotAvailable() | pg.QueryCanceled() | pg.IdleInTransactionSessionTimeout():
+            return Unavailable("the database is too busy: a statement waited for longer than it may")
+        case pg.TooManyConnections():
+            return Unavailable("the database has no connection left")
+        case pg.ReadOnlySqlTransaction():
+            return Unavailable("the database is read-only")
+        case pg.OutOfMemory() | pg.InsufficientResources():
+            return Unavailable("the database is out of resources")
+    if _lost(error) or isinstance(error.orig, RETRIED):
+        return Unavailable("the database cannot be reached")
+    return error
+
+
+def _lost(error: DBAPIError) -> bool:
+    """Whether the connection, rather than the statement, failed."""
+    if isinstance(error.orig, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow | pg.ConnectionException):
+        return True
+    sqlstate = getattr(error.orig, "sqlstate", None)
+    return error.connection_invalidated or (
+        isinstance(error, OperationalError | InterfaceError)
+        and sqlstate is None
+        and isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
+    )
+
+
+def _quietly(rollback: Callable[[], None]) -> None:
+    try:
+        rollback()
+    except DBAPIError:
+        log.debug("rollback_failed", exc_info=True)
+
+
+def _guard_session(dbapi_connection: Any, _record: Any) -> None:
+    with dbapi_connection.cursor() as cursor:
+        cursor.execute(GUARDS)
+    dbapi_connection.commit()
+
+
+def _started(conn: Connection, *_: Any) -> None:
+    conn.info["started"] = time.perf_counter()

@@ -1,0 +1,157 @@
+"""Bearer tokens: made, read from a header, and checked against their hash, with a cache that revocation clears."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.access import Principal, Scope
+from app.problem import Problem
+from app.store import tokens
+from app.store.database import Database, Unavailable
+
+log = logging.getLogger(__name__)
+
+PREFIX = "gw"
+JOIN_PREFIX = "gwj"
+FORM = re.compile(r"(gwj?)_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+CACHE_SIZE = 20_000
+CACHE_SECONDS = 30.0  # a token is read again after so long, whether or not a notification was lost
+UNAUTHORIZED = {"WWW-Authenticate": 'Bearer realm="gpuwright"'}
+ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token as it is shown, once."""
+
+    id: str
+    text: str
+    secret_hash: bytes
+
+
+def new(prefix: str = PREFIX) -> NewToken:
+    """A fresh token: a public id and 256 bits of secret, so that a plain SHA-256 keeps it safely."""
+    token_id = "".join(secrets.choice(ALPHABET) for _ in range(12))
+    secret = secrets.token_urlsafe(32)
+    return NewToken(token_id, f"{prefix}_{token_id}_{secret}", hash_secret(secret))
+
+
+def hash_secret(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def parse(text: str, prefix: str = PREFIX) -> tuple[str, str] | None:
+    """(id, secret) of a well-formed token."""
+    match = FORM.fullmatch(text)
+    return (match[2], match[3]) if match and match[1] == prefix else None
+
+
+class Authenticator:
+    """Turns an Authorization header into a Principal. Safe to call from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._cache: dict[bytes, tuple[Principal, float, int]] = {}  # whose, until when, checked in which era
+        self._used: dict[str, datetime] = {}
+        self._lock = threading.Lock()
+        self._era = 0  # counts revocations; what was checked in an earlier era is asked for again
+
+    def cached(self, authorization: str | None) -> Principal | None:
+        """The principal, if it is known without asking the database."""
+        if not authorization:
+            return None
+        entry = self._cache.get(hashlib.sha256(authorization.encode()).digest())
+        if entry is None or entry[1] < time.monotonic() or entry[2] != self._era:
+            return None
+        principal = entry[0]
+        now = datetime.now(UTC)
+        if principal.expires_at is not None and principal.expires_at <= now:
+            return None
+        self._used[principal.id] = now
+        return principal
+
+    def principal(self, authorization: str | None) -> Principal:
+        """The principal behind the header; 401 where there is none."""
+        known = self.cached(authorization)
+        if known is not None:
+            return known
+        if not authorization:
+            raise Problem("unauthorized", "send a token: Authorization: Bearer gw_...", headers=UNAUTHORIZED)
+        scheme, _, text = authorization.partition(" ")
+        parsed = parse(text.strip()) if scheme.lower() == "bearer" else None
+        if parsed is None:
+            raise Problem("unauthorized", "this is not a gpuwright token", headers=UNAUTHORIZED)
+        token_id, secret = parsed
+        era = self._era
+        row = self._database.read(lambda connection: tokens.live(connection, token_id))
+        # An unknown id is compared too, so that it takes as long as a known one.
+        expected = row.secret_hash if row else bytes(32)
+        if not hmac.compare_digest(expected, hash_secret(secret)) or row is None:
+            raise Problem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+        principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at)
+        with self._lock:
+            if era == self._era:  # no revocation came while we read
+                if len(self._cache) >= CACHE_SIZE:
+                    self._cache.clear()
+                digest = hashlib.sha256(authorization.encode()).digest()
+                self._cache[digest] = (principal, time.monotonic() + CACHE_SECONDS, era)
+        self._used[principal.id] = datetime.now(UTC)
+        return principal
+
+    def live(self, principal: Principal) -> bool:
+        """Whether the token still stands; what an open watch asks when tokens change."""
+        row = self._database.read(lambda connection: tokens.live(connection, principal.id))
+        return row is not None
+
+    def refresh(self) -> None:
+        """Ask once for all cached tokens which of them still stand; the others are forgotten.
+
+        One query for a whole fleet, before its entries end: looked up one by one, a thousand agents would all
+        come at the same moment.
+        """
+        with self._lock:
+            era = self._era
+            held = list(self._cache.items())
+        ids = sorted({principal.id for _, (principal, _, _) in held})
+        if not ids:
+            return
+        live = self._database.read(lambda connection: tokens.live_ids(connection, ids))
+        until = time.monotonic() + CACHE_SECONDS
+        with self._lock:
+            for digest, (principal, _, _) in held:
+                if principal.id not in live:
+                    self._cache.pop(digest, None)
+                elif digest in self._cache:
+                    self._cache[digest] = (principal, until, era)
+
+    def changed(self) -> None:
+        """Some token was revoked, here or elsewhere: from now on none is good before it was asked for again."""
+        with self._lock:
+            self._era += 1
+        try:
+            self.refresh()
+        except Unavailable:
+            log.warning("tokens_asked_one_by_one", extra={"reason": "the database is busy or away"})
+
+    def forget(self, token_id: str) -> None:
+        """This token was revoked just now."""
+        with self._lock:
+            before, self._era = self._era, self._era + 1
+            for digest, (principal, until, era) in list(self._cache.items()):
+                if principal.id == token_id:
+                    del self._cache[digest]
+                elif era == before:
+                    self._cache[digest] = (principal, until, self._era)
+
+    def used(self) -> list[tuple[str, datetime]]:
+        """Tokens used since the last call, and when."""
+        used, self._used = self._used, {}
+        return list(used.items())

@@ -1,0 +1,1 @@
+"""The declared world: what a write means, checked and kept in one transaction."""

@@ -1,0 +1,53 @@
+"""Conditions: what an object's status says of it, and since when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from app.store.objects import Stored, rfc3339
+
+
+class Said(Protocol):
+    """One statement about an object."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...  # True, False, Unknown
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A statement with no more to it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def with_condition(stored: Stored, found: Said, now: datetime) -> Stored:
+    """The object with this condition; itself where the condition stands already."""
+    conditions: list[Any] = list(stored.status.get("conditions", []))  # type: ignore[arg-type]
+    known = next((c for c in conditions if c["type"] == found.type), None)
+    said = {"status": found.status, "reason": found.reason, "message": found.message}
+    if known and all(known[name] == value for name, value in said.items()):
+        if known["observedGeneration"] == stored.generation:
+            return stored
+        since = known["lastTransitionTime"]
+    else:
+        since = known["lastTransitionTime"] if known and known["status"] == found.status else rfc3339(now)
+    fresh = {
+        "type": found.type,
+        **said,
+        "lastTransitionTime": since,
+        "observedGeneration": stored.generation,
+    }
+    others = [c for c in conditions if c["type"] != found.type]
+    return replace(stored, status={**stored.status, "conditions": [*others, fresh]}, updated_at=now)

@@ -1,0 +1,105 @@
+"""What follows from a change for other objects: who may see a profile, which services' SLOs can be met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.manifests import attainable
+from app.manifests.model import Key, Kind
+from app.store import objects
+from app.store.objects import Selection, Stored
+from app.world.conditions import with_condition
+from app.world.decisions import Action, Decision
+
+PAGE = 1000
+POLICY = Key(Kind.POLICY, "", "default")
+
+
+def follow(connection: Connection, decisions: Sequence[Decision], now: datetime) -> list[Decision]:
+    """The decisions, with statuses filled in, and after them those that follow from them."""
+    moved = {d.key: d for d in decisions if d.action is not Action.UNCHANGED}
+    if not any(_matters(decision) for decision in moved.values()):
+        return list(decisions)
+    models = _models_concerned(moved)
+    everything = POLICY in moved
+    services = {s.key: s for s in _services(connection, models, everything)}
+    services |= {d.key: d.after for d in moved.values() if d.key.kind is Kind.SERVICE and d.after}
+    models |= {str(service.spec["model"]) for service in services.values()}
+    profiles = {p.key: p for p in objects.of_models(connection, Kind.PROFILE, models)}
+    profiles |= {d.key: d.after for d in moved.values() if d.key.kind is Kind.PROFILE and d.after}
+    known = _world(connection, models, moved)
+    policy = known.get(POLICY)
+    changed: dict[Key, Decision] = {}
+    for stored in profiles.values():
+        model = known.get(Key(Kind.MODEL, "", str(stored.spec["model"])))
+        admitted = model.admits if model else None
+        if stored.admits != admitted and _lives(stored.key, moved):
+            changed[stored.key] = _moved(moved, replace(stored, admits=admitted, updated_at=now), stored)
+    of_model: dict[str, list[Mapping[str, Any]]] = {}
+    for stored in profiles.values():
+        if _lives(stored.key, moved):
+            of_model.setdefault(str(stored.spec["model"]), []).append(stored.spec)
+    for service in services.values():
+        model = known.get(Key(Kind.MODEL, "", str(service.spec["model"])))
+        if model is None or not _lives(service.key, moved):
+            continue
+        found = attainable.condition(
+            service.spec, model.spec, of_model.get(model.name, []), policy.spec if policy else {}
+        )
+        after = with_condition(service, found, now)
+        if after is not service:
+            changed[service.key] = _moved(moved, after, service)
+    first = [changed.pop(decision.key, decision) for decision in decisions]
+    return first + list(changed.values())
+
+
+def _matters(decision: Decision) -> bool:
+    return decision.key.kind in (Kind.SERVICE, Kind.PROFILE, Kind.MODEL, Kind.POLICY)
+
+
+def _models_concerned(moved: Mapping[Key, Decision]) -> set[str]:
+    """Models that changed, or of which a profile did."""
+    models = {key.name for key in moved if key.kind is Kind.MODEL}
+    for key, decision in moved.items():
+        if key.kind is Kind.PROFILE:
+            models |= {str(s.spec["model"]) for s in (decision.before, decision.after) if s}
+    return models
+
+
+def _services(connection: Connection, models: set[str], everything: bool) -> list[Stored]:
+    if not everything:
+        return objects.of_models(connection, Kind.SERVICE, models) if models else []
+    found: list[Stored] = []
+    after = ("", "")
+    while page := objects.page(connection, Selection(Kind.SERVICE), after, PAGE):
+        found += page
+        after = (page[-1].tenant, page[-1].name)
+    return found
+
+
+def _world(connection: Connection, models: set[str], moved: Mapping[Key, Decision]) -> dict[Key, Stored]:
+    """Models and policy as they are after this change."""
+    known = objects.get_many(connection, [*(Key(Kind.MODEL, "", name) for name in sorted(models)), POLICY])
+    for key, decision in moved.items():
+        if key.kind in (Kind.MODEL, Kind.POLICY):
+            if decision.after:
+                known[key] = decision.after
+            else:
+                known.pop(key, None)
+    return known
+
+
+def _lives(key: Key, moved: Mapping[Key, Decision]) -> bool:
+    return key not in moved or moved[key].action is not Action.DELETED
+
+
+def _moved(moved: Mapping[Key, Decision], after: Stored, before: Stored) -> Decision:
+    decision = moved.get(after.key)
+    if decision is None:
+        return Decision(Action.STATUS, before, after)
+    return replace(decision, after=after)

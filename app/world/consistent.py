@@ -1,0 +1,139 @@
+"""Whether the world still holds together after a change: every reference stands, nothing in use goes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.access import Principal
+from app.manifests import references as rules
+from app.manifests.faults import Fault
+from app.manifests.model import JSON, Key, Kind, Manifest
+from app.problem import Problem
+from app.store import objects, references
+from app.world.decisions import Action, Decision
+
+MOST_NAMED = 100
+
+
+def check(
+    connection: Connection, principal: Principal, decisions: Sequence[Decision], documents: Mapping[Key, str]
+) -> None:
+    """Raise a Problem that names every broken reference; `documents` says where each manifest stood."""
+    deleted = {d.key: d.before for d in decisions if d.action is Action.DELETED and d.before}
+    written = [d for d in decisions if d.action in (Action.CREATED, Action.UPDATED)]
+    manifests = [Manifest(*d.key, d.object.spec, d.object.labels, documents.get(d.key, "")) for d in written]
+    world = _AfterChange(connection, manifests, set(deleted))
+    faults = rules.faults(manifests, world) + _clashes(connection, manifests, set(deleted))
+    if faults:
+        raise invalid(faults)
+    rewritten = {decision.object.uid for decision in written}
+    _refuse_orphans(connection, principal, deleted, rewritten)
+    _refuse_broken(connection, principal, written)
+
+
+def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[Fault]:
+    """References that lead nowhere, of manifests that come with others that are at fault themselves."""
+    world = _AfterChange(connection, manifests, set())
+    return rules.faults(rules.judged_apart(manifests, at_fault), world)
+
+
+def invalid(faults: Sequence[Fault]) -> Problem:
+    """422 with every fault."""
+    count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
+    return Problem("invalid", f"{count}; nothing was stored", faults=faults)
+
+
+class _AfterChange:
+    """What references find once the change is made."""
+
+    def __init__(self, connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> None:
+        self._connection = connection
+        self._written = {manifest.key: manifest.spec for manifest in manifests}
+        self._deleted = deleted
+        wanted = {reference.key for manifest in manifests for reference in rules.referred(manifest)}
+        self._there = objects.get_many(connection, wanted - self._written.keys() - deleted)
+
+    def spec(self, key: Key) -> Mapping[str, JSON] | None:
+        if key in self._written:
+            return self._written[key]
+        stored = self._there.get(key)
+        return stored.spec if stored else None
+
+    def names(self, kind: Kind, tenant: str) -> Iterable[str]:
+        known = set(objects.names(self._connection, kind, tenant))
+        known |= {
+            key.name for key, spec in self._written.items() if key.kind is kind and rules.admits(kind, spec, tenant)
+        }
+        return known - {key.name for key in self._deleted if key.kind is kind}
+
+
+def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> list[Fault]:
+    models = {str(m.spec["model"]) for m in manifests if m.kind is Kind.PROFILE}
+    if not models:
+        return []
+    changed = {manifest.key for manifest in manifests} | deleted
+    there = {
+        rules.profile_of(stored.spec): stored.name
+        for stored in objects.of_models(connection, Kind.PROFILE, models)
+        if stored.key not in changed
+    }
+    return rules.clashes(manifests, there)
+
+
+def _refuse_orphans(
+    connection: Connection, principal: Principal, deleted: Mapping[Key, Any], rewritten: set[Any]
+) -> None:
+    """Nothing that is referred to goes away, unless what refers to it goes too or is declared anew."""
+    going = {stored.uid for stored in deleted.values()} | rewritten
+    cluster_wide = [key for key in deleted if not key.kind.tenanted]
+    found = references.referrers(connection, cluster_wide, besides=going, limit=MOST_NAMED)
+    tenants = [key.name for key in cluster_wide if key.kind is Kind.TENANT]
+    found += references.members(connection, tenants, besides=going, limit=MOST_NAMED)
+    if found:
+        gone = sorted({str(referred) for referred, _ in found})
+        raise Problem(
+            "conflict",
+            f"{', '.join(gone[:5])} cannot be deleted: others refer to it; delete or change those first",
+            referrers=_told(principal, [referrer for _, referrer in found]),
+        )
+
+
+def _refuse_broken(connection: Connection, principal: Principal, written: Sequence[Decision]) -> None:
+    """A Model keeps the variants, and admits the tenants, that others count on."""
+    models = {d.key: d for d in written if d.key.kind is Kind.MODEL and d.action is Action.UPDATED}
+    if not models:
+        return
+    rewritten = {decision.key for decision in written}
+    by_model: dict[Key, list[rules.Referrer]] = {}
+    for model, referrer, part in references.parts(connection, [key.name for key in models]):
+        if referrer not in rewritten:
+            by_model.setdefault(model, []).append(rules.Referrer(referrer, part))
+    broken = [
+        (key, found)
+        for key, referrers in by_model.items()
+        for found in rules.broken_by(models[key].object.spec, referrers)
+    ]
+    if broken:
+        whys = sorted({f"{key}: {found.why}" for key, found in broken})
+        raise Problem(
+            "conflict",
+            f"others count on what would change ({'; '.join(whys[:5])}); change those first",
+            referrers=_told(principal, [found.referrer.key for _, found in broken]),
+        )
+
+
+def _told(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, Any]]:
+    """Referrers as this principal may hear of them: another tenant's are only counted."""
+    distinct = sorted(set(referrers))
+    own = [key for key in distinct if not principal.tenant or key.tenant in ("", principal.tenant)]
+    told: list[dict[str, Any]] = []
+    for key in own[:MOST_NAMED]:
+        named = {"kind": str(key.kind), "tenant": key.tenant, "name": key.name}
+        told.append({name: value for name, value in named.items() if value})
+    hidden = len(distinct) - len(own)
+    if hidden:
+        told.append({"tenant": "another tenant", "count": hidden})
+    return told

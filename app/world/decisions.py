@@ -1,0 +1,100 @@
+"""What a declaration changes: a pure comparison of what is wanted with what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from uuid import uuid4
+
+from app.manifests.diff import diff
+from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.selectable import selectable
+from app.store.objects import Stored
+
+
+class Action(StrEnum):
+    """What happens to an object."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+    STATUS = "status"  # only its status or its visibility moves
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One object before and after; `after` has no resource version yet."""
+
+    action: Action
+    before: Stored | None
+    after: Stored | None
+
+    @property
+    def object(self) -> Stored:
+        """The object as it is after, or was before its deletion."""
+        stored = self.after or self.before
+        assert stored is not None
+        return stored
+
+    @property
+    def key(self) -> Key:
+        return self.object.key
+
+
+def decide(manifests: Iterable[Manifest], current: Mapping[Key, Stored], now: datetime) -> list[Decision]:
+    """Spec and labels as written replace what is there; an equal declaration changes nothing."""
+    return [_decide(manifest, current.get(manifest.key), now) for manifest in manifests]
+
+
+def _decide(manifest: Manifest, before: Stored | None, now: datetime) -> Decision:
+    if before is None:
+        return Decision(Action.CREATED, None, _created(manifest, now))
+    same_spec = _same(before.spec, manifest.spec, manifest.kind)
+    if same_spec and before.labels == manifest.labels:
+        return Decision(Action.UNCHANGED, before, before)
+    after = replace(
+        before,
+        labels=manifest.labels,
+        spec=manifest.spec,
+        generation=before.generation + (not same_spec),
+        admits=admits(manifest) if manifest.kind is Kind.MODEL else before.admits,
+        selectable=selectable(manifest),
+        updated_at=now,
+    )
+    return Decision(Action.UPDATED, before, after)
+
+
+def _same(before: Mapping[str, JSON], after: Mapping[str, JSON], kind: Kind) -> bool:
+    # To Python 1 equals true. Only a Model has fields that may be either: the arguments of its runtimes.
+    return before == after and (kind is not Kind.MODEL or not diff(dict(before), dict(after)))
+
+
+def _created(manifest: Manifest, now: datetime) -> Stored:
+    return Stored(
+        uid=uuid4(),
+        kind=manifest.kind,
+        tenant=manifest.tenant,
+        name=manifest.name,
+        labels=manifest.labels,
+        spec=manifest.spec,
+        status={},
+        generation=1,
+        resource_version=0,
+        admits=admits(manifest) if manifest.kind is Kind.MODEL else None,
+        created_at=now,
+        updated_at=now,
+        selectable=selectable(manifest),
+    )
+
+
+def deletions(objects: Iterable[Stored]) -> list[Decision]:
+    return [Decision(Action.DELETED, stored, None) for stored in objects]
+
+
+def admits(manifest: Manifest) -> list[str] | None:
+    """The tenants that a Model admits; None: all."""
+    tenants = manifest.spec.get("tenants")
+    return [str(tenant) for tenant in tenants] if isinstance(tenants, list) else None

@@ -1,0 +1,143 @@
+"""Declaring, merging into and deleting objects: one transaction, checked as a whole, then written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from app.access import Verb, require
+from app.manifests.model import JSON, Key, Manifest
+from app.problem import Problem
+from app.store import clock, objects, versions
+from app.store.objects import Selection, Stored
+from app.world import consequences, consistent
+from app.world.decisions import Decision, decide, deletions
+from app.world.merge import merged
+from app.world.write import Actor, write
+
+PRUNE_PAGE = 1000
+ANY_VERSION = 0  # expected of an object that must be there, at whatever version
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a declaration did, or would do; `decisions` in the order of the manifests, then what was pruned."""
+
+    decisions: list[Decision]
+    resource_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """Delete what the declaration leaves out: of the (kind, tenant) pairs it names, narrowed by labels."""
+
+    has: Sequence[str] = ()
+    lacks: Sequence[str] = ()
+
+
+def declare(
+    connection: Connection,
+    actor: Actor,
+    manifests: Sequence[Manifest],
+    *,
+    dry_run: bool = False,
+    expected: int | None = None,
+    prune: Prune | None = None,
+) -> Declared:
+    """Make the world say what `manifests` say: all of it, or a Problem that names every fault."""
+    for manifest in manifests:
+        require(actor.principal, manifest.kind, Verb.WRITE, manifest.tenant)
+    latest = _latest(connection, dry_run)
+    current = objects.get_many(connection, (manifest.key for manifest in manifests))
+    if expected is not None:
+        _unchanged_since(expected, manifests[0].key, current)
+    decisions = decide(manifests, current, clock.now(connection))
+    if prune is not None:
+        decisions += deletions(_left_out(connection, manifests, prune))
+    return _carry_out(connection, actor, decisions, latest, dry_run, {m.key: m.document for m in manifests})
+
+
+def patch(
+    connection: Connection,
+    actor: Actor,
+    key: Key,
+    change: Mapping[str, JSON],
+    *,
+    dry_run: bool = False,
+    expected: int | None = None,
+) -> Declared:
+    """Merge a change (RFC 7396) into one object's labels and spec."""
+    latest, stored = _there(connection, key, dry_run, expected)
+    manifest = merged(stored.wire(), change, key)
+    decisions = decide([manifest], {key: stored}, clock.now(connection))
+    return _carry_out(connection, actor, decisions, latest, dry_run, {key: manifest.document})
+
+
+def delete(
+    connection: Connection, actor: Actor, key: Key, *, dry_run: bool = False, expected: int | None = None
+) -> Declared:
+    """Delete one object that nothing refers to."""
+    latest, stored = _there(connection, key, dry_run, expected)
+    return _carry_out(connection, actor, deletions([stored]), latest, dry_run, {})
+
+
+def missing(key: Key) -> Problem:
+    return Problem("not-found", f"there is no {key}")
+
+
+def _carry_out(
+    connection: Connection,
+    actor: Actor,
+    decisions: list[Decision],
+    latest: int,
+    dry_run: bool,
+    documents: Mapping[Key, str],
+) -> Declared:
+    consistent.check(connection, actor.principal, decisions, documents)
+    decided = len(decisions)
+    now = clock.now(connection)
+    decisions = consequences.follow(connection, decisions, now)
+    if not dry_run:
+        decisions, latest = write(connection, actor, decisions, latest)
+    return Declared(decisions[:decided], latest)
+
+
+def _latest(connection: Connection, dry_run: bool) -> int:
+    """The latest version; but for a dry run, held until the transaction ends: one writer at a time."""
+    if dry_run:
+        return versions.current(connection)["object"][0]
+    return versions.lock(connection, "object")
+
+
+def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None) -> tuple[int, Stored]:
+    """The latest version, and the object, which must be there and at the version that is expected."""
+    latest = _latest(connection, dry_run)
+    stored = objects.get(connection, key)
+    if stored is None:
+        raise missing(key)
+    if expected is not None:
+        _unchanged_since(expected, key, {key: stored})
+    return latest, stored
+
+
+def _unchanged_since(expected: int, key: Key, current: Mapping[Key, Stored]) -> None:
+    found = current.get(key)
+    if found is None:
+        raise Problem("precondition-failed", f"there is no {key} to write over")
+    if expected not in (ANY_VERSION, found.resource_version):
+        now = found.resource_version
+        raise Problem("precondition-failed", f"{key} is not at version {expected}: it is at {now} now; read it again")
+
+
+def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prune) -> list[Stored]:
+    named = {manifest.key for manifest in manifests}
+    left_out: list[Stored] = []
+    for kind, tenant in sorted({(manifest.kind, manifest.tenant) for manifest in manifests}):
+        selection = Selection(kind, tenant, has=prune.has, lacks=prune.lacks)
+        after = ("", "")
+        while page := objects.page(connection, selection, after, PRUNE_PAGE):
+            left_out += [stored for stored in page if stored.key not in named]
+            after = (page[-1].tenant, page[-1].name)
+    return left_out

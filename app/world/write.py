@@ -1,0 +1,110 @@
+"""Decisions made durable: versions, objects, references, changes and audit, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.access import Principal
+from app.manifests.model import Kind, Manifest
+from app.manifests.references import referred
+from app.store import audit, changes, objects, references, tokens, versions
+from app.store.objects import Stored
+from app.world.decisions import Action, Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who writes, and in which request."""
+
+    principal: Principal
+    request_id: str
+
+    def entry(self, verb: str, kind: str, **rest: Any) -> audit.Entry:
+        """An audit entry of this actor."""
+        return audit.Entry(
+            request_id=self.request_id,
+            principal=self.principal.id,
+            scope=self.principal.scope,
+            principal_tenant=self.principal.tenant,
+            verb=verb,
+            kind=kind,
+            **({"outcome": "done"} | rest),
+        )
+
+
+VERBS = {Action.CREATED: "create", Action.UPDATED: "update", Action.DELETED: "delete"}
+LOGGED = {
+    Action.CREATED: "added",
+    Action.UPDATED: "modified",
+    Action.STATUS: "modified",
+    Action.DELETED: "deleted",
+}
+
+
+def write(
+    connection: Connection, actor: Actor, decisions: Sequence[Decision], latest: int
+) -> tuple[list[Decision], int]:
+    """Store the decisions, each at a version of its own after `latest`; what was stored, and the last version.
+
+    The caller holds the lock of the object versions.
+    """
+    moved = [decision for decision in decisions if decision.action is not Action.UNCHANGED]
+    if not moved:
+        return list(decisions), latest
+    versioned = {d.key: _at_version(d, latest + n) for n, d in enumerate(moved, 1)}
+    latest += len(moved)
+    by_action: dict[Action, list[Stored]] = {action: [] for action in Action}
+    for decision in versioned.values():
+        by_action[decision.action].append(decision.object)
+    objects.delete(connection, by_action[Action.DELETED])
+    tokens.revoke_of_nodes(connection, [o.name for o in by_action[Action.DELETED] if o.kind is Kind.NODE])
+    objects.insert(connection, by_action[Action.CREATED])
+    objects.update(connection, by_action[Action.UPDATED])
+    objects.update_status(connection, by_action[Action.STATUS])
+    references.replace(
+        connection,
+        {
+            d.object.uid: targets
+            for d in versioned.values()
+            if (targets := _targets(d.after)) != _targets(d.before) and d.after
+        },
+    )
+    changes.record(
+        connection,
+        [(LOGGED[d.action], d.object, d.before.admits if d.before else None) for d in versioned.values()],
+    )
+    audit.record(
+        connection,
+        [
+            actor.entry(
+                VERBS[d.action],
+                str(d.key.kind),
+                tenant=d.key.tenant,
+                name=d.key.name,
+                before=d.before.wire() if d.before else None,
+                after=d.after.wire() if d.after else None,
+            )
+            for d in versioned.values()
+            if d.action in VERBS
+        ],
+    )
+    versions.advance(connection, "object", latest)
+    return [versioned.get(d.key, d) for d in decisions], latest
+
+
+def _at_version(decision: Decision, version: int) -> Decision:
+    if decision.after is not None:
+        return replace(decision, after=replace(decision.after, resource_version=version))
+    assert decision.before is not None
+    return replace(decision, before=replace(decision.before, resource_version=version))
+
+
+def _targets(stored: Stored | None) -> list[references.Target]:
+    """What an object refers to."""
+    if stored is None:
+        return []
+    return [references.Target(r.key, r.part) for r in referred(Manifest(*stored.key, stored.spec, stored.labels))]

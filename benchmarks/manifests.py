@@ -1,0 +1,156 @@
+"""A problem as the manifests that state it: what `gpuwright solve -f` reads, and other planners may be given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from benchmarks.hardware import FLEET
+from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Policy, Problem, Profile, Service
+
+Document: TypeAlias = dict[str, Any]
+
+SM_COUNTS = {hardware.gpu_type.name: hardware.sm_count for hardware in FLEET}
+POLICY = {
+    "pricing": "pricing",
+    "utilization": "utilization",
+    "exec_margin": "execMargin",
+    "same_model_per_gpu": "sameModelPerGpu",
+    "clients_per_gpu": "clientsPerGpu",
+    "jobs_per_gpu": "jobsPerGpu",
+    "move_price": "movePrice",
+    "horizon_minutes": "horizonMinutes",
+    "unserved_price": "unservedPrice",
+    "unplaced_price": "unplacedPrice",
+    "waiting_price": "waitingPrice",
+    "share_pressure": "sharePressure",
+    "energy_price_per_kwh": "energyPricePerKwh",
+    "power_budget_w": "powerBudgetW",
+}
+
+
+def manifests(problem: Problem) -> list[Document]:
+    """Every object of the problem. Prices are by type: a family has one region and one way of paying."""
+    return list(_documents(problem))
+
+
+def _documents(problem: Problem) -> Iterator[Document]:
+    price = {node.gpu_type: node.price_per_hour for node in problem.nodes.values()}
+    for gpu_type in problem.gpu_types.values():
+        yield _document("GpuType", gpu_type.name, _gpu_type(gpu_type, price.get(gpu_type.name, 1.0)))
+    for node in problem.nodes.values():
+        yield _document("Node", node.name, _node(node))
+    for model, variants in problem.models.items():
+        listed = [{"name": variant.name, "accuracy": variant.accuracy} for variant in variants]
+        yield _document("Model", model, {"variants": listed})
+    for profile in problem.profiles.values():
+        name = f"{profile.model}-{profile.variant}-{profile.gpu_type}"
+        yield _document("Profile", name, _profile(profile))
+    for service in problem.services.values():
+        offered = tuple(variant.name for variant in problem.models[service.model])
+        yield _document("Service", service.name, _service(service, offered))
+    for job in problem.jobs.values():
+        yield _document("Job", job.name, _job(job))
+    yield _document("Policy", "default", _policy(problem.policy))
+
+
+def _document(kind: str, name: str, spec: Document) -> Document:
+    tenant, _, own = name.rpartition("/")
+    metadata = {"name": own, "tenant": tenant} if tenant else {"name": own}
+    return {"apiVersion": "gpuwright/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _gpu_type(of: GpuType, price_per_hour: float) -> Document:
+    return {
+        "memoryGib": of.memory_gib,
+        "smCount": SM_COUNTS.get(of.name, 1),  # planning counts SMs in percent
+        "pricePerHour": price_per_hour,
+        "idleW": of.idle_w,
+        "maxW": of.max_w,
+        "clocksMhz": list(of.clocks_mhz),
+    }
+
+
+def _node(of: Node) -> Document:
+    return {
+        "gpuType": of.gpu_type,
+        "gpus": of.gpus,
+        "cpuCores": of.cpu_cores,
+        "memoryGib": of.host_memory_gib,
+        "purchase": of.purchase,
+        "region": of.region,
+    }
+
+
+def _profile(of: Profile) -> Document:
+    return {
+        "model": of.model,
+        "variant": of.variant,
+        "gpuType": of.gpu_type,
+        "latencyMs": {str(batch): _table(curve) for batch, curve in of.latency_ms.items()},
+        "memoryGib": {str(batch): memory for batch, memory in of.memory_gib.items()},
+        **_demand(of.demand),
+    }
+
+
+def _demand(of: Demand) -> Document:
+    return {
+        "cpuCores": of.cpu_cores,
+        "hostMemoryGib": of.host_memory_gib,
+        "pressure": _number_or_table(of.pressure),
+        "sensitivity": of.sensitivity,
+        "powerW": _number_or_table(of.power_w),
+        "clockExponent": of.clock_exponent,
+        "powerExponent": of.power_exponent,
+    }
+
+
+def _service(of: Service, offered: tuple[str, ...]) -> Document:
+    spec: Document = {
+        "model": of.model,
+        "slo": {"latencyMs": of.slo_ms, "percentile": of.percentile},
+        "ratePerSecond": of.rate_per_second,
+        "minInstances": of.min_instances,
+        "isolation": "dedicated" if of.is_dedicated else "shared",
+        "priority": of.priority,
+    }
+    if of.variants != offered:
+        spec["variants"] = list(of.variants)
+    if of.gpu_types is not None:
+        spec["gpuTypes"] = list(of.gpu_types)
+    return spec
+
+
+def _job(of: Job) -> Document:
+    units = "steps" if of.kind == "training" else "requests"
+    spec: Document = {
+        "type": of.kind,
+        units: int(of.units),
+        "preemptible": of.is_preemptible,
+        "priority": of.priority,
+        "profiles": {
+            gpu_type: {
+                f"{units}PerSecond": _table(profile.units_per_second),
+                "memoryGib": profile.memory_gib,
+                **_demand(profile.demand),
+            }
+            for gpu_type, profile in of.profiles.items()
+        },
+    }
+    if of.deadline is not None:
+        spec["deadline"] = of.deadline.isoformat()
+    if of.max_price_per_hour is not None:
+        spec["maxPricePerHour"] = of.max_price_per_hour
+    return spec
+
+
+def _policy(of: Policy) -> Document:
+    return {wire: getattr(of, name) for name, wire in POLICY.items()}
+
+
+def _table(curve: Curve) -> dict[str, float]:
+    return {str(percent): value for percent, value in curve}
+
+
+def _number_or_table(curve: Curve) -> float | dict[str, float]:
+    return curve[0][1] if len(curve) == 1 else _table(curve)

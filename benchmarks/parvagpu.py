@@ -1,0 +1,181 @@
+"""ParvaGPU's scenarios: how few A100s, cut into MIG slices, keep every model's SLO and rate, proved.
+
+A slice runs 1..5 processes of one model under MPS, all with one batch; it is right if its latency is under
+0.9 x SLO / 2 (half the SLO waits for the batch, a tenth is reserve). HiGHS proves the number of GPUs; the answer is
+checked in exact fractions. Published answers: 2, 3 and 5 GPUs for scenarios S1..S3."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+SLICES = (1, 2, 3, 4, 7)
+# The slots of an A100: a 4 stands in the left half only; a 3 there takes all of its memory, as a 4 would.
+LEFT = ((4,), (3,), (2, 2), (2, 1, 1), (1, 1, 1, 1))
+RIGHT = ((3,), (2, 1), (1, 1, 1))
+LAYOUTS = ((7,), *(tuple(left + right) for left, right in product(LEFT, RIGHT)))
+
+
+class NoData(Exception):
+    """The data folder lacks what the benchmark reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The best way to run one model on one kind of slice."""
+
+    slice: int
+    batch: int
+    processes: int
+    per_second: Fraction  # of all processes together
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement."""
+
+    slice: int
+    batch: int
+    processes: int
+    per_second_each: Fraction
+    latency_s: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One model's promise in a scenario."""
+
+    model: str
+    slo_ms: Fraction
+    per_second: Fraction
+
+
+def read(data_dir: Path) -> tuple[dict[str, tuple[Row, ...]], list[tuple[Demand, ...]]]:
+    """Profiles by model, and the scenarios, from `data_dir` or its subfolder parvagpu."""
+    folder = data_dir / "parvagpu" if (data_dir / "parvagpu").is_dir() else data_dir
+    files = sorted((folder / "prof_data").glob("*.csv"))
+    if not files:
+        raise NoData(f"{folder / 'prof_data'} holds no profile; --data names a folder with prof_data/ and slo_*.csv")
+    profiles = {}
+    for path in files:
+        with path.open(newline="") as file:
+            rows = [[Fraction(cell) for cell in row] for row in list(csv.reader(file))[1:]]
+        profiles[path.stem] = tuple(Row(int(s), int(b), int(p), each, late) for s, b, p, each, late in rows)
+    latencies = _table(folder / "slo_latency_ms.csv")
+    rates = _table(folder / "slo_request_rate.csv")
+    scenarios = [
+        tuple(
+            Demand(model, Fraction(slo), Fraction(rate))
+            for model, slo, rate in zip(profiles, slos, wanted, strict=True)
+            if slo != "N/A"
+        )
+        for slos, wanted in zip(latencies, rates, strict=False)
+    ]
+    return profiles, scenarios
+
+
+def _table(path: Path) -> list[list[str]]:
+    return [line.strip().split(",") for line in path.read_text().splitlines() if line.strip()]
+
+
+def segments(rows: tuple[Row, ...], slo_ms: Fraction) -> dict[int, Segment]:
+    """By slice, the segment that carries most within the SLO."""
+    best: dict[int, Segment] = {}
+    for row in rows:
+        if row.per_second_each <= 0 or not row.latency_s * 1000 < Fraction(9, 10) * slo_ms / 2:
+            continue
+        segment = Segment(row.slice, row.batch, row.processes, row.per_second_each * row.processes)
+        if row.slice not in best or segment.per_second > best[row.slice].per_second:
+            best[row.slice] = segment
+    return best
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How many slices of which kind each model gets, and how the GPUs are cut."""
+
+    slices: dict[tuple[str, int], int]
+    layouts: tuple[tuple[int, ...], ...]  # one a GPU
+    bound: int
+
+    @property
+    def is_proved(self) -> bool:
+        return len(self.layouts) == self.bound
+
+
+def solve(options: dict[str, dict[int, Segment]], demands: tuple[Demand, ...], nodes: int = 100_000) -> Answer | None:
+    """The fewest GPUs; None where a model cannot keep its SLO on any slice, or nothing was found in time."""
+    if any(not options[demand.model] for demand in demands):
+        return None
+    keys = [(demand.model, kind) for demand in demands for kind in options[demand.model]]
+    rows = np.zeros((len(demands) + len(SLICES), len(keys) + len(LAYOUTS)))
+    for row, demand in enumerate(demands):
+        for column, (name, kind) in enumerate(keys):
+            if name == demand.model:
+                rows[row, column] = (
+                    options[name][kind].per_second / demand.per_second
+                )  # scaled: tolerances are absolute
+    for row, size in enumerate(SLICES, start=len(demands)):
+        rows[row, : len(keys)] = [-(kind == size) for _, kind in keys]
+        rows[row, len(keys) :] = [layout.count(size) for layout in LAYOUTS]
+    floor = np.array([1.0] * len(demands) + [0.0] * len(SLICES))
+    found = milp(
+        np.array([0.0] * len(keys) + [1.0] * len(LAYOUTS)),
+        constraints=LinearConstraint(rows, floor, np.inf),
+        integrality=np.ones(rows.shape[1]),
+        bounds=Bounds(0, np.inf),
+        options={"node_limit": nodes},
+    )
+    if found.x is None:
+        return None
+    counts = [round(value) for value in found.x]
+    cuts = zip(counts[len(keys) :], LAYOUTS, strict=True)
+    return Answer(
+        {key: count for key, count in zip(keys, counts, strict=False) if count},
+        tuple(layout for count, layout in cuts for _ in range(count)),
+        math.ceil(found.mip_dual_bound - 1e-6),
+    )
+
+
+def violations(options: dict[str, dict[int, Segment]], demands: tuple[Demand, ...], answer: Answer) -> list[str]:
+    """What is wrong with an answer, in plain loops."""
+    found = []
+    for demand in demands:
+        carried = Fraction(0)
+        for kind, segment in options[demand.model].items():
+            carried += segment.per_second * answer.slices.get((demand.model, kind), 0)
+        if carried < demand.per_second:
+            found.append(f"{demand.model} gets {float(carried):g} of {float(demand.per_second):g} requests a second")
+    for kind in SLICES:
+        used = sum(count for (_, k), count in answer.slices.items() if k == kind)
+        there = sum(layout.count(kind) for layout in answer.layouts)
+        if used > there:
+            found.append(f"{used} slices of {kind} are used, {there} are cut")
+    found += [f"an A100 cannot be cut into {layout}" for layout in answer.layouts if layout not in LAYOUTS]
+    return found
+
+
+def run(data_dir: Path | str) -> dict[str, Any]:
+    """Every scenario: {"scenarios": [{"name", "gpus", "bound", "proved", "seconds"}, ...]}."""
+    profiles, scenarios = read(Path(data_dir))
+    rows = []
+    for number, demands in enumerate(scenarios, start=1):
+        began = time.perf_counter()
+        options = {demand.model: segments(profiles[demand.model], demand.slo_ms) for demand in demands}
+        answer = solve(options, demands)
+        seconds = time.perf_counter() - began
+        row: dict[str, Any] = {"name": f"S{number}", "models": len(demands), "seconds": round(seconds, 3)}
+        if answer:
+            row |= {"gpus": len(answer.layouts), "bound": answer.bound, "proved": answer.is_proved}
+            row["violations"] = violations(options, demands, answer)
+        rows.append(row)
+    return {"scenarios": rows}

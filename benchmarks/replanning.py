@@ -1,0 +1,122 @@
+"""What changing some rates does to a running plan: how long it takes, what moves, and how far costs drift.
+
+Each round gives new rates to some of the services, between 0.8 and 1.25 times what is declared: the fleet's load stays
+where it was, and every round starts from where the one before has led.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from solvers.planning.judge import judge
+from solvers.planning.judge.changes import changes_on
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.promise import keep
+
+SWING = 1.25
+
+
+class Changed(Protocol):
+    """What a change of rates came to, judged."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]: ...  # why a full plan is due
+
+
+class Replans(Protocol):
+    """A plan that runs, and takes new rates."""
+
+    def change(self, rates: Mapping[str, float]) -> Changed: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What changed between two plans."""
+
+    started: int
+    stopped: int
+    resized: int
+    untouched_moved: int  # instances of services without a new rate that started, stopped or were resized
+
+
+def new_rates(problem: Problem, changed: float, rng: np.random.Generator) -> dict[str, float]:
+    """Other rates for a part of the services; `problem` is the one that was declared."""
+    names = sorted(problem.services)
+    count = max(1, round(changed * len(names)))
+    picked = rng.choice(len(names), size=count, replace=False)
+    factors = SWING ** rng.uniform(-1, 1, size=count)
+    return {
+        names[index]: problem.services[names[index]].rate_per_second * float(factor)
+        for index, factor in zip(sorted(picked.tolist()), factors, strict=True)
+    }
+
+
+def moved(before: Plan, after: Plan, touched: Collection[str]) -> Moved:
+    """By GPU: the same service in the same shape stays, in another it is resized; the rest starts and stops."""
+    was, now = _by_gpu(before), _by_gpu(after)
+    started, stopped, resized, strangers = 0, 0, 0, 0
+    for place in was.keys() | now.keys():
+        old, new = was.get(place, []), now.get(place, [])
+        found = changes_on(new, old)
+        started, stopped, resized = started + len(found.starts), stopped + len(found.stops), resized + found.resize
+        untouched = changes_on(
+            [one for one in new if one.service not in touched], [one for one in old if one.service not in touched]
+        )
+        strangers += len(untouched.starts) + len(untouched.stops) + untouched.resize
+    return Moved(started, stopped, resized, strangers)
+
+
+def rounds(
+    problem: Problem, plan: Plan, replans: Replans, changed: float, count: int, seed: int, clock: Callable[[], float]
+) -> Iterator[tuple[Problem, dict[str, Any]]]:
+    """Round by round: the problem as it stands then, and the row."""
+    rng = np.random.default_rng(seed)
+    standing = problem
+    for number in range(count):
+        rates = new_rates(problem, changed, rng)
+        began = clock()
+        answer = replans.change(rates)
+        ms = (clock() - began) * 1000
+        after = replans.plan
+        standing = standing.with_rates(rates)
+        verdict = judge(standing, after, simulate=False, keeps=keep)
+        found = moved(plan, after, rates.keys())
+        row = {
+            "round": number,
+            "ms": ms,
+            "started": found.started,
+            "stopped": found.stopped,
+            "resized": found.resized,
+            "untouched_moved": found.untouched_moved,
+            "cost": verdict.cost.total,
+            "unserved": len(after.unserved),
+            "violations": [str(violation) for violation in verdict.violations[:5]],
+            "full_plan_due": list(answer.reasons[:2]),
+        }
+        yield standing, row
+        plan = after
+
+
+def percentiles(values: Collection[float]) -> dict[str, float]:
+    """p50, p99 and the most: values that were measured."""
+    ordered = sorted(values)
+    return {
+        name: ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
+        for name, percent in (("p50_ms", 50), ("p99_ms", 99), ("max_ms", 100))
+    }
+
+
+def _by_gpu(plan: Plan) -> dict[tuple[str, int], list[Instance]]:
+    found: dict[tuple[str, int], list[Instance]] = defaultdict(list)
+    for instance in plan.instances:
+        found[instance.place].append(instance)
+    return found

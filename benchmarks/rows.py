@@ -1,0 +1,90 @@
+"""From what a timed plan told to a row of figures, and from rows to medians."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+from statistics import fmean, median
+from typing import Any, TypeAlias
+
+Told: TypeAlias = Sequence[Mapping[str, Any]]  # the lines of benchmarks/timed.py
+Row: TypeAlias = dict[str, Any]
+
+MARKS_SECONDS = (1, 3, 10, 60)
+FIGURES = ("first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb")
+
+
+def row(told: Told, peak_mb: float, allowed_seconds: float) -> Row:
+    """The figures of one plan. The first plan's gap is against the best bound, known in the end."""
+    better = [line for line in told if line["what"] == "better"]
+    planned = next(line for line in told if line["what"] == "planned")
+    judged = next(line for line in told if line["what"] == "judged")
+    seconds, cost, bound, unserved = planned["at"], judged["cost"], judged["bound"], judged["unserved_cost"]
+    first = better[0] if better else {"at": seconds, "cost": cost}
+    final = gap(cost, bound, unserved)
+    marks = {
+        f"gap_{mark}s": final if seconds <= mark <= allowed_seconds + 0.5 else gap_at(better, mark)
+        for mark in MARKS_SECONDS
+        if mark <= allowed_seconds + 0.5
+    }
+    return {
+        "first_seconds": first["at"],
+        "first_gap": gap(first["cost"], bound),
+        "seconds": seconds,
+        "cost": cost,
+        "bound": bound,
+        "gap": final,
+        "peak_mb": round(peak_mb, 1),
+        **marks,
+        "unserved": judged["unserved"],
+        "instances": judged["instances"],
+        "gpus_used": judged["gpus_used"],
+        "work": judged["work"],
+        "method": judged["method"],
+        "violations": judged["violations"],
+    }
+
+
+def gap(cost: float, bound: float | None, unserved: float = 0.0) -> float | None:
+    """(cost - bound) / (bound - unserved cost); None where that says nothing."""
+    if bound is None or not bound - unserved > 0:
+        return None
+    return max(0.0, cost - bound) / (bound - unserved)
+
+
+def gap_at(better: Told, seconds: float) -> float | None:
+    """The gap that was known at this moment; None before there was one."""
+    known = [line for line in better if line["at"] <= seconds]
+    return gap(known[-1]["cost"], known[-1]["bound"]) if known else None
+
+
+def gap_seconds(told: Told, found: Row, wanted: float | None) -> float | None:
+    """When a gap was first known to be reached."""
+    if wanted is None or found["gap"] is None:
+        return None
+    for line in told:
+        if line["what"] == "better" and (known := gap(line["cost"], line["bound"])) is not None and known <= wanted:
+            return float(line["at"])
+    return float(found["seconds"])
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float | None:
+    """The e of y ~ x ** e, by least squares on logarithms."""
+    if len(points) < 2:
+        return None
+    xs, ys = [log(x) for x, _ in points], [log(y) for _, y in points]
+    middle_x, middle_y = fmean(xs), fmean(ys)
+    return sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True)) / sum(
+        (x - middle_x) ** 2 for x in xs
+    )
+
+
+def medians(rows: Sequence[Row]) -> Row:
+    """Of the rows that serve everything; how many those are stands beside."""
+    counted = [row for row in rows if not row["unserved"] and not row["violations"]]
+    found: Row = {"counted": len(counted), "of": len(rows)}
+    for name in (*FIGURES, *(f"gap_{mark}s" for mark in MARKS_SECONDS)):
+        values = [row[name] for row in counted if row.get(name) is not None]
+        if values:
+            found[name] = median(values)
+    return found

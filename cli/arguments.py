@@ -1,0 +1,80 @@
+"""Arguments that several verbs share, and how they mark what the shell may complete."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Literal
+
+from cli.contexts import DEFAULT_SERVER
+
+Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def completes(action: argparse.Action, what: Completes) -> None:
+    """Let the shell offer `what` for the value of this argument."""
+    action.completes = what  # type: ignore[attr-defined]
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser, *, tenant: bool = False) -> None:
+    """The flags that every verb which talks to the server shares; `tenant` where names or lists need one."""
+    group = parser.add_argument_group("connection")
+    completes(group.add_argument("--context", metavar="NAME", help="context of the config file"), "contexts")
+    group.add_argument("--server", metavar="URL", help=f"server address, for example {DEFAULT_SERVER}")
+    completes(group.add_argument("--token-file", metavar="FILE", help="file that holds the token"), "files")
+    if tenant:
+        group.add_argument("--tenant", metavar="TENANT", help="tenant of services and jobs named without one")
+    group.add_argument(
+        "--request-timeout",
+        type=positive,
+        metavar="SECONDS",
+        default=60.0,
+        help="for one request; default 60",
+    )
+    group.add_argument("-v", "--verbose", action="store_true", help="show requests on stderr, without secrets")
+
+
+def add_file_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """`-f FILE|DIR|-`, as often as wanted."""
+    action = parser.add_argument(
+        "-f", "--file", dest="files", metavar="FILE", action="append", required=required, default=None,
+        help="a file, a folder (its .yaml, .yml and .json files) or - for stdin; may be given several times",
+    )  # fmt: skip
+    completes(action, "files")
+    parser.add_argument("-R", "--recursive", action="store_true", help="go into folders below the folders given")
+
+
+def add_kind_argument(
+    parser: argparse.ArgumentParser, help_text: str, *, many: bool = False, optional: bool = False
+) -> None:
+    """The KIND argument; `svc`, `service` and `services` are one."""
+    nargs = "?" if optional else None
+    action = parser.add_argument("kind", nargs=nargs, metavar="KINDS" if many else "KIND", help=help_text)
+    completes(action, "kinds")
+
+
+def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = True) -> None:
+    """`-l`, and `--field-selector` for lists."""
+    parser.add_argument("-l", "--selector", metavar="LABELS", default="", help="by labels: a=b,c!=d,e,!f")
+    if fields:
+        parser.add_argument("--field-selector", metavar="FIELDS", default="", help="by fields: spec.model=resnet50")
+
+
+def positive(text: str) -> float:
+    """A number over 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number over 0")
+    return value
+
+
+def duration(text: str) -> int:
+    """Seconds of `90`, `90s`, `15m`, `12h`, `30d` or `2w`."""
+    match = re.fullmatch(r"(\d{1,9})([smhdw]?)", text)
+    if not match or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time like 90s, 15m, 12h, 30d or 2w")
+    return int(match[1]) * UNITS[match[2] or "s"]

@@ -1,0 +1,205 @@
+"""How many node reports a second the API takes, and how soon a decision reaches its agent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from agents.contract import AssignedInstance, Assignment, Frame
+from app.store import assignments
+from app.store.database import Database
+from cli.bench.reports import GPUS, INSTANCES, node_name
+from cli.bench.system import Say, System, make_tokens, own_system
+from cli.exits import Failed
+
+DECISIONS_PER_SECOND = 2.0
+NODES_PER_DECISION = 10
+APPLY_AT_ONCE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to measure."""
+
+    agents: int
+    seconds: float
+    rate: float
+
+
+@dataclass(slots=True)
+class Decisions:
+    """Writes assignments as the planner will, and remembers when each was decided."""
+
+    database: Database
+    agents: int
+    epoch: int = 1
+    decided: dict[int, float] = field(default_factory=dict)  # version -> monotonic time before its transaction
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        generation = 0
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            generation += 1
+            first = generation * NODES_PER_DECISION
+            nodes = [node_name((first + n) % self.agents) for n in range(min(self.agents, NODES_PER_DECISION))]
+            self.decide(nodes, generation, due)
+            due += 1 / DECISIONS_PER_SECOND
+
+    def decide(self, nodes: Sequence[str], generation: int, due: float) -> None:
+        drafts = [assignments.Draft(node, generation, body_of(node, self.epoch, generation)) for node in nodes]
+        taken = self.database.write(lambda connection: assignments.write(connection, self.epoch, drafts))
+        for version in taken.values():
+            self.decided[version] = due
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
+    """A full node's assignment, once its version is known."""
+
+    def body(version: int) -> str:
+        instances = [
+            AssignedInstance(
+                id=f"shop-search-{number:02d}-7c9f4d",
+                gpu=number * GPUS // INSTANCES,
+                tenant="shop",
+                service=f"search-{number:02d}",
+                model="resnet50",
+                variant="fp16",
+                template="gpuwright-serve",
+                args={"model": "resnet50"},
+                sm_percent=30.0,
+                memory_gib=4.5,
+                batch=Frame(8.0, 1.0, 16.0),
+                rate_per_second=120.0,
+            )
+            for number in range(INSTANCES)
+        ]
+        whole = Assignment(node, version, epoch, generation, plan="bench", instances=tuple(instances))
+        return msgspec.json.encode(whole).decode()
+
+    return body
+
+
+def measure(order: Order, say: Say, wrapper: Sequence[str] = ()) -> dict[str, Any]:
+    """One run at one rate, on a system of its own."""
+    with own_system(say, wrapper) as system:
+        tokens = declare_nodes(system, order.agents, say)
+        return load(system, tokens, order, say)
+
+
+def search(agents: int, seconds: float, p99_ms: float, say: Say) -> dict[str, Any]:
+    """The largest rate, to about 5 %, that still answers 99 % within `p99_ms` and fails none."""
+    with own_system(say) as system:
+        tokens = declare_nodes(system, agents, say)
+        good: dict[str, Any] | None = None
+        low, high = 0.0, 0.0
+        rate = 500.0
+        while not high or high - low > 0.05 * high:
+            found = load(system, tokens, Order(agents, seconds, rate), say)
+            if found["p99_ms"] <= p99_ms and not found["errors"]:
+                low, good = rate, found
+            else:
+                high = rate
+            rate = (low + high) / 2 if high else rate * 2
+            if rate < 20:
+                break
+        if good is None:
+            raise Failed(f"no rate kept p99 under {p99_ms:g} ms", 1)
+        return good
+
+
+def declare_nodes(system: System, agents: int, say: Say) -> list[str]:
+    """Node objects and a token each."""
+    say(f"declaring {agents} nodes")
+    gpu = {"memoryGib": 80, "smCount": 108, "pricePerHour": 2, "idleW": 50, "maxW": 400, "clocksMhz": [1410]}
+    documents = [document("GpuType", "bench-80gb", gpu)]
+    spec = {"gpuType": "bench-80gb", "gpus": GPUS, "cpuCores": 96, "memoryGib": 1024}
+    documents += [document("Node", node_name(number), spec) for number in range(agents)]
+    for at in range(0, len(documents), APPLY_AT_ONCE):
+        system.request("POST", "/api/v1/apply", documents[at : at + APPLY_AT_ONCE])
+    return make_tokens(system.database_url, [("node", node_name(number)) for number in range(agents)])
+
+
+def document(kind: str, name: str, spec: dict[str, Any], tenant: str = "") -> dict[str, Any]:
+    metadata = {"name": name, "tenant": tenant} if tenant else {"name": name}
+    return {"apiVersion": "gpuwright/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def load(system: System, tokens: Sequence[str], order: Order, say: Say) -> dict[str, Any]:
+    """Reports at a fixed rate, every agent holding a poll, decisions meanwhile."""
+    say(f"{order.agents} agents, {order.rate:g} reports/s for {order.seconds:g} s")
+    database = Database(system.database_url, pool_size=1, direct=True)
+    # Above the epochs of earlier runs: each of those was at most a version of its time.
+    epoch = database.read(lambda c: max([0, *(version for _, version, _ in assignments.since(c, 0, ()))])) + 1
+    decisions = Decisions(database, order.agents, epoch)
+    writer = threading.Thread(target=decisions.run, daemon=True)
+    generator = subprocess.Popen(
+        [sys.executable, "-m", "cli.bench.load"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert generator.stdin and generator.stderr
+    folder = TemporaryDirectory(prefix="gpuwright-bench-")
+    result_path = Path(folder.name) / "result.json"
+    try:
+        wanted = {"host": system.host, "port": system.port, "tokens": list(tokens), "result": str(result_path)}
+        generator.stdin.write(json.dumps(wanted | {"rate": order.rate, "seconds": order.seconds}) + "\n")
+        generator.stdin.flush()
+        if generator.stderr.readline().strip() != "warm":
+            raise Failed(f"the load generator failed: {generator.communicate()[1][-2000:]}", 5)
+        before = system.cpu_seconds()
+        writer.start()
+        _, complaint = generator.communicate()
+        after = system.cpu_seconds()
+        if generator.returncode:
+            raise Failed(f"the load generator ended with {generator.returncode}: {complaint[-2000:]}", 5)
+        found = json.loads(result_path.read_text())
+    finally:
+        decisions.stop()
+        if writer.ident:
+            writer.join()
+        generator.kill()
+        generator.wait()
+        database.close()
+        folder.cleanup()
+    result = summary(found, decisions.decided)
+    count = max(1, len(found["latencies_ms"]))
+    spent = {name: round((after[name] - before[name]) / count * 1e6) for name in after}
+    say(f"  {json.dumps(result)}; processor time a report in us: {spent}; generator {found['cpu_seconds']:.1f} s")
+    for what, times in sorted(found["errors"].items(), key=lambda item: -item[1])[:5]:
+        say(f"  {times} x {what}")
+    return result
+
+
+def summary(found: dict[str, Any], decided: dict[int, float]) -> dict[str, Any]:
+    """The figures of one run."""
+    waits = [(at - decided[version]) * 1000 for version, at in found["decisions"] if version in decided]
+    return {
+        "reports_per_second": round(len(found["latencies_ms"]) / found["seconds"], 1),
+        "p50_ms": percentile(found["latencies_ms"], 50),
+        "p99_ms": percentile(found["latencies_ms"], 99),
+        "decision_to_agent_p99_ms": percentile(waits, 99),
+        "errors": sum(found["errors"].values()),
+    }
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """The smallest value that `percent` % of all do not exceed."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return round(ordered[max(0, -(-len(ordered) * percent // 100).__int__() - 1)], 3)

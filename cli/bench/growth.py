@@ -1,0 +1,60 @@
+"""How time grows with the fleet: to the first plan, and to the gap that every size reaches."""
+
+from __future__ import annotations
+
+import argparse
+from statistics import median
+from typing import Any
+
+from cli.bench import child
+from cli.bench.solve import progress
+from cli.bench.wanted import Say, add_plan_arguments, count
+
+SIZES = ((100, 20), (300, 60), (1_000, 200), (3_000, 600), (10_000, 2_000))
+SHOWN = ("gpus", "services", "seed", "first_seconds", "seconds", "gap", "gap_seconds")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--family", metavar="F", default="A", help="default A")
+    parser.add_argument("--seeds", metavar="K", type=count, default=3, help="seeds 0 to K - 1; default 3")
+    parser.add_argument("--most", metavar="G", type=count, default=SIZES[-1][0], help="largest fleet; default 10000")
+    add_plan_arguments(parser)
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """A row for each size and seed; exponents of services ** e fitted to the medians by size."""
+    from benchmarks.families import family
+    from benchmarks.rows import exponent, gap_seconds, row
+    from benchmarks.timed import Order
+
+    rows: list[dict[str, Any]] = []
+    traces = []
+    sizes = [size for size in SIZES if size[0] <= args.most]
+    for gpus, services in sizes:
+        for seed in range(args.seeds):
+            say(f"{gpus} GPUs, {services} services, seed {seed}")
+            order = Order("ours", args.seconds, args.work, seed)
+            problem = family(args.family, gpus, services, seed)
+            told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+            found = row(told, peak_mb, args.seconds)
+            rows.append({"gpus": gpus, "services": services, "seed": seed} | found)
+            traces.append(told)
+    gaps = [row["gap"] for row in rows if row["gap"] is not None]
+    same_gap = max(gaps) if gaps else None
+    for one, told in zip(rows, traces, strict=True):
+        one["gap_seconds"] = gap_seconds(told, one, same_gap)
+
+    def fitted(figure: str) -> float | None:
+        points = []
+        for _, services in sizes:
+            values = [one[figure] for one in rows if one["services"] == services and one[figure] is not None]
+            if values:
+                points.append((services, median(values)))
+        return exponent(points)
+
+    return {
+        "rows": rows,
+        "same_gap": same_gap,
+        "exponent_first": fitted("first_seconds"),
+        "exponent_same_gap": fitted("gap_seconds"),
+    }

@@ -1,0 +1,27 @@
+"""Benchmarks that others have published figures for: on their data where they published it."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import Any
+
+from cli.bench.wanted import Say
+from cli.exits import Failed
+
+MODULES = {"place": "openb", "inferno": "inferno", "parvagpu": "parvagpu"}  # of benchmarks, by verb
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="DIR", required=True, help="folder that holds the published files")
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """What the benchmark of that name found."""
+    module = import_module(f"benchmarks.{MODULES[args.what]}")
+    say(f"reading {args.data}")
+    try:
+        found: dict[str, Any] = module.run(args.data)
+    except module.NoData as missing:
+        raise Failed(str(missing)) from None
+    return found

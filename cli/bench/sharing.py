@@ -1,0 +1,20 @@
+"""How long the smallest SM% of a cluster's services takes, new rates in: Mudi's decision M5."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cli.bench.wanted import Say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="default 0")
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """Times for 12 and for 1,000 GPUs."""
+    from benchmarks import mudi
+
+    say("SM% of 12 and of 1,000 GPUs")
+    return dict(mudi.run(args.seed))

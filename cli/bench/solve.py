@@ -1,0 +1,67 @@
+"""How good a plan is after how long: families of problems, each seed planned in a fresh process."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cli.bench import child
+from cli.bench.wanted import Say, add_plan_arguments, add_size_arguments, families
+from cli.exits import Failed
+
+SHOWN = ("family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb", "unserved")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_size_arguments(parser)
+    add_plan_arguments(parser)
+    parser.add_argument("--simulate", action="store_true", help="have the judge simulate every instance, too")
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the gap over time")
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """A row for each family and seed, and medians of those that serve everything."""
+    from benchmarks.families import family
+    from benchmarks.rows import medians, row
+    from benchmarks.timed import Order
+
+    if args.plot:
+        needs_matplotlib()
+    rows: list[dict[str, Any]] = []
+    traces: dict[str, list[dict[str, Any]]] = {}
+    for name in families(args.family):
+        for seed in range(args.seeds):
+            say(f"family {name}, seed {seed}: {args.gpus} GPUs, {args.services} services")
+            problem = family(name, args.gpus, args.services, seed)
+            order = Order("ours", args.seconds, args.work, seed, args.simulate)
+            told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
+            size = {"gpus": args.gpus, "services": args.services, "family": name, "seed": seed}
+            rows.append(size | row(told, peak_mb, args.seconds))
+            traces[f"{name} {seed}"] = told
+    if args.plot:
+        from benchmarks.plots import gap_over_time
+
+        gap_over_time(traces, f"{args.gpus} GPUs, {args.services} services", Path(args.plot))
+        say(f"drawn: {args.plot}")
+    by_family = {name: medians([row for row in rows if row["family"] == name]) for name in families(args.family)}
+    return {"rows": rows, "medians": by_family}
+
+
+def progress(line: dict[str, Any]) -> str:
+    """What a child told, for a person."""
+    if line["what"] == "better":
+        bound = "no bound yet" if line["bound"] is None else f"bound {line['bound']:,.2f}"
+        return f"  {line['at']:7.2f} s  cost {line['cost']:,.2f}, {bound}  ({line['method']})"
+    if line["what"] == "judged":
+        wrong = f"; {len(line['violations'])} rules broken: {line['violations'][0]}" if line["violations"] else ""
+        return f"  judged: cost {line['cost']:,.2f}, {line['unserved']} unserved{wrong}"
+    return f"  {line['what']}" + (f" after {line['at']:.2f} s" if "at" in line else "")
+
+
+def needs_matplotlib() -> None:
+    """A plot that cannot be drawn is said before an hour of measuring, not after it."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise Failed("--plot needs matplotlib, which is not installed: pip install matplotlib")

@@ -1,0 +1,165 @@
+"""A control plane for a benchmark alone: its own Postgres and server process, gone afterwards."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from app import tokens
+from app.embedded import EmbeddedPostgres
+from app.store import schema
+from app.store import tokens as token_rows
+from app.store.database import Database
+from cli.exits import Failed
+
+START_SECONDS = 60.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What a benchmark talks to."""
+
+    host: str
+    port: int
+    admin_token: str
+    database_url: str
+    server_pid: int
+    postgres_pid: int
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """One request as the admin; the answer's JSON."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
+        try:
+            headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status >= 300:
+                raise Failed(f"{method} {path} was answered {answer.status}: {text[:500]!r}")
+            return json.loads(text)
+        finally:
+            connection.close()
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor time used so far, by the server and by Postgres."""
+        return {"server": _cpu_seconds(self.server_pid), "postgres": _cpu_seconds(self.postgres_pid)}
+
+
+@contextmanager
+def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
+    """Start everything in a folder that is deleted afterwards; `wrapper` goes before the server's command."""
+    with TemporaryDirectory(prefix="gpuwright-bench-") as name:
+        folder = Path(name)
+        say("starting Postgres and a server")
+        with EmbeddedPostgres(folder, say=say) as postgres:
+            schema.migrate(postgres.url)
+            (admin,) = make_tokens(postgres.url, [("admin", "")])
+            log_path = folder / "server.log"
+            environment = {**os.environ, "DATABASE_URL": postgres.url, "GPUWRIGHT_DATABASE_DIRECT": "1"}
+            environment |= {"GPUWRIGHT_RATE_PER_SECOND": "100000", "GPUWRIGHT_RATE_BURST": "100000"}
+            port = _free_port()
+            command = [*wrapper, sys.executable, "-m", "cli.main", "serve", "--port", str(port)]
+            with log_path.open("ab") as log:
+                server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            try:
+                _await_ready(port, server, log_path)
+                yield System("127.0.0.1", port, admin, postgres.url, server.pid, postgres.pid)
+            finally:
+                server.terminate()
+                try:
+                    server.wait(20)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+                    server.wait()
+                for line in _complaints(log_path):
+                    say(f"server: {line}")
+
+
+def make_tokens(database_url: str, wanted: Sequence[tuple[str, str]]) -> list[str]:
+    """Tokens of (scope, node), put into the database directly."""
+    database = Database(database_url, pool_size=1, direct=True)
+    made = [tokens.new() for _ in wanted]
+    try:
+        with database.engine.begin() as connection:
+            for new, (scope, node) in zip(made, wanted, strict=True):
+                token_rows.insert(
+                    connection,
+                    token_id=new.id,
+                    secret_hash=new.secret_hash,
+                    scope=scope,
+                    node=node,
+                    created_by="bench",
+                )
+    finally:
+        database.close()
+    return [new.text for new in made]
+
+
+def _await_ready(port: int, server: subprocess.Popen[bytes], log_path: Path) -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until and server.poll() is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            time.sleep(0.05)
+        finally:
+            connection.close()
+    raise Failed(f"the server did not start: {log_path.read_text()[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _complaints(log_path: Path) -> list[str]:
+    """The first few lines of the log that are not only information."""
+    bad = []
+    for line in log_path.read_text(errors="replace").splitlines():
+        try:
+            if json.loads(line).get("level", "").lower() in ("info", "debug"):
+                continue
+        except (ValueError, AttributeError):
+            pass
+        bad.append(line[:600])
+    return bad[:20]
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of a process and all below it."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    tick = os.sysconf("SC_CLK_TCK")
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        used[int(folder.name)] = sum(int(value) for value in fields[11:15]) / tick  # with ended children
+
+    def below(candidate: int) -> bool:
+        while candidate and candidate != pid:
+            candidate = parents.get(candidate, 0)
+        return candidate == pid
+
+    return sum(seconds for candidate, seconds in used.items() if below(candidate))

@@ -1,0 +1,180 @@
+"""What the tables of `get` show of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from app.manifests.model import Kind
+from cli.output import age, gib, labels, number
+
+Object = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A heading and how its cell follows from an object; `wide` columns come with `-o wide` only."""
+
+    heading: str
+    cell: Callable[[Object], str]
+    wide: bool = False
+
+
+def spec(path: str, show: Callable[[object], str] = number, default: str = "") -> Callable[[Object], str]:
+    """A cell that shows a field of the spec; `default` is what the server assumes where it is absent."""
+
+    def cell(item: Object) -> str:
+        value: Any = item.get("spec", {})
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return default if value is None else show(value)
+
+    return cell
+
+
+def condition(kind: str) -> Callable[[Object], str]:
+    """A cell that shows the status of a condition."""
+
+    def cell(item: Object) -> str:
+        for entry in item.get("status", {}).get("conditions", []):
+            if entry.get("type") == kind:
+                return str(entry.get("status", ""))
+        return ""
+
+    return cell
+
+
+def listed(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def keys(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, dict) else ""
+
+
+def names(value: object) -> str:
+    return ",".join(str(entry.get("name")) for entry in value) if isinstance(value, list) else ""
+
+
+def count(value: object) -> str:
+    return str(len(value)) if isinstance(value, list | dict) else ""
+
+
+def first_to_last(value: object) -> str:
+    """The range of a list of numbers, or of the keys of a map that are numbers."""
+    given = list(value) if isinstance(value, list | dict) else []
+    numbers = sorted(float(entry) for entry in given)
+    if not numbers:
+        return ""
+    return number(numbers[0]) if len(numbers) == 1 else f"{number(numbers[0])}..{number(numbers[-1])}"
+
+
+def fastest(value: object) -> str:
+    """The lowest latency of a map batch -> SM% -> ms."""
+    rows = value.values() if isinstance(value, dict) else []
+    cells = [ms for row in rows if isinstance(row, dict) for ms in row.values()]
+    return f"{number(min(cells))} ms" if cells else ""
+
+
+def ms(value: object) -> str:
+    return f"{number(value)} ms"
+
+
+def watts(value: object) -> str:
+    return f"{number(value)} W"
+
+
+def steps_or_requests(item: Object) -> str:
+    given = item.get("spec", {})
+    return number(given.get("steps") if given.get("steps") is not None else given.get("requests"))
+
+
+def accuracy(value: object) -> str:
+    """The best accuracy among the variants."""
+    found = [entry.get("accuracy") for entry in value] if isinstance(value, list) else []
+    best = [entry for entry in found if isinstance(entry, int | float)]
+    return f"{max(best):.4g}" if best else ""
+
+
+NAME = Column("NAME", lambda item: str(item["metadata"]["name"]))
+TENANT = Column("TENANT", lambda item: str(item["metadata"].get("tenant", "")))
+AGE = Column("AGE", lambda item: age(item["metadata"].get("createdAt", "")))
+LABELS = Column("LABELS", lambda item: labels(item["metadata"].get("labels")), wide=True)
+GENERATION = Column("GENERATION", lambda item: number(item["metadata"].get("generation")), wide=True)
+
+BETWEEN: Mapping[Kind, tuple[Column, ...]] = {
+    Kind.SERVICE: (
+        TENANT,
+        Column("MODEL", spec("model")),
+        Column("SLO", spec("slo.latencyMs", ms)),
+        Column("P", spec("slo.percentile")),
+        Column("RATE", spec("ratePerSecond", lambda value: f"{number(value)}/s")),
+        Column("PRIORITY", spec("priority", default="100")),
+        Column("ATTAINABLE", condition("SloAttainable")),
+        Column("VARIANTS", spec("variants", listed), wide=True),
+        Column("ACCURACY", spec("minAccuracy"), wide=True),
+        Column("GPUTYPES", spec("gpuTypes", listed, default="any"), wide=True),
+        Column("MIN", spec("minInstances", default="1"), wide=True),
+        Column("ISOLATION", spec("isolation", default="shared"), wide=True),
+    ),
+    Kind.JOB: (
+        TENANT,
+        Column("TYPE", spec("type")),
+        Column("WORK", steps_or_requests),
+        Column("DEADLINE", spec("deadline", default="none")),
+        Column("PRIORITY", spec("priority", default="100")),
+        Column("PREEMPTIBLE", spec("preemptible", lambda value: str(value).lower()), wide=True),
+        Column("GPUTYPES", spec("profiles", keys), wide=True),
+    ),
+    Kind.NODE: (
+        Column("TYPE", spec("gpuType")),
+        Column("GPUS", spec("gpus")),
+        Column("REGION", spec("region", default="default")),
+        Column("PURCHASE", spec("purchase", default="onDemand")),
+        Column("REPORTING", condition("Reporting")),
+        Column("CPU", spec("cpuCores"), wide=True),
+        Column("MEMORY", spec("memoryGib", gib), wide=True),
+        Column("TEMPLATES", spec("templates", listed, default="all"), wide=True),
+    ),
+    Kind.GPU_TYPE: (
+        Column("MEMORY", spec("memoryGib", gib)),
+        Column("SMS", spec("smCount")),
+        Column("PRICE/H", spec("pricePerHour")),
+        Column("MAX", spec("maxW", watts)),
+        Column("IDLE", spec("idleW", watts), wide=True),
+        Column("MHZ", spec("clocksMhz", first_to_last), wide=True),
+        Column("PRICES", spec("prices", count), wide=True),
+    ),
+    Kind.MODEL: (
+        Column("VARIANTS", spec("variants", names)),
+        Column("ACCURACY", spec("variants", accuracy)),
+        Column("TENANTS", spec("tenants", listed, default="all")),
+    ),
+    Kind.PROFILE: (
+        Column("MODEL", spec("model")),
+        Column("VARIANT", spec("variant")),
+        Column("GPUTYPE", spec("gpuType")),
+        Column("BATCH", spec("latencyMs", first_to_last)),
+        Column("FASTEST", spec("latencyMs", fastest)),
+        Column("START", spec("startSeconds", lambda value: f"{number(value)} s", default="20 s"), wide=True),
+    ),
+    Kind.POLICY: (
+        Column("MODE", spec("mode", default="advisory")),
+        Column("PRICING", spec("pricing", default="gpu")),
+        Column("UTILIZATION", spec("utilization", default="0.8")),
+        Column("CYCLE", spec("cycleSeconds", lambda value: f"{number(value)} s", default="30 s")),
+        Column("HANDOVER", spec("handover", default="overlap"), wide=True),
+    ),
+    Kind.TENANT: (
+        Column("GUARANTEE", spec("guarantee.gpus")),
+        Column("LIMIT", spec("limit.gpus")),
+        Column("PRICE/H", spec("limit.pricePerHour")),
+        Column("BUDGET", spec("budget.perMonth")),
+        Column("OVERBUDGET", spec("overBudget", default="alarm")),
+    ),
+}
+
+
+def columns(kind: Kind, *, wide: bool) -> list[Column]:
+    """The columns of a table of `kind`."""
+    every = (NAME, *BETWEEN[kind], AGE, GENERATION, LABELS)
+    return [column for column in every if wide or not column.wide]

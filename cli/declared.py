@@ -1,0 +1,50 @@
+"""Files named with -f as the problem they declare, read here and without a server; every fault of all of them named."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import sources
+from cli.exits import Failed
+
+if TYPE_CHECKING:
+    from app.manifests.faults import Refused
+    from app.manifests.offline import Input
+    from solvers.planning.problem import Problem
+
+
+def problem(args: argparse.Namespace) -> Problem:
+    """The problem that the files of -f declare; Failed with every fault where they declare none."""
+    from app.control.formulate import formulate
+    from app.manifests.faults import Refused
+    from app.manifests.offline import load
+
+    inputs = [entry for word in args.files for entry in _inputs(word, recursive=args.recursive)]
+    if sum(isinstance(entry, Path) for entry in inputs) < len(inputs) - 1:
+        raise Failed("stdin (-) can be given once only")
+    gc.disable()  # nothing that is read is garbage, and looking for it takes a third of the time
+    try:
+        return formulate(load(inputs))
+    except Refused as refused:
+        raise refusal(refused, str(args.files[0]) if len(inputs) == 1 else f"{len(inputs)} files") from None
+    finally:
+        gc.enable()
+
+
+def refusal(refused: Refused, source: str) -> Failed:
+    """All that is wrong with an input, a line each."""
+    count = len(refused.faults)
+    return Failed(f"{'1 fault' if count == 1 else f'{count} faults'} in {source}", particulars=map(str, refused.faults))
+
+
+def _inputs(word: str, *, recursive: bool) -> list[Path | Input]:
+    from app.manifests.offline import Input
+
+    return [
+        Input(name, sys.stdin.buffer.read(sources.LIMIT_BYTES + 1)) if path is None else path
+        for name, path in sources.paths(word, recursive=recursive)
+    ]

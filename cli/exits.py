@@ -1,0 +1,37 @@
+"""Exit codes of the command line, and the exception that ends a command with one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+OK = 0
+NO = 1
+BAD_INPUT = 2
+REFUSED = 3
+UNSERVED = 3
+UNREACHABLE = 4
+INTERNAL = 5
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+MEANINGS = (
+    (OK, "done; for `diff`, no difference; for `solve`, all is served"),
+    (NO, "the answer is no: `diff` found differences, `verify` broken rules; no such object, a `wait` ran out of time"),
+    (BAD_INPUT, "wrong usage, or an input that is invalid (every fault is listed); any error of `diff`"),
+    (REFUSED, "the server refused: token (401), rights (403), conflict (409), changed meanwhile (412)"),
+    (UNSERVED, "`solve`: there is a plan, but it leaves something unserved and says why"),
+    (UNREACHABLE, "the server cannot be reached, is overloaded (429, 503) or failed (5xx)"),
+    (INTERNAL, "a fault in the command line itself; `-v` shows where"),
+    (INTERRUPTED, "interrupted with Ctrl-C"),
+    (BROKEN_PIPE, "whoever read the output stopped reading, as in `gpuwright get services | head -1`"),
+)
+
+
+class Failed(Exception):
+    """The command ends here; the first line says what and how to go on, the others give particulars."""
+
+    def __init__(self, message: str, code: int = BAD_INPUT, particulars: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.particulars = tuple(particulars)

@@ -1,0 +1,55 @@
+"""The kinds as they are typed on the command line: plural, singular or short."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from app.manifests.model import STORED, Kind
+from cli.exits import Failed
+
+SHORT = {
+    Kind.SERVICE: "svc",
+    Kind.GPU_TYPE: "gt",
+    Kind.NODE: "no",
+    Kind.MODEL: "mo",
+    Kind.PROFILE: "pr",
+    Kind.POLICY: "po",
+    Kind.TENANT: "ten",
+    Kind.JOB: "jo",
+}
+# what refers to others first, so that deleting in this order is never refused for it
+DELETE_ORDER = (
+    Kind.SERVICE, Kind.JOB, Kind.PROFILE, Kind.MODEL, Kind.NODE, Kind.GPU_TYPE, Kind.TENANT, Kind.POLICY,
+)  # fmt: skip
+
+
+def words(kind: Kind) -> tuple[str, str, str]:
+    """Plural, singular and short form."""
+    return kind.plural, kind.value.lower(), SHORT[kind]
+
+
+WORDS = {word: kind for kind in STORED for word in words(kind)}
+
+
+def kind_of(word: str) -> Kind:
+    """The kind that is meant by `services`, `Service` or `svc`."""
+    found = WORDS.get(word.lower())
+    if found is not None:
+        return found
+    # Short forms are left out, and far words: pods are not policies, nor events tenants.
+    near = get_close_matches(word.lower(), [known for known in WORDS if len(known) > 3], n=1, cutoff=0.7)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(f"{kind.plural} ({SHORT[kind]})" for kind in STORED)
+    raise Failed(f"there is no kind {word!r}{meant}", particulars=[f"kinds: {known}"])
+
+
+def kinds_of(text: str) -> list[Kind]:
+    """The kinds of `services,jobs`; all of them for `all`."""
+    if text == "all":
+        return list(STORED)
+    return list(dict.fromkeys(kind_of(word) for word in text.split(",")))
+
+
+def label(kind: str, tenant: str | None, name: str) -> str:
+    """`service/shop/search`, the way objects are named on output."""
+    return "/".join(part for part in (kind.lower(), tenant, name) if part)

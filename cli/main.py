@@ -1,0 +1,239 @@
+"""The console script: finds the verb, loads its module and nothing else, and turns failures into one line."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
+
+from cli import exits
+from cli.exits import Failed
+
+
+class Verb(NamedTuple):
+    """A verb of the command line; `extra` is what must be installed for it beside the bare client."""
+
+    name: str
+    module: str
+    group: str
+    help: str
+    extra: str = ""
+
+
+VERBS = (
+    Verb(
+        "up",
+        "cli.verbs.up",
+        "Start",
+        "run a whole control plane here: Postgres, migrations, server",
+        "server",
+    ),
+    Verb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
+    Verb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
+    Verb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
+    Verb("apply", "cli.verbs.apply", "Declare", "make the world as the files say, all or nothing"),
+    Verb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),
+    Verb("edit", "cli.verbs.edit", "Declare", "change one object in your editor"),
+    Verb("delete", "cli.verbs.delete", "Declare", "delete objects by name or file"),
+    Verb("validate", "cli.verbs.validate", "Declare", "check files without a server", "server"),
+    Verb("catalogue", "cli.verbs.catalogue", "Declare", "data sheets of GPU types, ready to apply"),
+    Verb("solve", "cli.verbs.solve", "Plan", "decide what runs where, from files alone, with a proof", "solvers"),
+    Verb("latency", "cli.verbs.latency", "Plan", "the largest rate that keeps an SLO, for one instance", "solvers"),
+    Verb("verify", "cli.verbs.verify", "Plan", "judge a plan, ours or another's, against the files", "solvers"),
+    Verb("get", "cli.verbs.get", "Look", "list objects, or show one"),
+    Verb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
+    Verb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),
+    Verb("wait", "cli.verbs.wait", "Look", "wait until a condition holds"),
+    Verb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
+    Verb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
+    Verb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),
+    Verb("bench", "cli.verbs.bench", "More", "measure this installation", "server"),
+    Verb("completion", "cli.verbs.completion", "More", "completion for bash, zsh or fish"),
+    Verb("version", "cli.verbs.version", "More", "versions of client and server"),
+)
+HIDDEN = (Verb("__names", "cli.verbs.names", "", "names for shell completion"),)
+BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
+OURS = {"app", "agents", "benchmarks", "cli", "migrations", "solvers"}
+# flags that may stand before the verb, and whether a value follows
+LEADING = {
+    "--context": True,
+    "--server": True,
+    "--token-file": True,
+    "--tenant": True,
+    "--request-timeout": True,
+    "-v": False,
+    "--verbose": False,
+}
+EXAMPLES = """\
+Examples:
+  gpuwright up                                   start a control plane on this machine
+  gpuwright apply -f examples/quickstart.yaml    declare GPUs, models and services
+  gpuwright get services                         see them
+  gpuwright diff -f fleet/                       what would change (exit 1 if anything)
+  gpuwright wait service shop/search --for condition=SloAttainable
+
+More:
+  gpuwright help VERB           what a verb takes
+  gpuwright help exit-codes     what the exit codes mean
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verbose = "-v" in words or "--verbose" in words
+    try:
+        if sys.stdout is None:  # closed by the caller
+            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open for as long as we run)
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except Failed as failure:
+        _complain(failure.message, failure.particulars)
+        return failure.code
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return exits.BROKEN_PIPE
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _drop_output()
+            _complain("cannot write: no space left on device", ())
+            return exits.INTERNAL
+        if verbose:
+            raise
+        _complain(f"internal error: {type(error).__name__}: {error}; run it again with -v to see where", ())
+        return exits.INTERNAL
+
+
+def _run(words: list[str]) -> int:
+    leading, words = split(words)
+    if not words or words[0] in ("-h", "--help") or words == ["help"]:
+        sys.stdout.write(overview())
+        return exits.OK if words else exits.BAD_INPUT
+    if words[0] == "--version":
+        words = ["version", "--client", *words[1:]]
+    if words[0] == "help":
+        if words[1] == "exit-codes":
+            sys.stdout.write(exit_codes())
+            return exits.OK
+        words = [*words[1:], "--help"]
+    verb = BY_NAME.get(words[0])
+    if verb is None:
+        raise Failed(_unknown(words[0]))
+    module = load(verb)
+    parser = parser_of(verb, module)
+    try:
+        args = parser.parse_args(leading + words[1:])
+    except SystemExit as exit_:  # the help was printed
+        return exit_.code if isinstance(exit_.code, int) else exits.BAD_INPUT
+    try:
+        return int(module.run(args))
+    except ModuleNotFoundError as error:
+        raise _missing(verb, error) from error
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Connection flags that stand before the verb, and the rest."""
+    at = 0
+    while at < len(words) and words[at].split("=")[0] in LEADING:
+        at += 2 if LEADING[words[at].split("=")[0]] and "=" not in words[at] else 1
+    return words[:at], words[at:]
+
+
+def load(verb: Verb) -> ModuleType:
+    """The module of a verb; Failed names the extra to install when something it needs is missing."""
+    from importlib import import_module
+
+    try:
+        return import_module(verb.module)
+    except ModuleNotFoundError as error:
+        raise _missing(verb, error) from error
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """The help looks the same on every terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong usage is one line with the next step, like every other failure; subparsers are of this kind, too."""
+
+    def __init__(self, **given: Any) -> None:
+        given.setdefault("formatter_class", HelpFormatter)
+        given.setdefault("allow_abbrev", False)
+        super().__init__(**given)
+
+    def error(self, message: str) -> NoReturn:
+        raise Failed(f"{message}; see: {self.prog} --help")
+
+
+def parser_of(verb: Verb, module: ModuleType) -> argparse.ArgumentParser:
+    """The parser of one verb."""
+    description = f"{verb.help[0].upper()}{verb.help[1:]}."
+    parser = Parser(prog=f"gpuwright {verb.name}", description=description)
+    module.add_arguments(parser)
+    return parser
+
+
+def overview() -> str:
+    """The help of the whole: verbs by topic."""
+    lines = [
+        "usage: gpuwright [connection flags] VERB ...",
+        "",
+        "Keeps every latency promise of a GPU fleet.",
+    ]
+    for group in dict.fromkeys(verb.group for verb in VERBS):
+        lines += ["", f"{group}:"]
+        lines += [f"  {verb.name:<12}{verb.help}" for verb in VERBS if verb.group == group]
+    return "\n".join(lines) + "\n\n" + EXAMPLES
+
+
+def exit_codes() -> str:
+    """The table of exit codes."""
+    return "\n".join(f"{code:>4}  {meaning}" for code, meaning in exits.MEANINGS) + "\n"
+
+
+def _unknown(word: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, [verb.name for verb in VERBS], n=1)
+    return f"there is no verb {word!r}; " + (f"did you mean {near[0]}?" if near else "see: gpuwright --help")
+
+
+def _missing(verb: Verb, error: ModuleNotFoundError) -> Exception:
+    if (error.name or "").split(".")[0] in OURS:
+        return error  # a fault of ours, not of the installation
+    extra = verb.extra or "server"
+    return Failed(
+        f"gpuwright {verb.name} needs the {extra} extra: pip install 'gpuwright[{extra}]' "
+        f"(the module {error.name} is not installed)"
+    )
+
+
+def _drop_output() -> None:
+    """Nothing more can be written to stdout: Python must not try, not even while it shuts down."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str, particulars: Sequence[str]) -> None:
+    from cli.output import colour, plain
+
+    try:
+        print(colour("gpuwright:", "red", sys.stderr), plain(message), file=sys.stderr)
+        for line in particulars:
+            print(" ", plain(line), file=sys.stderr)
+    except BrokenPipeError:
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

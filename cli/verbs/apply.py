@@ -1,0 +1,88 @@
+"""`gpuwright apply`: make the world as the files say, all or nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from cli import exits, sources
+from cli.arguments import add_connection_arguments, add_file_arguments
+from cli.client import FILES_MEDIA, Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.kinds import label
+from cli.output import as_json, as_yaml, colour, plain, say
+
+EPILOG = """\
+Examples:
+  gpuwright apply -f fleet.yaml
+  gpuwright apply -f fleet/ --dry-run          what the server would do, without doing it
+  gpuwright apply -f shop/ --prune             also delete what the files' tenants and kinds no longer name
+  gpuwright get service shop/search -o yaml | gpuwright apply -f -
+"""
+COLOUR = {"created": "green", "updated": "yellow", "deleted": "red", "unchanged": "dim"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_file_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, and store nothing")
+    add_prune_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("name", "json", "yaml"), help="instead of a line an object")
+    add_connection_arguments(parser)
+
+
+def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--prune` and `--prune-selector`, as apply and diff have them."""
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="delete objects of the files' kinds and tenants that the files lack",
+    )
+    parser.add_argument("--prune-selector", metavar="LABELS", help="prune only what has these labels: a=b,c!=d,e,!f")
+
+
+def run(args: argparse.Namespace) -> int:
+    answer = submit(args, dry_run=args.dry_run)
+    if args.output == "json":
+        print(as_json(answer))
+    elif args.output == "yaml":
+        print(as_yaml(answer))
+    else:
+        report(answer, names_only=args.output == "name")
+    return exits.OK
+
+
+def submit(args: argparse.Namespace, *, dry_run: bool) -> dict[str, Any]:
+    """Send the files of `-f` as one request; the server's answer."""
+    if args.prune_selector and not args.prune:
+        raise Failed("--prune-selector narrows --prune: give both")
+    files = sources.read(args.files, recursive=args.recursive)
+    body = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
+    query = {
+        "dryRun": dry_run or None,
+        "prune": args.prune or None,
+        "pruneSelector": args.prune_selector,
+    }
+    with Client(resolve(args)) as client:
+        answer = client.send("POST", "/api/v1/apply", query, body.encode(), FILES_MEDIA).json()
+    if not isinstance(answer, dict) or "changes" not in answer:
+        raise Failed("the answer is not that of a gpuwright server; is the address right?", exits.UNREACHABLE)
+    return answer
+
+
+def report(answer: dict[str, Any], *, names_only: bool) -> None:
+    """One line an object; warnings go to stderr."""
+    note = " (dry run)" if answer.get("dryRun") else ""
+    for change in answer["changes"]:
+        name = plain(label(change["kind"], change.get("tenant"), change["name"]))
+        action = str(change["action"])
+        print(name if names_only else f"{name} {colour(plain(action), COLOUR.get(action, 'bold'))}{note}")
+    warn(answer)
+
+
+def warn(answer: dict[str, Any]) -> None:
+    """What the server accepted but thinks the user should know."""
+    for warning in answer.get("warnings") or []:
+        say(f"warning: {warning}")

@@ -1,0 +1,121 @@
+"""`gpuwright bench`: measure this installation, and the plans it makes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from cli import exits
+from cli.exits import Failed
+from cli.output import Table
+
+EPILOG = """\
+Examples:
+  gpuwright bench solve --gpus 1000 --services 300 --seeds 5 --seconds 10 --plot gap.png --json
+  gpuwright bench api --agents 1000 --seconds 60 --json
+  gpuwright bench api --agents 1000 --seconds 20 --search --p99-ms 20
+
+Everything runs on this machine, in processes and folders of its own. Progress goes to stderr; with --json, stdout
+holds one object and nothing else. docs/benchmarks.md says what each measures.
+"""
+# What needs the solvers extra: the module of cli.bench, and what it measures.
+SOLVERS = {
+    "solve": ("solve", "plans of whole families: time to the first, gap over time, memory"),
+    "replan": ("replan", "plans after some rates changed: time, and what moved"),
+    "hetsev": ("hetsev", "cost of our plan against HetSev's greedy on the same problem"),
+    "growth": ("growth", "how time to a plan grows with the fleet"),
+    "family": ("family", "write the problems of a family as manifest files"),
+    "place": ("published", "pods of the openb trace onto its nodes, one at a time"),
+    "inferno": ("published", "inferno's small fleet, to its published optima"),
+    "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
+    "sharing": ("sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    api = what.add_parser("api", help="node reports, decisions, pages", epilog=EPILOG)
+    api.add_argument("--agents", metavar="N", type=_count, default=1000, help="default 1000")
+    api.add_argument("--seconds", metavar="S", type=_positive, default=60.0, help="default 60")
+    api.add_argument("--rate", metavar="R", type=_positive, default=500.0, help="reports a second; default 500")
+    api.add_argument("--search", action="store_true", help="find the largest rate that keeps --p99-ms")
+    api.add_argument("--p99-ms", metavar="MS", type=_positive, default=20.0, help="for --search; default 20")
+    api.add_argument("--pages", action="store_true", help="measure lists and apply of 10,000 services instead")
+    _add_json(api)
+    for name, (module, told) in SOLVERS.items():
+        one = what.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
+        import_module(f"cli.bench.{module}").add_arguments(one)
+        _add_json(one)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.what in SOLVERS:
+        return _plans(args)
+    from cli.bench import api, pages
+
+    if args.pages:
+        found = pages.measure(say)
+    elif args.search:
+        found = api.search(args.agents, args.seconds, args.p99_ms, say)
+    else:
+        found = api.measure(api.Order(args.agents, args.seconds, args.rate), say)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f"{name:28} {value}")
+    return exits.OK
+
+
+def _plans(args: argparse.Namespace) -> int:
+    module = import_module(f"cli.bench.{SOLVERS[args.what][0]}")
+    try:
+        found: Mapping[str, Any] = module.measure(args, say)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("app", "benchmarks", "cli", "solvers"):
+            raise
+        needs = f"gpuwright bench {args.what} needs the solvers extra: pip install 'gpuwright[solvers]'"
+        raise Failed(f"{needs} (the module {error.name} is not installed)") from error
+    if args.json:
+        print(json.dumps(found))
+        return exits.OK
+    if "rows" in found:
+        Table([name.upper() for name in module.SHOWN]).rows(_cells(row, module.SHOWN) for row in found["rows"])
+    for name, value in found.items():
+        if name != "rows":
+            print(f"{name}: {json.dumps(value)}")
+    return exits.OK
+
+
+def _cells(row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    return [f"{row[name]:.6g}" if isinstance(row[name], float) else str(row[name]) for name in names]
+
+
+def say(line: str) -> None:
+    """Progress, on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is outside 1..100000")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
+    return value

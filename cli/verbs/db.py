@@ -1,0 +1,145 @@
+"""`gpuwright db`: migrate, check, back up and restore the database of DATABASE_URL or of a data folder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from cli import exits
+from cli.arguments import completes
+from cli.exits import Failed
+
+EPILOG = """\
+The database is the one in --data-dir if that is given, else the one of DATABASE_URL, else the one in ./.gpuwright;
+whether or not `gpuwright up` runs there.
+
+Examples:
+  gpuwright db check
+  gpuwright db backup world.tar.gz
+  gpuwright db restore world.tar.gz --data-dir /srv/new
+  DATABASE_URL=postgresql://gpuwright@db/gpuwright gpuwright db migrate
+"""
+MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    migrate = actions.add_parser("migrate", help="bring the schema to what this gpuwright needs, or to --to")
+    migrate.add_argument("--to", metavar="VERSION", default="head", help="a version, `head`, or `base`: nothing")
+    migrate.add_argument(
+        "--drop-data", action="store_true", help="go back although what the older schema has no place for is lost"
+    )
+    actions.add_parser("check", help="say what the database is and can; exit 1 if something is wrong")
+    backup = actions.add_parser("backup", help="write everything to one file, while the server runs")
+    completes(backup.add_argument("file", metavar="FILE", type=Path), "files")
+    restore = actions.add_parser("restore", help="fill an empty database from such a file")
+    completes(restore.add_argument("file", metavar="FILE", type=Path), "files")
+    for action in (migrate, backup, restore, actions.choices["check"]):
+        completes(
+            action.add_argument(
+                "--data-dir", metavar="DIR", type=Path, help="default ./.gpuwright, where DATABASE_URL is not set"
+            ),
+            "files",
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    from psycopg import OperationalError as DriverError
+    from sqlalchemy.exc import OperationalError
+
+    from app.settings import SettingsError
+    from app.store.backup import BackupError
+    from app.store.schema import SchemaError
+    from cli.verbs.serve import cause_of
+
+    verbs = {"migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore}
+    try:
+        with database_url(args.data_dir, create=args.action in ("migrate", "restore")) as url:
+            return verbs[args.action](args, url)
+    except SchemaError as error:
+        raise Failed(str(error), exits.REFUSED) from error
+    except (BackupError, SettingsError) as error:
+        raise Failed(str(error)) from error
+    except (OperationalError, DriverError) as error:
+        raise Failed(f"the database cannot be reached: {cause_of(error)}", exits.UNREACHABLE) from error
+
+
+@contextlib.contextmanager
+def database_url(data_dir: Path | None, *, create: bool) -> Iterator[str]:
+    """The URL of the Postgres that runs on the folder, or runs there while the block lasts; else DATABASE_URL.
+
+    A folder that was named wins: what was typed now is meant, not what the shell has held since yesterday.
+    """
+    from app.embedded import EmbeddedPostgres
+    from app.postgres.admission import url_of_running
+    from app.postgres.faults import PostgresError
+    from app.postgres.lock import FolderInUseError
+
+    if data_dir is None and os.environ.get("DATABASE_URL"):
+        yield os.environ["DATABASE_URL"]
+        return
+    folder = (data_dir or Path(".gpuwright")).expanduser().resolve()
+    if not create and not (folder / "postgres").exists():
+        raise Failed(f"there is no database in {folder}; name another folder with --data-dir, or set DATABASE_URL")
+    server = EmbeddedPostgres(folder)
+    try:
+        url = server.start()
+    except FolderInUseError:
+        running = url_of_running(folder)
+        if running is None:
+            raise
+        yield running
+        return
+    except (PostgresError, OSError) as error:
+        raise Failed(str(error)) from error
+    try:
+        yield url
+    finally:
+        server.stop()
+
+
+def _migrate(args: argparse.Namespace, url: str) -> int:
+    from app.store import schema
+
+    passed = schema.migrate(url, args.to, back=args.drop_data)
+    target = schema.KNOWN if args.to == "head" else args.to
+    print(f"schema {target}: " + (f"went through {', '.join(passed)}" if passed else "already there"))
+    return exits.OK
+
+
+def _check(args: argparse.Namespace, url: str) -> int:
+    from app.store.inspection import inspect
+    from cli.output import Table
+
+    findings = inspect(url, os.environ.get("DATABASE_LISTEN_URL", ""))
+    table = Table(["WHAT", "FOUND", "VERDICT", "ADVICE"])
+    table.rows([[found.name, found.value, MARKS[found.verdict], found.advice] for found in findings])
+    return exits.NO if any(finding.verdict == "wrong" for finding in findings) else exits.OK
+
+
+def _backup(args: argparse.Namespace, url: str) -> int:
+    from app.store.backup import take
+
+    contents = take(url, args.file)
+    size = args.file.stat().st_size
+    held = f"{contents.rows} rows of {len(contents.tables)} tables, schema {contents.schema}"
+    print(f"{args.file}: {held}, {size} bytes")
+    return exits.OK
+
+
+def _restore(args: argparse.Namespace, url: str) -> int:
+    from app.store import schema
+    from app.store.backup import restore
+
+    if not args.file.is_file():
+        raise Failed(f"there is no file {args.file}")
+    if schema.migrate(url):
+        print(f"made schema {schema.KNOWN}")
+    contents = restore(url, args.file)
+    held = f"{contents.rows} rows of {len(contents.tables)} tables"
+    print(f"{args.file}: {held} restored, as of {contents.taken_at}")
+    return exits.OK

@@ -1,0 +1,127 @@
+"""`gpuwright delete`: delete objects by name or file, what refers to others first."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from app.manifests.model import Kind
+from cli import exits, sources
+from cli.arguments import add_connection_arguments, add_file_arguments, add_kind_argument, completes
+from cli.client import Client, object_path
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.kinds import DELETE_ORDER, label
+from cli.output import plain, say
+from cli.refusals import Refusal
+from cli.selection import absent, find, named, split_name
+
+EPILOG = """\
+On a terminal it asks first, unless --yes is given.
+
+Examples:
+  gpuwright delete service shop/search
+  gpuwright delete nodes node-1 node-2 --yes
+  gpuwright get jobs -l run=old -o name | xargs gpuwright delete
+  gpuwright delete -f shop.yaml --ignore-not-found
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_kind_argument(parser, "kind, or KIND/NAME", optional=True)
+    completes(parser.add_argument("names", nargs="*", metavar="NAME", help="NAME or TENANT/NAME"), "names")
+    add_file_arguments(parser, required=False)
+    parser.add_argument("--dry-run", action="store_true", help="let the server check and answer; delete nothing")
+    parser.add_argument("--ignore-not-found", action="store_true", help="what is not there is no failure")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    code = exits.OK
+    with Client(resolve(args)) as client:
+        targets = list(dict.fromkeys(from_files(client, args) if args.files else from_names(client, args)))
+        if not targets:
+            return exits.OK
+        if not (args.yes or args.dry_run or confirmed(targets)):
+            raise Failed("nothing was deleted", exits.NO)
+        for kind, tenant, name in targets:
+            try:
+                client.send("DELETE", object_path(kind.plural, tenant, name), {"dryRun": args.dry_run or None})
+            except Refusal as refusal:
+                if refusal.status != 404:
+                    raise
+                if not args.ignore_not_found:
+                    say(f"there is no {kind} {'/'.join(part for part in (tenant, name) if part)}")
+                    code = exits.NO
+                continue
+            print(plain(label(kind, tenant, name)), "deleted" + (" (dry run)" if args.dry_run else ""))
+    return code
+
+
+def from_names(client: Client, args: argparse.Namespace) -> Iterator[tuple[Kind, str, str]]:
+    """What KIND NAME... or KIND/NAME... means."""
+    if not args.kind:
+        raise Failed("say what to delete: KIND NAME, or -f FILE")
+    targets = named(args.kind, args.names)
+    if not targets:
+        raise Failed(f"say which to delete: gpuwright delete {args.kind} NAME")
+    for kind, text in targets:
+        tenant, name = split_name(kind, text, client.connection.tenant)
+        if kind.tenanted and not tenant:
+            try:
+                metadata = find(client, kind, text)["metadata"]
+            except Failed as failure:
+                if failure.code == exits.NO and args.ignore_not_found:
+                    continue
+                raise
+            tenant = metadata["tenant"]
+        yield kind, tenant, name
+
+
+def from_files(client: Client, args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
+    """What the documents of the files name, in an order in which nothing is still referred to."""
+    if args.kind:
+        raise Failed("give KIND NAME or -f, not both")
+    from app.manifests.faults import Refused
+    from app.manifests.model import BY_PLURAL
+    from app.manifests.reader import read
+
+    found: list[tuple[Kind, str, str]] = []
+    by_value = {str(kind): kind for kind in BY_PLURAL.values()}
+    for file, text in sources.read(args.files, recursive=args.recursive):
+        try:
+            documents = read(text.encode(), "yaml", source=file)  # JSON is YAML
+        except Refused as refused:
+            raise Failed(f"{file} cannot be read", particulars=map(str, refused.faults)) from None
+        for document in documents:
+            value = document.value if isinstance(document.value, dict) else {}
+            metadata = value.get("metadata")
+            metadata = metadata if isinstance(metadata, dict) else {}
+            kind, name = by_value.get(str(value.get("kind"))), metadata.get("name")
+            if kind is None or not isinstance(name, str):
+                raise Failed(f"{file}: a document lacks its kind or metadata.name; nothing was deleted")
+            tenant = str(metadata.get("tenant") or client.connection.tenant) if kind.tenanted else ""
+            if kind.tenanted and not tenant:
+                try:
+                    tenant = find(client, kind, name)["metadata"]["tenant"]
+                except Failed as failure:
+                    if failure.code == exits.NO and args.ignore_not_found:
+                        continue
+                    raise absent(kind, name) from failure
+            found.append((kind, tenant, name))
+    return sorted(found, key=lambda target: DELETE_ORDER.index(target[0]))
+
+
+def confirmed(targets: list[tuple[Kind, str, str]]) -> bool:
+    """Ask on a terminal; a script has meant what it says."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    for target in targets[:20]:
+        say(f"  {label(*target)}")
+    if len(targets) > 20:
+        say(f"  and {len(targets) - 20} more")
+    print("delete? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

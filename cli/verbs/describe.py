@@ -1,0 +1,81 @@
+"""`gpuwright describe`: one object with its conditions, for reading."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cli import exits
+from cli.arguments import add_connection_arguments, add_kind_argument, completes
+from cli.client import Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import Table, age, as_yaml, colour, labels, plain
+from cli.selection import find, named
+
+COLOUR = {"True": "green", "False": "red", "Unknown": "yellow"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Example:\n  gpuwright describe service shop/search\n"
+    add_kind_argument(parser, "kind, or KIND/NAME")
+    completes(parser.add_argument("names", nargs="*", metavar="NAME", help="NAME or TENANT/NAME"), "names")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    targets = named(args.kind, args.names)
+    if not targets:
+        raise Failed(f"describe needs a name; see: gpuwright get {args.kind}")
+    with Client(resolve(args)) as client:
+        for at, (kind, name) in enumerate(targets):
+            if at:
+                print()
+            show(find(client, kind, name))
+    return exits.OK
+
+
+def show(item: dict[str, Any]) -> None:
+    """Facts, then what was declared, then what the control plane makes of it."""
+    metadata = item["metadata"]
+    facts = {
+        "Name": metadata["name"],
+        "Kind": item["kind"],
+        "Tenant": metadata.get("tenant", ""),
+        "Labels": labels(metadata.get("labels")),
+        "Created": f"{metadata.get('createdAt', '')} ({age(metadata.get('createdAt', ''))} ago)",
+        "Updated": f"{metadata.get('updatedAt', '')} ({age(metadata.get('updatedAt', ''))} ago)",
+        "Generation": metadata.get("generation", ""),
+        "Version": metadata.get("resourceVersion", ""),
+        "UID": metadata.get("uid", ""),
+    }
+    for heading, value in facts.items():
+        if value not in ("", None):
+            print(f"{heading + ':':<12}{plain(value)}")
+    print("Spec:")
+    print(indented(as_yaml(item.get("spec", {}))))
+    status = dict(item.get("status") or {})
+    conditions = status.pop("conditions", [])
+    if status:
+        print("Status:")
+        print(indented(as_yaml(status)))
+    if conditions:
+        print("Conditions:")
+        table = Table(["  TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"])
+        table.rows(
+            [
+                f"  {entry.get('type')}",
+                entry.get("status", ""),
+                entry.get("reason", ""),
+                age(entry.get("lastTransitionTime", "")),
+                entry.get("message", ""),
+            ]
+            for entry in conditions
+        )
+        bad = [entry for entry in conditions if entry.get("status") == "False"]
+        if bad:
+            print(colour(f"{len(bad)} of {len(conditions)} conditions do not hold", "red"))
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

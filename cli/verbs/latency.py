@@ -1,0 +1,72 @@
+"""`gpuwright latency`: the largest rate a batch server carries under an SLO."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+
+from cli import exits
+from cli.exits import Failed
+
+EPILOG = """\
+A batch takes the same time whatever its fill. A free server starts when the batch is full, or when the oldest request
+has waited the batch timeout (0: at once). Requests arrive as Poisson. Neither utilization nor a margin is taken off.
+
+Examples:
+  gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99
+  gpuwright latency --batch 8 --exec-ms 20 --slo-ms 60 --percentile 99 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("--batch", type=int, required=True, metavar="N", help="requests a batch takes at most: 1..256")
+    parser.add_argument("--exec-ms", type=float, required=True, metavar="MS", help="time of one batch")
+    parser.add_argument("--slo-ms", type=float, required=True, metavar="MS", help="latency promised, from arrival")
+    parser.add_argument(
+        "--percentile", type=float, required=True, metavar="P", help="share of requests that keep it: 50..99.9"
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    faults = list(_faults(args))
+    if faults:
+        raise (
+            Failed(faults[0]) if len(faults) == 1 else Failed(f"{len(faults)} arguments are wrong", particulars=faults)
+        )
+    from solvers.latency import latency_at, max_rate
+
+    rate_per_second, timeout_ms = max_rate(args.batch, args.exec_ms, args.slo_ms, args.percentile)
+    if args.json:
+        print(json.dumps({"ratePerSecond": rate_per_second, "batchTimeoutMs": timeout_ms}))
+        return exits.OK
+    if rate_per_second <= 0.0:
+        print(f"rate           0: {_why(args.exec_ms, args.slo_ms, args.percentile)}")
+        return exits.OK
+    load = rate_per_second * args.exec_ms / 1000.0 / args.batch
+    latency_ms = latency_at(args.batch, args.exec_ms, rate_per_second, args.percentile, timeout_ms)
+    print(f"rate           {rate_per_second:.6g} per second")
+    print(f"batch timeout  {timeout_ms:.6g} ms" + ("" if timeout_ms else " (start at once)"))
+    print(f"load           {100.0 * load:.1f} % of what full batches could carry")
+    print(f"latency        {latency_ms:.6g} ms at percentile {args.percentile:g}")
+    return exits.OK
+
+
+def _faults(args: argparse.Namespace) -> list[str]:
+    found = []
+    if not 1 <= args.batch <= 256:
+        found.append(f"--batch {args.batch} is outside 1..256")
+    for flag, value in (("--exec-ms", args.exec_ms), ("--slo-ms", args.slo_ms)):
+        if not (math.isfinite(value) and 0.0 < value <= 1e12):
+            found.append(f"{flag} {value:g} is no time; allowed is more than 0 and at most 1e12")
+    if not 50.0 <= args.percentile <= 99.9:
+        found.append(f"--percentile {args.percentile:g} is outside 50..99.9")
+    return found
+
+
+def _why(exec_ms: float, slo_ms: float, percentile: float) -> str:
+    if slo_ms <= exec_ms:
+        return f"a batch alone takes {exec_ms:g} ms, and the SLO is {slo_ms:g} ms; it must be longer"
+    return f"{percentile:g} % within {slo_ms:g} ms leaves no room for waiting; from {2 * exec_ms:g} ms on there is much"

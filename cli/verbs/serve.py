@@ -1,0 +1,130 @@
+"""`gpuwright serve`: the API on the database of DATABASE_URL, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import exits
+from cli.arguments import completes
+from cli.exits import Failed
+
+if TYPE_CHECKING:
+    from app.http.server import Listening
+    from app.settings import Settings
+
+EPILOG = """\
+Everything else is set in the environment: DATABASE_URL, DATABASE_LISTEN_URL, GPUWRIGHT_POOL_SIZE, ...
+
+The first admin token of a database comes from `gpuwright up`, run once with the same DATABASE_URL: it is in the
+admin.token of its --data-dir then. The same makes a new one when all were lost or revoked.
+
+Examples:
+  DATABASE_URL=postgresql://gpuwright@db/gpuwright gpuwright db migrate
+  DATABASE_URL=postgresql://gpuwright@db/gpuwright gpuwright serve
+  gpuwright serve --host 0.0.0.0 --port 443 --tls-cert cert.pem --tls-key key.pem
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_listening_arguments(parser)
+
+
+def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to listen, and how openly."""
+    parser.add_argument("--host", metavar="ADDRESS", help="address to listen on; default 127.0.0.1")
+    parser.add_argument("--port", metavar="PORT", type=_port, help="default 8080; 0 for any free one")
+    completes(parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, PEM"), "files")
+    completes(parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, PEM"), "files")
+    parser.add_argument(
+        "--allow-plaintext",
+        action="store_true",
+        default=None,
+        help="listen beyond this machine without TLS: tokens can then be read on the way",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = settings_from(args)
+    if not settings.database_url:
+        raise Failed("DATABASE_URL is not set; set it, or run `gpuwright up`, which brings a Postgres along")
+    write_logs(settings)
+    refuse_unknown_schema(settings)
+    listen(settings)
+    return exits.OK
+
+
+def settings_from(args: argparse.Namespace) -> Settings:
+    """The environment, overruled by the command line; refused where tokens would travel unprotected."""
+    from app.http.server import check
+    from app.settings import SettingsError, from_environment
+    from app.store.database import libpq_url
+
+    try:
+        settings = from_environment(
+            host=args.host,
+            port=args.port,
+            tls_cert=args.tls_cert,
+            tls_key=args.tls_key,
+            allow_plaintext=args.allow_plaintext,
+        )
+        check(settings)
+        if settings.database_url:
+            libpq_url(settings.database_url)  # refuses what is no Postgres
+    except SettingsError as error:
+        raise Failed(str(error)) from error
+    return settings
+
+
+def write_logs(settings: Settings) -> None:
+    """JSON lines on stderr, without what is secret."""
+    from app.http import logs
+
+    secrets = tuple(url for url in (settings.database_url, settings.database_listen_url) if url)
+    logs.configure(settings.log_level, secrets=secrets)
+
+
+def refuse_unknown_schema(settings: Settings) -> None:
+    """One line now, rather than 503 to every request."""
+    from app.store import schema
+    from app.store.database import Database, Unavailable
+
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    try:
+        database.read(schema.require)
+    except schema.SchemaError as error:
+        raise Failed(str(error), exits.REFUSED) from error
+    except Unavailable as error:
+        raise Failed(f"{error}: {cause_of(error)}", exits.UNREACHABLE) from error
+    finally:
+        database.close()
+
+
+def cause_of(error: BaseException) -> str:
+    """What the driver said first, on one line, without the URL and so without the password."""
+    innermost = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    original = getattr(innermost, "orig", None) or innermost
+    return " ".join(str(original).split())[:300]
+
+
+def listen(settings: Settings, on_ready: Callable[[Listening], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    from app.http.server import StartupFailed, serve
+    from app.main import create_app
+    from app.settings import SettingsError
+
+    try:
+        serve(create_app(settings), settings, on_ready=on_ready)
+    except (SettingsError, StartupFailed) as error:
+        raise Failed(str(error)) from error
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0..65535")
+    return int(text)

@@ -1,0 +1,167 @@
+"""`gpuwright solve`: the plan for what files declare, without server or database, with its proof and its reasons."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli import declared, exits
+from cli.arguments import add_file_arguments, completes
+from cli.contexts import reason
+from cli.exits import Failed
+from cli.output import Table, number, plain, say
+
+if TYPE_CHECKING:
+    from solvers.planning.plan import Certificate, Plan
+    from solvers.planning.problem import Instance, Problem
+
+SECONDS = 10.0
+SERVICES_SHOWN = 50
+UNSERVED_SHOWN = 20
+EPILOG = """\
+Exit code 0 when everything is served, 3 when something is left unserved (the plan says why), 2 for bad input.
+With --work and no --seconds the same input, seed and work give the same plan on any machine.
+
+Examples:
+  gpuwright solve -f examples/quickstart.yaml
+  gpuwright solve -f fleet/ --seconds 60 --json > plan.json
+  gpuwright solve -f fleet/ --work 4000 --seed 7 -o plan.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_file_arguments(parser)
+    parser.add_argument(
+        "--seconds", type=_not_negative, metavar="S", help=f"time to spend; default {SECONDS:g}, none with --work"
+    )
+    parser.add_argument("--work", type=_count, metavar="N", help="deterministic steps to spend")
+    parser.add_argument("--seed", type=_count, metavar="N", default=0, help="seed of the search; default 0")
+    parser.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout")
+    completes(parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON there, too"), "files")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for each better plan")
+
+
+def run(args: argparse.Namespace) -> int:
+    problem = declared.problem(args)
+    gc.disable()  # what is imported and declared is no garbage, now or later
+    from solvers.compiled import is_cold
+
+    if is_cold():
+        say("compiling the planner's loops, this once: a minute or two")
+    from solvers.planning.solve import Budget, solve  # its loops are read from disk, or compiled, when imported
+    from solvers.planning.wire import to_json
+
+    gc.freeze()
+    gc.enable()
+    seconds = args.seconds if args.seconds is not None or args.work is not None else SECONDS
+    plan = solve(problem, Budget(seconds=seconds, work=args.work, seed=args.seed), _progress(args.verbose))
+    if args.json or args.output:
+        text = json.dumps(to_json(plan, problem))
+        if args.output:
+            _write(args.output, text)
+        if args.json:
+            print(text)
+    if not args.json:
+        _show(plan, problem)
+    return exits.UNSERVED if plan.unserved else exits.OK
+
+
+def _progress(verbose: bool) -> Callable[[float, float, float | None, str], None] | None:
+    """Tells of each better plan or bound: on one line of a terminal, or a line each where that was asked for."""
+    terminal = sys.stderr.isatty()
+    if not terminal and not verbose:
+        return None
+
+    def tell(seconds: float, cost: float, bound: float | None, method: str) -> None:
+        known = "no bound yet" if bound is None else f"bound {bound:,.6g}"
+        line = f"{seconds:6.1f} s   cost {cost:,.6g} an hour, {known}   {method}"
+        if verbose:
+            say(line)
+        else:
+            print(f"\r{plain(line)}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _worth(certificate: Certificate) -> str:
+    cost = certificate.cost
+    parts = [f"GPUs {number(cost.resource)}"]
+    parts += [f"unserved {number(cost.unserved)}"] if cost.unserved else []
+    apart = [f"jobs {number(cost.job)}"] if cost.job else []
+    apart += [f"churn {number(cost.churn)}"] if cost.churn else []
+    beside = f"; beside it {' and '.join(apart)}" if apart else ""
+    bound = "no bound known" if certificate.bound is None else f"at least {number(certificate.bound)} by proof"
+    gap = "" if certificate.gap is None else f", gap {100 * certificate.gap:.2f} %"
+    return f"cost {number(cost.total)} an hour ({', '.join(parts)}{beside}); {bound}{gap}"
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text + "\n")
+    except OSError as error:
+        raise Failed(f"cannot write {file}: {reason(error)}", exits.INTERNAL) from None
+
+
+def _show(plan: Plan, problem: Problem) -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    instances: dict[str, list[Instance]] = {name: [] for name in problem.services}
+    for instance in plan.instances:
+        instances[instance.service].append(instance)
+    Table(("SERVICE", "INSTANCES", "SERVED/S", "ASKED/S", "GPU TYPES")).rows(
+        (
+            name, len(mine), number(sum(one.rate_per_second for one in mine)),
+            number(problem.services[name].rate_per_second),
+            ", ".join(sorted({problem.nodes[one.node].gpu_type for one in mine})),
+        )
+        for name, mine in sorted(instances.items())[:SERVICES_SHOWN]
+    )  # fmt: skip
+    if len(instances) > SERVICES_SHOWN:
+        print(f"and {len(instances) - SERVICES_SHOWN} more services; --json has them all")
+    for entry in plan.unserved[:UNSERVED_SHOWN]:
+        print(plain(f"unserved: {entry.service}: {number(entry.rate_per_second)} a second: {_why(entry)}"))
+    if len(plan.unserved) > UNSERVED_SHOWN:
+        print(f"unserved: {len(plan.unserved) - UNSERVED_SHOWN} more services; --json has them all")
+    for out in plan.unplaced[:UNSERVED_SHOWN]:
+        print(plain(f"unplaced: {out.job}: {_why(out)}"))
+    for warning in plan.warnings[:UNSERVED_SHOWN]:
+        print(plain(f"warning: {warning}"))
+    if plan.releasable:
+        saved = sum(entry.price_per_hour for entry in plan.releasable)
+        print(f"releasable: {len(plan.releasable)} nodes, {number(saved)} an hour")
+    if plan.certificate:
+        certificate = plan.certificate
+        print(_worth(certificate))
+        print(plain(f"by {certificate.method}; {certificate.work} steps in {certificate.seconds:.2f} s"))
+    changes = plan.changes
+    if problem.state is not None:
+        told = ", ".join(
+            f"{getattr(changes, name)} {name}" for name in ("keep", "retune", "resize", "start", "stop", "move")
+        )
+        print(f"changes: {told}")
+
+
+def _why(entry: Any) -> str:
+    return "; ".join(part for part in (entry.reason, entry.relaxation) if part) or "no reason given"
+
+
+def _not_negative(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number of at least 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a whole number of at least 0")
+    return int(text)

@@ -1,0 +1,145 @@
+"""`gpuwright token`: create, list and revoke tokens, and tokens with which nodes join."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cli import exits
+from cli.arguments import add_connection_arguments, completes, duration
+from cli.client import Client
+from cli.contexts import reason, resolve
+from cli.exits import Failed
+from cli.output import Table, age, as_json, plain, say, span
+from cli.refusals import Refusal
+
+EPILOG = """\
+A new token is shown once, alone on stdout (or put into --out FILE); the server keeps only its hash.
+
+Examples:
+  gpuwright token create --scope operator --tenant shop --expires 90d --out shop.token
+  gpuwright token join --node node-7 --expires 10m
+  gpuwright token list
+  gpuwright token revoke 8k2m4q
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke|join")
+    create = actions.add_parser("create", help="a token for a person or program")
+    create.add_argument("--scope", required=True, choices=("viewer", "operator", "admin", "node"))
+    create.add_argument("--tenant", metavar="TENANT", help="it sees and writes this tenant's things only")
+    create.add_argument("--node", metavar="NODE", help="the node it speaks for (scope node)")
+    create.add_argument("--label", metavar="TEXT", help="what it is for")
+    join = actions.add_parser("join", help="a one-time token with which a node joins")
+    join.add_argument("--node", metavar="NODE", help="only the node of this name may use it")
+    for sub in (create, join):
+        sub.add_argument("--expires", type=duration, metavar="TIME", help="like 10m, 12h, 90d")
+        completes(sub.add_argument("--out", metavar="FILE", help="write it here, for you only to read"), "files")
+        sub.add_argument("-o", "--output", choices=("text", "json"), default="text")
+        add_connection_arguments(sub)
+    listing = actions.add_parser("list", help="tokens, without their secrets")
+    listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_connection_arguments(listing)
+    revoke = actions.add_parser("revoke", help="make tokens worthless at once")
+    revoke.add_argument("ids", nargs="+", metavar="ID")
+    add_connection_arguments(revoke)
+
+
+def run(args: argparse.Namespace) -> int:
+    with Client(resolve(args)) as client:
+        if args.action == "list":
+            return show(client, args)
+        if args.action == "revoke":
+            for token_id in args.ids:
+                print(plain(f"{end(client, token_id)}/{token_id} revoked"))
+            return exits.OK
+        return create(client, args)
+
+
+def end(client: Client, token_id: str) -> str:
+    """Revoke a token, or a join token if there is no token of that id; which of them it was."""
+    quoted = quote(token_id, safe="")
+    try:
+        client.send("DELETE", f"/api/v1/tokens/{quoted}")
+    except Refusal as refusal:
+        if refusal.status != 404:
+            raise
+        client.send("DELETE", f"/api/v1/jointokens/{quoted}")
+        return "jointoken"
+    return "token"
+
+
+def create(client: Client, args: argparse.Namespace) -> int:
+    """Ask for a token and hand it over once."""
+    joining = args.action == "join"
+    wanted: dict[str, Any] = {"node": args.node, "expiresInSeconds": args.expires}
+    if not joining:
+        wanted |= {"scope": args.scope, "tenant": args.tenant, "label": args.label}
+    file = reserve(args.out) if args.out else None
+    try:
+        path = "/api/v1/jointokens" if joining else "/api/v1/tokens"
+        body = as_json({key: value for key, value in wanted.items() if value is not None}).encode()
+        answer = client.send("POST", path, None, body).json()
+        if file:
+            file.write_text(answer["token"] + "\n", encoding="utf-8")
+    except BaseException:
+        if file:
+            file.unlink(missing_ok=True)
+        raise
+    if args.output == "json":
+        print(as_json({**answer, "token": None, "tokenFile": str(file)} if file else answer))
+        return exits.OK
+    expiry = f", expires {answer['expiresAt']}" if answer.get("expiresAt") else ""
+    say(f"{'join token' if joining else 'token'} {answer['id']}{expiry}; it is not shown again")
+    print(plain(f"written to {file}" if file else answer["token"]))
+    return exits.OK
+
+
+def reserve(name: str) -> Path:
+    """A new file that only the user can read: made before the token, so that no token is lost to a bad path."""
+    path = Path(name).expanduser()
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise Failed(f"cannot write {name}: {reason(error)}; no token was made") from None
+    return path
+
+
+def show(client: Client, args: argparse.Namespace) -> int:
+    """Tokens, and after them the tokens with which nodes join."""
+    items = [item for page in client.pages("/api/v1/tokens", {}) for item in page["items"]]
+    items += [{"scope": "join"} | item for page in client.pages("/api/v1/jointokens", {}) for item in page["items"]]
+    if args.output == "json":
+        print(as_json(items))
+        return exits.OK
+    table = Table(["ID", "SCOPE", "TENANT", "NODE", "LABEL", "EXPIRES", "LAST USED", "STATE", "AGE"])
+    table.rows(
+        [
+            item["id"],
+            item.get("scope", ""),
+            item.get("tenant") or "",
+            item.get("node") or "",
+            item.get("label") or "",
+            until(item.get("expiresAt")),
+            age(item.get("lastUsedAt") or ""),
+            item.get("state") or ("revoked" if item.get("revokedAt") else "valid"),
+            age(item.get("createdAt") or ""),
+        ]
+        for item in items
+    )
+    return exits.OK
+
+
+def until(moment: str | None) -> str:
+    """`in 5d` or `expired`."""
+    from cli.output import seconds_since
+
+    seconds = seconds_since(moment) if moment else None
+    if seconds is None:
+        return "never"
+    return "expired" if seconds >= 0 else f"in {span(-seconds)}"

@@ -1,0 +1,238 @@
+"""`gpuwright up`: a whole control plane on this machine, with a Postgres of its own, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import logging
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from cli import exits
+from cli.arguments import completes
+from cli.exits import Failed
+from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
+
+if TYPE_CHECKING:
+    from app.http.server import Listening
+    from app.settings import Settings
+
+EPILOG = """\
+The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, `postgres.log`.
+With DATABASE_URL set, that database is used and no Postgres is started.
+
+Examples:
+  gpuwright up
+  gpuwright up --data-dir /srv/gpuwright --port 9000
+"""
+ADMIN_LABEL = "gpuwright up"
+NEXT = (
+    "gpuwright apply -f examples/quickstart.yaml",
+    "gpuwright get services",
+    "gpuwright --help",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    completes(
+        parser.add_argument(
+            "--data-dir", metavar="DIR", type=Path, default=Path(".gpuwright"), help="default ./.gpuwright"
+        ),
+        "files",
+    )
+    add_listening_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    started = time.monotonic()
+    data_dir: Path = args.data_dir.expanduser().resolve()
+    with _ended_by_signals() as serving:
+        settings = settings_from(args)
+        with _database(data_dir, settings) as url:
+            settings = replace(settings, database_url=url, database_direct=_direct(settings))
+            log = _write_logs(data_dir, settings)
+            _migrate(url)
+            token = _admin_token(data_dir, settings)
+
+            def ready(listening: Listening) -> None:
+                serving.append(listening)
+                reached = reachable(listening.url)
+                context = _remember(data_dir, reached, settings.tls_cert)
+                seconds = time.monotonic() - started
+                print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
+
+            listen(settings, ready)
+        say(f"stopped; the data is safe in {data_dir}")
+    return exits.OK
+
+
+def first_screen(
+    data_dir: Path, server: str, database_url: str, token: str, context: str, log: str, seconds: float
+) -> str:
+    """Where it is and what to type next."""
+    lines = [
+        "",
+        f"gpuwright is at {server} (ready after {seconds:.1f} s)",
+        f"  data      {data_dir}",
+        f"  database  {database_url.rpartition('@')[2]}",
+        f"  log       {log}",
+    ]
+    if context:
+        lines.append(f"  context   {context}")
+    if token:
+        lines.append(f"  token     {token}")
+        lines.append(f"            admin; shown this once, kept in {data_dir / 'admin.token'}")
+    lines += ["", "Next, in another terminal:"]
+    lines += [f"  {command}" for command in (*_activation(), *NEXT)]
+    lines += ["", "Ctrl-C stops it and keeps the data.", ""]
+    return "\n".join(lines)
+
+
+def _activation() -> list[str]:
+    """What puts `gpuwright` on the path of another terminal, where it is not: `make up` runs us from .venv."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    return [f"source {shlex.quote(str(script))}"] if not shutil.which("gpuwright") and script.exists() else []
+
+
+def reachable(url: str) -> str:
+    """The address this machine uses: one listens on all addresses, but talks to one."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+def say(line: str) -> None:
+    """To stderr at once: stdout may be a pipe."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[list[Listening]]:
+    """SIGTERM and a closed terminal end us as Ctrl-C does, whether or not the server listens yet."""
+    serving: list[Listening] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if not serving:
+            raise KeyboardInterrupt
+        serving[0].stop()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield serving
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _database(data_dir: Path, settings: Settings) -> Iterator[str]:
+    """The URL of DATABASE_URL, or of our own Postgres while the block lasts."""
+    from app.embedded import EmbeddedPostgres
+    from app.postgres.faults import PostgresError
+    from app.postgres.lock import FolderLock
+
+    try:
+        if settings.database_url:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = FolderLock(data_dir)
+            try:
+                yield settings.database_url
+            finally:
+                lock.release()
+        else:
+            with EmbeddedPostgres(data_dir, say=say) as server:
+                yield server.url
+    except (PostgresError, OSError) as error:
+        raise Failed(str(error)) from error
+
+
+def _direct(settings: Settings) -> bool:
+    """Nothing stands between us and our own Postgres."""
+    return settings.database_direct or not settings.database_url
+
+
+def _migrate(url: str) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    from app.store import schema
+
+    try:
+        schema.migrate(url)
+    except schema.SchemaError as error:
+        raise Failed(str(error), exits.REFUSED) from error
+    except OperationalError as error:
+        raise Failed(f"the database cannot be reached: {cause_of(error)}", exits.UNREACHABLE) from error
+
+
+def _admin_token(data_dir: Path, settings: Settings) -> str:
+    """The admin token if it was made just now, else nothing: it is shown once.
+
+    The file is written first: after a start killed in between, its token is unknown, and another is made and
+    shown.
+    """
+    from app import tokens
+    from app.postgres.admission import write_privately
+    from app.store import tokens as rows
+    from app.store.database import Database
+
+    path = data_dir / "admin.token"
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    try:
+        text = path.read_text().strip() if path.exists() else ""
+        known = tokens.parse(text)
+        row = database.read(lambda connection: rows.live(connection, known[0])) if known else None
+        if row is not None and known and row.secret_hash == tokens.hash_secret(known[1]):
+            return ""
+        new = tokens.new()
+        write_privately(path, new.text + "\n")
+        database.write(
+            lambda connection: rows.insert(
+                connection,
+                token_id=new.id,
+                secret_hash=new.secret_hash,
+                scope="admin",
+                label=ADMIN_LABEL,
+                created_by=ADMIN_LABEL,
+            )
+        )
+    finally:
+        database.close()
+    return new.text
+
+
+def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:
+    """Point the command line here; how that is said on the first screen."""
+    from cli.contexts import config_path, remember
+
+    entry = {"server": server, "tokenFile": str(data_dir / "admin.token")}
+    if certificate is not None:
+        entry["caFile"] = str(certificate.resolve())
+    try:
+        # Made current: what is typed next is meant for this one, not for a production in another context.
+        remember("local", entry, select=True)
+    except Failed as error:
+        say(f"{error.message}; use --server {server} --token-file {entry['tokenFile']}")
+        return ""
+    return f"local, now current, in {config_path()}"
+
+
+def _write_logs(data_dir: Path, settings: Settings) -> str:
+    """Where the server's JSON lines go: to stderr, unless a person is reading there."""
+    from app.postgres.admission import append_privately
+
+    write_logs(settings)
+    if not sys.stderr.isatty():
+        return "stderr"
+    path = data_dir / "server.log"
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(io.TextIOWrapper(append_privately(path), encoding="utf-8", line_buffering=True))
+    return str(path)

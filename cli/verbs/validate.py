@@ -1,0 +1,58 @@
+"""`gpuwright validate`: check files without a server, with the server's own code."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cli import exits, sources
+from cli.arguments import add_file_arguments
+from cli.exits import Failed
+
+if TYPE_CHECKING:
+    from app.manifests.faults import Fault
+
+EPILOG = """\
+Exit code 2 and a line for each fault when something is wrong.
+
+Examples:
+  gpuwright validate -f fleet/
+  gpuwright validate -f shop.yaml --partial      it refers to models and GPU types that are declared elsewhere
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_file_arguments(parser)
+    parser.add_argument("--partial", action="store_true", help="what is referred to need not be in the files")
+
+
+def run(args: argparse.Namespace) -> int:
+    files = sources.read(args.files, recursive=args.recursive)
+    count, faults = judged(files, partial=args.partial)
+    if faults:
+        some = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise Failed(f"{some} in {_files(files)}", particulars=map(str, faults))
+    print(f"{count} {'manifest' if count == 1 else 'manifests'} in {_files(files)}: no fault")
+    return exits.OK
+
+
+def judged(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[Fault]]:
+    """How many manifests there are, and what is wrong with them."""
+    from app.manifests.faults import Refused
+    from app.manifests.offline import Input, load
+    from app.manifests.reader import read
+    from app.manifests.validate import validate
+
+    try:
+        if not partial:
+            return len(load(Input(name, text.encode()) for name, text in files).manifests), []
+        documents = [found for name, text in files for found in read(text.encode(), "yaml", source=name)]
+    except Refused as refused:
+        return 0, refused.faults
+    manifests, faults = validate(documents, offline=True)
+    return len(manifests), faults
+
+
+def _files(files: list[tuple[str, str]]) -> str:
+    return files[0][0] if len(files) == 1 else f"{len(files)} files"

@@ -1,0 +1,161 @@
+"""`gpuwright wait`: wait until a condition holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.manifests.model import Kind
+from cli import exits
+from cli.arguments import add_connection_arguments, add_kind_argument, completes, duration
+from cli.client import Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.following import follow
+from cli.kinds import label
+from cli.output import plain
+from cli.refusals import Refusal
+from cli.selection import absent, by_name, named, split_name
+
+EPILOG = """\
+What to wait for:
+  condition=TYPE           the condition is True, for the present generation
+  condition=TYPE=STATUS    the condition is True, False or Unknown
+  PATH=VALUE               a field has this value: spec.gpus=4, status.gpus[0].healthy=true
+  create, delete           the object is there; is gone
+
+Exit code 1 when the time is over.
+
+Examples:
+  gpuwright wait service shop/search --for condition=SloAttainable --timeout 2m
+  gpuwright wait node node-1 --for delete
+"""
+Test = Callable[[Mapping[str, Any] | None], bool]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_kind_argument(parser, "kind, or KIND/NAME")
+    completes(parser.add_argument("name", nargs="*", metavar="NAME", help="NAME or TENANT/NAME"), "names")
+    parser.add_argument("--for", dest="wanted", metavar="WHAT", required=True, help="see below")
+    parser.add_argument("--timeout", type=duration, default=30, metavar="TIME", help="like 30s (default), 5m, 2h")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    holds = test_of(args.wanted)
+    targets = named(args.kind, args.name)
+    if len(targets) != 1:
+        raise Failed(f"wait takes one object, KIND NAME or KIND/NAME, not {len(targets)}")
+    kind, args.name = targets[0]
+    deadline = time.monotonic() + args.timeout
+    absence_ends = args.wanted not in ("create", "delete")
+    with Client(resolve(args)) as client:
+        tenant, name = split_name(kind, args.name, client.connection.tenant)
+        while True:
+            item, version = _now(client, kind, tenant, name)
+            if item is None and absence_ends:
+                raise absent(kind, args.name)
+            if holds(item):
+                return _done(args, kind, item, tenant, name)
+            tenant = item["metadata"].get("tenant", "") if item else tenant
+            try:
+                for event in follow(client, {"kinds": kind.plural, "tenant": tenant}, version, deadline=deadline):
+                    if event.type == "heartbeat" or not _same(event.object, tenant, name, kind):
+                        continue
+                    item = None if event.type == "deleted" else event.object
+                    if holds(item):
+                        return _done(args, kind, item, tenant, name)
+                    if item is None and absence_ends:
+                        raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
+            except Refusal as refusal:
+                if refusal.status != 410:
+                    raise
+            if time.monotonic() >= deadline:
+                what = f"{kind} {args.name}: {args.wanted} did not come within {args.timeout} s"
+                raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
+
+
+def _now(client: Client, kind: Kind, tenant: str, name: str) -> tuple[dict[str, Any] | None, int]:
+    """The object, if it is there, and a version from which a watch misses nothing that happens to it."""
+    page = client.get(
+        f"/api/v1/{kind.plural}",
+        {"fieldSelector": f"metadata.name={name}", "tenant": tenant if kind.tenanted else "", "limit": 2},
+    )
+    items = page["items"]
+    if len(items) > 1:
+        owners = ", ".join(f"{entry['metadata']['tenant']}/{name}" for entry in by_name(client, kind, name))
+        raise Failed(f"{kind} {name} is ambiguous: {owners}; name it TENANT/NAME")
+    return (items[0] if items else None), int(page["metadata"]["resourceVersion"])
+
+
+def _same(item: Mapping[str, Any], tenant: str, name: str, kind: Kind) -> bool:
+    metadata = item["metadata"]
+    return metadata["name"] == name and (not kind.tenanted or not tenant or metadata.get("tenant") == tenant)
+
+
+def _done(args: argparse.Namespace, kind: Kind, item: Mapping[str, Any] | None, tenant: str, name: str) -> int:
+    owner = item["metadata"].get("tenant", "") if item else tenant
+    print(plain(label(kind, owner, name)), "deleted" if args.wanted == "delete" else "condition met")
+    return exits.OK
+
+
+def test_of(wanted: str) -> Test:
+    """The test that `--for` names."""
+    if wanted == "delete":
+        return lambda item: item is None
+    if wanted == "create":
+        return lambda item: item is not None
+    path, equals, value = wanted.partition("=")
+    if not equals or not path or not value:
+        raise Failed(f"--for {wanted!r} is not understood: condition=TYPE[=STATUS], PATH=VALUE, create or delete")
+    if path == "condition":
+        kind, _, status = value.partition("=")
+        return lambda item: condition(item, kind) == (status or "True").capitalize()
+    return lambda item: equal(at(item, path), value)
+
+
+def condition(item: Mapping[str, Any] | None, kind: str) -> str:
+    """The status of a condition; Unknown when it is absent or speaks of an older generation."""
+    generation = (item or {}).get("metadata", {}).get("generation", 0)
+    for entry in (item or {}).get("status", {}).get("conditions", []):
+        if entry.get("type") == kind and entry.get("observedGeneration", generation) >= generation:
+            return str(entry.get("status"))
+    return "Unknown"
+
+
+def at(item: Any, path: str) -> Any:
+    """The value at `status.gpus[0].healthy`; None where there is none."""
+    value = item
+    for part in path.strip("{}").lstrip(".").replace("[", ".").replace("]", "").split("."):
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+def equal(found: Any, wanted: str) -> bool:
+    """Whether a field has the value that was typed: 4 is 4.0, true is true."""
+    if isinstance(found, str):
+        return found == wanted
+    try:
+        decoded = json.loads(wanted)
+    except ValueError:
+        return False
+    return isinstance(decoded, bool) == isinstance(found, bool) and bool(decoded == found)
+
+
+def state(wanted: str, item: Mapping[str, Any] | None) -> str:
+    """What is there instead of what was waited for."""
+    if item is None:
+        return "not there"
+    path, _, value = wanted.partition("=")
+    if path == "condition":
+        return condition(item, value.partition("=")[0])
+    return "still there" if wanted == "delete" else json.dumps(at(item, path))

@@ -1,0 +1,152 @@
+"""`gpuwright watch`: follow changes as they happen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.manifests.model import STORED, Kind
+from cli import exits
+from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments
+from cli.client import Client
+from cli.columns import Column, columns
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.following import Event, follow
+from cli.kinds import kinds_of
+from cli.output import Table, as_yaml, colour, plain, say
+from cli.refusals import Refusal
+from cli.selection import find, listed, name_of, tenant_of
+
+EPILOG = """\
+A lost connection is resumed where it broke off; Ctrl-C ends it.
+
+Examples:
+  gpuwright watch services
+  gpuwright watch all --tenant shop -o name
+  gpuwright watch nodes -o json | jq -r '.type, .object.metadata.name'     one event a line
+"""
+EVENT = "EVENT   "  # as wide as the widest event
+COLOUR = {"added": "green", "modified": "yellow", "deleted": "red"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_kind_argument(parser, "kind, several with commas, or all", many=True)
+    parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
+    add_selector_arguments(parser, fields=False)
+    parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, whatever the context says")
+    parser.add_argument("--no-headers", action="store_true", help="tables without the line of headings")
+    parser.add_argument("--resource-version", type=int, metavar="N", help="begin after this version, not now")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    kinds = kinds_of(args.kind)
+    with Client(resolve(args)) as client:
+        printer = Printer(args, kinds)
+        try:
+            for event in changes(client, args, kinds, args.resource_version):
+                printer.show([(event.type, event.object)])
+        except Refusal as refusal:
+            if refusal.status == 410:
+                raise Failed(f"{refusal.message}; list again with: gpuwright get {args.kind} --watch") from None
+            raise
+    return exits.OK
+
+
+def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
+    """`get --watch`: what is there, then what changes; lists again when it fell too far behind."""
+    if args.field_selector:
+        raise Failed("--watch selects by labels (-l), not by fields")
+    with Client(resolve(args)) as client:
+        wanted = {find(client, kinds[0], name)["metadata"]["uid"] for name in args.names}
+        news = News(wanted)
+        printer = Printer(args, kinds)
+        while True:
+            # the version first, then the lists: what changes while they are read comes twice rather than never
+            first = client.get(f"/api/v1/{kinds[0].plural}", {"limit": 1})
+            present: set[str] = set()
+            for kind in kinds:
+                for page in listed(client, args, kind, many=len(kinds) > 1):
+                    present.update(item["metadata"]["uid"] for item in page)
+                    printer.show([("", item) for item in page if news.of("listed", item)])
+            printer.show(news.gone(present))
+            try:
+                for event in changes(client, args, kinds, int(first["metadata"]["resourceVersion"])):
+                    if news.of(event.type, event.object):
+                        printer.show([(event.type, event.object)])
+            except Refusal as refusal:
+                if refusal.status != 410:
+                    raise
+                say("fell too far behind: listing again")
+
+
+class News:
+    """What has been shown already, so that a list after a gap shows only what is new."""
+
+    def __init__(self, wanted: set[str]) -> None:
+        self._wanted = wanted  # uids; empty: all
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def of(self, event: str, item: dict[str, Any]) -> bool:
+        """Whether this is news, which from now on it is not."""
+        metadata = item["metadata"]
+        uid, version = metadata["uid"], metadata["resourceVersion"]
+        if self._wanted and uid not in self._wanted:
+            return False
+        if event == "deleted":
+            return self._known.pop(uid, None) is not None
+        if uid in self._known and self._known[uid]["metadata"]["resourceVersion"] >= version:
+            return False
+        self._known[uid] = item
+        return True
+
+    def gone(self, present: set[str]) -> list[tuple[str, dict[str, Any]]]:
+        """What was shown and is no longer there."""
+        return [("deleted", self._known.pop(uid)) for uid in [uid for uid in self._known if uid not in present]]
+
+
+def changes(client: Client, args: argparse.Namespace, kinds: Sequence[Kind], version: int | None) -> Iterator[Event]:
+    """The events that were asked for, heartbeats left out."""
+    tenant = tenant_of(args, client)
+    query = {
+        "kinds": "" if set(kinds) == set(STORED) else ",".join(kind.plural for kind in kinds),  # all: what we may see
+        "labelSelector": args.selector,
+        "tenant": tenant if all(kind.tenanted for kind in kinds) else "",
+    }
+    for event in follow(client, query, version):
+        owner = event.object.get("metadata", {}).get("tenant", "")
+        if event.type != "heartbeat" and (not tenant or owner in ("", tenant)):
+            yield event
+
+
+class Printer:
+    """Shows events: a table of one kind, else a line each."""
+
+    def __init__(self, args: argparse.Namespace, kinds: Sequence[Kind]) -> None:
+        self._output = args.output
+        self._columns: list[Column] = columns(kinds[0], wide=args.output == "wide") if len(kinds) == 1 else []
+        headings = [EVENT, *(column.heading for column in self._columns)] if self._columns else [EVENT, "OBJECT"]
+        self._table = Table(headings, heading=not args.no_headers)
+        self._kinds = {str(kind) for kind in STORED}
+
+    def show(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Print events at once: a reader behind a pipe waits for them."""
+        if self._output == "json":
+            for kind, item in rows:
+                print(json.dumps({"type": kind or "listed", "object": item}))
+        elif self._output == "yaml":
+            for _, item in rows:
+                print("---\n" + as_yaml(item))
+        elif self._output == "name":
+            for kind, item in rows:
+                print(plain(name_of(item)), colour(plain(kind or "listed"), COLOUR.get(kind, "dim")))
+        elif self._columns:
+            self._table.rows([[kind, *(column.cell(item) for column in self._columns)] for kind, item in rows])
+        else:
+            self._table.rows([[kind, name_of(item)] for kind, item in rows])
+        sys.stdout.flush()

@@ -1,0 +1,7 @@
+"""Runs migrations on the connection, and in the transaction, that app.store.schema gives."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+# Not context.begin_transaction(): the caller's transaction holds the migrators' lock and commits the step.
+context.run_migrations()

@@ -1,0 +1,155 @@
+"""The declared world: objects, their references and changes, tokens, audit, idempotency."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+UP = [
+    # One row a stream of versions. Writers lock it first, so versions become visible in commit order.
+    """
+    CREATE TABLE version (
+        name text PRIMARY KEY,
+        value bigint NOT NULL DEFAULT 0,
+        floor bigint NOT NULL DEFAULT 0 CHECK (floor <= value)
+    ) WITH (fillfactor = 50)
+    """,
+    "INSERT INTO version (name) VALUES ('object'), ('assignment'), ('token')",
+    """
+    CREATE TABLE object (
+        uid uuid PRIMARY KEY,
+        kind text COLLATE "C" NOT NULL,
+        tenant text COLLATE "C" NOT NULL DEFAULT '',
+        name text COLLATE "C" NOT NULL,
+        labels jsonb NOT NULL,
+        spec jsonb NOT NULL,
+        status jsonb NOT NULL,
+        generation bigint NOT NULL,
+        resource_version bigint NOT NULL,
+        admits text[],
+        selectable text[] NOT NULL,
+        created_at timestamptz NOT NULL,
+        updated_at timestamptz NOT NULL,
+        UNIQUE (kind, tenant, name)
+    )
+    """,
+    "CREATE INDEX object_selectable ON object USING gin (selectable)",
+    """
+    CREATE TABLE reference (
+        referrer uuid NOT NULL REFERENCES object ON DELETE CASCADE,
+        kind text COLLATE "C" NOT NULL,
+        tenant text COLLATE "C" NOT NULL DEFAULT '',
+        name text COLLATE "C" NOT NULL,
+        part text COLLATE "C" NOT NULL DEFAULT '',
+        PRIMARY KEY (referrer, kind, tenant, name, part)
+    )
+    """,
+    "CREATE INDEX reference_target ON reference (kind, tenant, name, part)",
+    """
+    CREATE TABLE change (
+        version bigint PRIMARY KEY,
+        kind text COLLATE "C" NOT NULL,
+        tenant text COLLATE "C" NOT NULL,
+        name text COLLATE "C" NOT NULL,
+        uid uuid NOT NULL,
+        action text NOT NULL CHECK (action IN ('added', 'modified', 'deleted')),
+        admits text[],
+        admitted_before text[],
+        object jsonb NOT NULL,
+        at timestamptz NOT NULL DEFAULT clock_timestamp()
+    )
+    """,
+    """
+    CREATE TABLE token (
+        id text PRIMARY KEY,
+        secret_hash bytea NOT NULL,
+        scope text NOT NULL CHECK (scope IN ('viewer', 'operator', 'admin', 'node')),
+        tenant text NOT NULL DEFAULT '',
+        node text NOT NULL DEFAULT '',
+        label text NOT NULL DEFAULT '',
+        created_by text NOT NULL,
+        created_at timestamptz NOT NULL DEFAULT now(),
+        expires_at timestamptz,
+        revoked_at timestamptz,
+        last_used_at timestamptz,
+        CHECK ((scope = 'node') = (node <> ''))
+    )
+    """,
+    "CREATE INDEX token_node ON token (node) WHERE node <> '' AND revoked_at IS NULL",
+    """
+    CREATE TABLE join_token (
+        id text PRIMARY KEY,
+        secret_hash bytea NOT NULL,
+        node text NOT NULL DEFAULT '',
+        created_by text NOT NULL,
+        created_at timestamptz NOT NULL DEFAULT now(),
+        expires_at timestamptz NOT NULL,
+        used_at timestamptz,
+        used_by text NOT NULL DEFAULT ''
+    )
+    """,
+    """
+    CREATE TABLE audit (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        request_id text NOT NULL,
+        principal text NOT NULL,
+        scope text NOT NULL,
+        principal_tenant text NOT NULL,
+        verb text NOT NULL,
+        outcome text NOT NULL,
+        kind text NOT NULL,
+        tenant text NOT NULL DEFAULT '',
+        name text NOT NULL,
+        detail text NOT NULL DEFAULT '',
+        before jsonb,
+        after jsonb
+    )
+    """,
+    """
+    CREATE FUNCTION refuse_to_rewrite() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
+    END $$
+    """,
+    """
+    CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit
+    FOR EACH ROW EXECUTE FUNCTION refuse_to_rewrite()
+    """,
+    """
+    CREATE TRIGGER audit_no_truncate BEFORE TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_to_rewrite()
+    """,
+    """
+    CREATE TABLE idempotency (
+        principal text NOT NULL,
+        key text NOT NULL,
+        request_hash bytea NOT NULL,
+        status int NOT NULL,
+        headers jsonb NOT NULL,
+        body bytea NOT NULL,
+        created_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (principal, key)
+    )
+    """,
+    "CREATE INDEX idempotency_created_at ON idempotency (created_at)",
+]
+
+DOWN = [
+    "DROP TABLE idempotency, audit, join_token, token, change, reference, object, version",
+    "DROP FUNCTION refuse_to_rewrite()",
+]
+
+
+def upgrade() -> None:
+    for sql in UP:
+        op.execute(sql)
+
+
+def downgrade() -> None:
+    for sql in DOWN:
+        op.execute(sql)

@@ -1,0 +1,201 @@
+"""What nodes report: their state, their minutes, what money is counted from; and what they are told."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+UP = [
+    # One narrow row a node, rewritten by every report: the free space keeps the updates inside their page.
+    """
+    CREATE TABLE node_state (
+        node text COLLATE "C" PRIMARY KEY,
+        ordinal bigint NOT NULL,
+        received_at timestamptz NOT NULL,
+        at timestamptz NOT NULL,
+        boot_id text NOT NULL,
+        health text NOT NULL,
+        message text NOT NULL,
+        epoch bigint NOT NULL,
+        generation bigint NOT NULL,
+        assignment_version bigint NOT NULL
+    ) WITH (fillfactor = 40)
+    """,
+    """
+    CREATE TABLE node_inventory (
+        node text COLLATE "C" PRIMARY KEY,
+        ordinal bigint NOT NULL,
+        changed_at timestamptz NOT NULL,
+        inventory jsonb NOT NULL
+    )
+    """,
+    # The newest report of each node and minute, until the minute is over and becomes rows of gpu_minute and
+    # instance_minute: a report costs one small write instead of one for every GPU and instance. It comes
+    # compressed, small enough to stay in the row: no TOAST, and updates that stay in their page.
+    """
+    CREATE TABLE report_minute (
+        minute timestamptz NOT NULL,
+        node text COLLATE "C" NOT NULL,
+        ordinal bigint NOT NULL,
+        received_at timestamptz NOT NULL,
+        body bytea NOT NULL,
+        PRIMARY KEY (minute, node)
+    ) WITH (fillfactor = 50, toast_tuple_target = 8160,
+            autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+            autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 50000)
+    """,
+    # In CREATE TABLE only since Postgres 16.
+    "ALTER TABLE report_minute ALTER COLUMN body SET STORAGE EXTERNAL",
+    """
+    CREATE TABLE gpu_minute (
+        minute timestamptz NOT NULL,
+        node text COLLATE "C" NOT NULL,
+        gpu smallint NOT NULL,
+        ordinal bigint NOT NULL,
+        health text NOT NULL,
+        utilization_percent double precision NOT NULL,
+        memory_used_gib double precision NOT NULL,
+        power_mean_w double precision NOT NULL,
+        power_peak_w double precision NOT NULL,
+        energy_counter_mj bigint NOT NULL,
+        temperature_c double precision NOT NULL,
+        sm_clock_mhz double precision NOT NULL,
+        throttle_reasons text[] NOT NULL,
+        PRIMARY KEY (node, minute, gpu)
+    ) PARTITION BY RANGE (minute)
+    """,
+    """
+    CREATE TABLE instance_minute (
+        minute timestamptz NOT NULL,
+        node text COLLATE "C" NOT NULL,
+        instance text COLLATE "C" NOT NULL,
+        ordinal bigint NOT NULL,
+        gpu smallint NOT NULL,
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        job text COLLATE "C" NOT NULL,
+        sm_percent double precision NOT NULL,
+        memory_gib double precision NOT NULL,
+        requests bigint NOT NULL,
+        errors bigint NOT NULL,
+        latency_counts bigint[] NOT NULL,
+        batch_mean double precision NOT NULL,
+        queue_mean double precision NOT NULL,
+        busy_seconds double precision NOT NULL,
+        limits jsonb,
+        PRIMARY KEY (node, minute, instance)
+    ) PARTITION BY RANGE (minute)
+    """,
+    "CREATE INDEX instance_minute_service ON instance_minute (tenant, service, minute) WHERE service <> ''",
+    """
+    CREATE TABLE gpu_hour (
+        hour timestamptz NOT NULL,
+        node text COLLATE "C" NOT NULL,
+        gpu smallint NOT NULL,
+        minutes smallint NOT NULL,
+        utilization_percent double precision NOT NULL,
+        memory_used_gib double precision NOT NULL,
+        power_mean_w double precision NOT NULL,
+        power_peak_w double precision NOT NULL,
+        energy_mj bigint NOT NULL,
+        temperature_c double precision NOT NULL,
+        PRIMARY KEY (node, hour, gpu)
+    ) PARTITION BY RANGE (hour)
+    """,
+    """
+    CREATE TABLE instance_hour (
+        hour timestamptz NOT NULL,
+        node text COLLATE "C" NOT NULL,
+        instance text COLLATE "C" NOT NULL,
+        minutes smallint NOT NULL,
+        gpu smallint NOT NULL,
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        job text COLLATE "C" NOT NULL,
+        sm_percent double precision NOT NULL,
+        memory_gib double precision NOT NULL,
+        requests bigint NOT NULL,
+        errors bigint NOT NULL,
+        latency_counts bigint[] NOT NULL,
+        batch_mean double precision NOT NULL,
+        queue_mean double precision NOT NULL,
+        busy_seconds double precision NOT NULL,
+        PRIMARY KEY (node, hour, instance)
+    ) PARTITION BY RANGE (hour)
+    """,
+    "CREATE INDEX instance_hour_service ON instance_hour (tenant, service, hour) WHERE service <> ''",
+    # Hours that got minutes since they were last rolled up.
+    "CREATE TABLE pending_hour (hour timestamptz PRIMARY KEY, touched_at timestamptz NOT NULL)",
+    """
+    CREATE TABLE usage_interval (
+        node text COLLATE "C" NOT NULL,
+        id text COLLATE "C" NOT NULL,
+        instance text COLLATE "C" NOT NULL,
+        gpu smallint NOT NULL,
+        gpu_uuid text NOT NULL,
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        job text COLLATE "C" NOT NULL,
+        sm_percent double precision NOT NULL,
+        memory_gib double precision NOT NULL,
+        dedicated boolean NOT NULL,
+        started_at timestamptz NOT NULL,
+        ended_at timestamptz,
+        evidence text NOT NULL,
+        opened_at timestamptz NOT NULL DEFAULT now(),
+        closed_at timestamptz,
+        PRIMARY KEY (node, id),
+        CHECK (ended_at >= started_at)
+    )
+    """,
+    "CREATE INDEX usage_interval_started ON usage_interval (started_at)",
+    "CREATE INDEX usage_interval_open ON usage_interval (node) WHERE ended_at IS NULL",
+    """
+    CREATE FUNCTION usage_closes_once() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF TG_OP = 'UPDATE' AND OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL
+           AND to_jsonb(OLD) - '{ended_at,closed_at,evidence}'::text[]
+             = to_jsonb(NEW) - '{ended_at,closed_at,evidence}'::text[] THEN
+            RETURN NEW;
+        END IF;
+        RAISE EXCEPTION 'a usage interval is opened once and closed once'
+            USING ERRCODE = 'insufficient_privilege';
+    END $$
+    """,
+    """
+    CREATE TRIGGER usage_closes_once BEFORE UPDATE OR DELETE ON usage_interval
+    FOR EACH ROW EXECUTE FUNCTION usage_closes_once()
+    """,
+    """
+    CREATE TABLE assignment (
+        node text COLLATE "C" PRIMARY KEY,
+        epoch bigint NOT NULL,
+        generation bigint NOT NULL,
+        version bigint NOT NULL,
+        body text NOT NULL,
+        written_at timestamptz NOT NULL
+    ) WITH (fillfactor = 70)
+    """,
+    "CREATE UNIQUE INDEX assignment_version ON assignment (version)",
+    "CREATE INDEX assignment_epoch ON assignment (epoch)",
+]
+
+DOWN = [
+    "DROP TABLE assignment, usage_interval, pending_hour, instance_hour, gpu_hour",
+    "DROP TABLE instance_minute, gpu_minute, report_minute, node_inventory, node_state",
+    "DROP FUNCTION usage_closes_once()",
+]
+
+
+def upgrade() -> None:
+    for sql in UP:
+        op.execute(sql)
+
+
+def downgrade() -> None:
+    for sql in DOWN:
+        op.execute(sql)

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Compiles pyproject.toml into hashed requirements, one file an install. Called by `make lock`.
+# One resolution of everything constrains them all, so that no two files disagree on a version.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+compile() {
+  .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-header --no-annotate "$@"
+}
+
+all=$(mktemp)
+trap 'rm -f "$all"' EXIT
+# What stands now is preferred, unless newer versions are asked for: UPGRADE=1 make lock
+[ -n "${UPGRADE:-}" ] || grep -hs '==' requirements/*.txt | sed 's/ \\$//' | sort -u >"$all" || true
+compile pyproject.toml --all-extras --group tools --output-file "$all" >/dev/null
+
+one() {
+  local file=requirements/$1.txt
+  shift
+  rm -f "$file"
+  compile "$@" --constraint "$all" --output-file "$file" >/dev/null
+}
+
+one client pyproject.toml
+one server pyproject.toml --extra server
+one agent pyproject.toml --extra agent
+one solvers pyproject.toml --extra solvers
+one up pyproject.toml --extra server --extra agent
+one dev pyproject.toml --extra server --extra agent --extra solvers --extra dev
+one tools --group tools

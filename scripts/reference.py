@@ -1,0 +1,174 @@
+"""Writes docs/reference.md from the code: kinds and fields, who may do what, problems, settings.
+
+Usage: .venv/bin/python scripts/reference.py [--check]
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from app.access import TABLE, Noun, Role, Verb  # noqa: E402
+from app.manifests.kinds import schema  # noqa: E402
+from app.manifests.model import STORED, Kind  # noqa: E402
+from app.problem import TITLES  # noqa: E402
+from app.settings import PREFIX, UNPREFIXED, Settings  # noqa: E402
+
+FILE = ROOT / "docs" / "reference.md"
+UNBOUNDED = 1e12  # every number's outer bound; said once, not in each row
+HEAD = """\
+# Reference
+
+Written from the code by `make openapi`; do not edit it. The REST routes are in `openapi/openapi.json`, the command
+line in [cli.md](cli.md), whole manifests in `examples/`.
+"""
+
+
+def main() -> int:
+    text = "\n".join([HEAD, *_kinds(), *_access(), *_problems(), *_settings()])
+    if "--check" in sys.argv[1:]:
+        if FILE.exists() and FILE.read_text() == text:
+            return 0
+        print("docs/reference.md has drifted from the code; run: make openapi", file=sys.stderr)
+        return 1
+    FILE.write_text(text)
+    return 0
+
+
+def _kinds() -> Iterator[str]:
+    yield "## Kinds\n"
+    yield (
+        "Every manifest has `apiVersion: gpuwright/v1`, `kind`, `metadata` (`name`, `labels`, and `tenant` where one "
+        "belongs) and `spec`. Names are DNS labels. Numbers are at most 1e12. Fields in bold must be given.\n"
+    )
+    for kind in STORED:
+        whole = schema(kind)
+        yield f"### {kind}\n"
+        where = "belongs to a tenant" if kind.tenanted else "cluster-wide"
+        yield f"{whole['description']} `/api/v1/{kind.plural}`, {where}.\n"
+        yield from _fields(whole)
+        for name, part in whole.get("$defs", {}).items():
+            yield f"`{name}`: {part['description']}\n"
+            yield from _fields(part)
+
+
+def _fields(of: Mapping[str, Any]) -> Iterator[str]:
+    required = set(of.get("required", ()))
+    yield from _table(
+        ("field", "what", "allowed", "default"),
+        (
+            (
+                f"**{name}**" if name in required else name,
+                field.get("description", ""),
+                _allowed(field),
+                _default(field.get("default")),
+            )
+            for name, field in of["properties"].items()
+        ),
+    )
+
+
+def _default(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _allowed(field: Mapping[str, Any]) -> str:
+    if "$ref" in field:
+        return f"`{field['$ref'].rsplit('/', 1)[1]}`"
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in field:
+            told = (_allowed(one) for one in field[several] if one.get("type") != "null")
+            return " or ".join(dict.fromkeys(told))
+    if "x-allowed" in field:
+        return str(field["x-allowed"])
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    match field.get("type"):
+        case "array":
+            return f"a list of: {_allowed(field['items'])}"
+        case "object":
+            values = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
+            inner = next((each for each in values if isinstance(each, dict)), None)
+            return f"a map to: {_allowed(inner)}" if inner else "a map"
+        case "integer":
+            return "whole number" + _bounds(field)
+        case "number":
+            return "number" + _bounds(field)
+        case "string":
+            return "a moment, RFC 3339" if field.get("format") == "date-time" else "text"
+        case "boolean":
+            return "true or false"
+    return ""
+
+
+def _bounds(field: Mapping[str, Any]) -> str:
+    low, over, high = field.get("minimum"), field.get("exclusiveMinimum"), field.get("maximum")
+    high = None if high is not None and high >= UNBOUNDED else high
+    if low is not None and high is not None:
+        return f", {low:g}..{high:g}"
+    if over is not None:
+        return f" over {over:g}" + (f", at most {high:g}" if high is not None else "")
+    return f", {low:g} or more" if low is not None else ""
+
+
+def _access() -> Iterator[str]:
+    yield "## Who may do what\n"
+    yield (
+        "`all`, or `own` (the tenant's, or the node's), or `admitted` (models that admit the tenant, and their "
+        "profiles). Nothing written: refused. What another tenant owns answers 404.\n"
+    )
+    things = [*STORED, *Noun]
+    yield from _table(
+        ("", *(str(role) for role in Role)),
+        ((str(thing), *(_grants(role, thing) for role in Role)) for thing in things),
+    )
+
+
+def _grants(role: Role, thing: Kind | Noun) -> str:
+    granted = ((verb, TABLE[role].get((thing, verb))) for verb in Verb)
+    return ", ".join(f"{verb} {reach}" for verb, reach in granted if reach)
+
+
+def _problems() -> Iterator[str]:
+    yield "## Problems\n"
+    yield "Every refusal is `application/problem+json` of type `urn:gpuwright:problem:<name>`.\n"
+    yield from _table(("name", "status", "title"), ((name, status, title) for name, (status, title) in TITLES.items()))
+
+
+def _settings() -> Iterator[str]:
+    yield "## Settings\n"
+    yield "The server reads its environment once, when it starts.\n"
+    comments = dict(re.findall(r"^    (\w+): [^#\n]+?  # (.+)$", (ROOT / "app/settings.py").read_text(), re.MULTILINE))
+    yield from _table(
+        ("variable", "default", "what"),
+        (
+            (
+                f"`{field.name.upper() if field.name in UNPREFIXED else PREFIX + field.name.upper()}`",
+                _default(None if field.default in (MISSING, "") else field.default),
+                comments.get(field.name, ""),
+            )
+            for field in fields(Settings)
+        ),
+    )
+
+
+def _table(heading: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    heading = list(heading)
+    yield "| " + " | ".join(heading) + " |"
+    yield "|" + "---|" * len(heading)
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+    yield ""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,8 @@
+"""Latency of a batch server: what it carries under an SLO, how late it answers, how busy it is."""
+
+from __future__ import annotations
+
+from solvers.latency.limits import Limits, OutsideTheTable, limits
+from solvers.latency.rates import busy_fraction, latency_at, max_rate, timeout_for
+
+__all__ = ["Limits", "OutsideTheTable", "busy_fraction", "latency_at", "limits", "max_rate", "timeout_for"]

@@ -1,0 +1,256 @@
+"""Compiled loops of the latency table: limits for a percentile, and the accepted load in a few nanoseconds.
+
+A row of limits says for one batch and one percentile which SLO / exec each load needs. It holds for POINTS loads the
+ratio needed, the load gained per ratio from there on, and the load itself; then for bins of exec / SLO how many loads
+are accepted at the bin's least ratio.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from solvers.compiled import njit
+
+Array: TypeAlias = Any  # numba knows the exact types from the signatures
+
+POINTS = 128
+BINS = 128
+WIDTH = 3 * POINTS + BINS + 2
+BUSY_POINTS = 129
+NEVER = 1e300
+LONGEST = 1e9  # no ratio beyond makes a difference
+ATOM = (
+    1e-6  # a request that waits for nobody takes one exec, to the last digit of a clock: the SLO must be longer by this
+)
+
+
+@njit("float64(float64[::1], float64)")
+def accepted_load(row: Array, ratio: float) -> float:
+    """The largest load = rate x exec / batch accepted at this ratio = SLO / exec, which it never falls with; or 0."""
+    if not ratio >= 1.0 + ATOM:
+        return 0.0
+    ratio = min(ratio, LONGEST)
+    # the bin leaves a handful of loads to look through
+    bin_ = int(BINS / ratio)
+    low = int(row[3 * POINTS + bin_])
+    high = int(row[3 * POINTS + bin_ - 1]) if bin_ > 0 else POINTS
+    while low < high:
+        middle = (low + high) // 2
+        if row[middle] <= ratio:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return 0.0
+    at = low - 1
+    load = row[2 * POINTS + at] + (ratio - row[at]) * row[POINTS + at]
+    if low < POINTS and load > row[2 * POINTS + low]:
+        return float(row[2 * POINTS + low])
+    return float(load)
+
+
+@njit("float64(float64[::1], float64)")
+def needed_ratio(row: Array, load: float) -> float:
+    """The least SLO / exec at which this load is accepted, the inverse of accepted_load; NEVER where there is none."""
+    if not load <= row[3 * POINTS - 1]:
+        return NEVER
+    low, high = 0, POINTS - 1
+    while low < high:  # the first grid load that is no smaller
+        middle = (low + high) // 2
+        if row[2 * POINTS + middle] < load:
+            low = middle + 1
+        else:
+            high = middle
+    ratio = row[low]
+    if low > 0 and row[POINTS + low - 1] > 0.0 and row[low - 1] < NEVER:
+        ratio = min(ratio, row[low - 1] + (load - row[2 * POINTS + low - 1]) / row[POINTS + low - 1])
+    return float(max(ratio, 1.0 + ATOM))
+
+
+@njit("float64(float64[::1], int64, float64)")
+def busy_at(row: Array, batch: int, load: float) -> float:
+    """The share of time a server is busy at timeout 0, from its row of chances that a start leaves nobody waiting."""
+    if load <= 0.0:
+        return 0.0
+    if load >= 1.0:
+        return 1.0
+    place = load * (BUSY_POINTS - 1)
+    cell = int(place)
+    none_left = row[cell] + (row[cell + 1] - row[cell]) * (place - cell)
+    per_exec = load * batch
+    return float(1.0 / (1.0 + none_left * np.exp(-per_exec) / per_exec))
+
+
+@njit("float64(float64[::1], uint16[::1], float64, float64, int64, int64)")
+def _plain_need(ratios: Array, codes: Array, step: float, allowed: float, cliff: int, first: int) -> float:
+    """The least ratio from ratios[first] on at which the late share is at most `allowed`.
+
+    Where more than all may be late it is less than 1: no SLO, but the curve over loads goes on without a kink.
+    """
+    count = ratios.shape[0]
+    enough = -np.log(allowed) / step
+    low, high = first, count
+    while low < high:  # the first grid ratio that is good enough
+        middle = (low + high) // 2
+        if middle >= cliff:
+            good = codes[middle] >= enough
+        else:
+            good = np.exp(-step * codes[middle]) + 2.0 - ratios[middle] <= allowed
+        if good:
+            high = middle
+        else:
+            low = middle + 1
+    if low == count:
+        return NEVER
+    if low == 0:
+        return float(2.0 - allowed)
+    if low == first:
+        return float(ratios[low])
+    before = ratios[low - 1]
+    width = ratios[low] - before
+    if low <= cliff:
+        worse = np.exp(-step * codes[low - 1]) + 2.0 - before
+        better = np.exp(-step * codes[low]) + 2.0 - ratios[low]
+        return float(before + width * min(1.0, (worse - allowed) / (worse - better)))
+    return float(before + width * min(1.0, (enough - codes[low - 1]) / (float(codes[low]) - float(codes[low - 1]))))
+
+
+@njit("float64(float64, float64, float64, float64[::1], float64[::1])")
+def _waiting(per_exec: float, none_left: float, timeout: float, timeouts: Array, unfilled: Array) -> float:
+    """The mean wait for a start, in execs, under a timeout of 0..1.
+
+    The chance of an unfilled batch is log-concave in the timeout: interpolated, it is no larger than the true one.
+    """
+    last = timeouts.shape[0] - 1
+    cell = min(int(timeout * last), last - 1)
+    chance = unfilled[cell + 1]
+    if chance < 1.0 - 1e-9 and timeout < timeouts[cell + 1]:
+        share = (timeout - timeouts[cell]) / (timeouts[cell + 1] - timeouts[cell])
+        if chance > 0.0:
+            chance = unfilled[cell] * (chance / unfilled[cell]) ** share
+    return float(none_left * np.exp(-per_exec * (1.0 - timeout)) * chance / per_exec)
+
+
+@njit(
+    "float64(float64[::1], uint16[::1], float64, float64, int64, float64, float64, float64[::1], float64[::1], float64)"
+)
+def _spare(
+    ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
+    timeouts: Array, unfilled: Array, ratio: float,
+) -> float:  # fmt: skip
+    """How much more than the late share may be late at a ratio of 1..2 under the timeout ratio - 1."""
+    cell = min(int((ratio - 1.0) * cliff), cliff - 1)
+    share = (ratio - ratios[cell]) / (ratios[cell + 1] - ratios[cell])
+    late = np.exp(-step * codes[cell]) * (1.0 - share) + np.exp(-step * codes[cell + 1]) * share + 2.0 - ratio
+    return float(missing * (1.0 + _waiting(per_exec, none_left, ratio - 1.0, timeouts, unfilled)) - late)
+
+
+@njit(
+    "float64(float64[::1], uint16[::1], float64, float64, int64, float64, float64, float64[::1], float64[::1], float64)"
+)
+def _patient_need(
+    ratios: Array, codes: Array, step: float, missing: float, cliff: int, per_exec: float, none_left: float,
+    timeouts: Array, unfilled: Array, prompt: float,
+) -> float:  # fmt: skip
+    """The least ratio at which `missing` may be late under the timeout ratio - 1, at most 1; `prompt` at timeout 0."""
+    if prompt <= 1.0 or none_left <= 0.0:
+        return prompt
+    if prompt >= 2.0:
+        longest = _waiting(per_exec, none_left, 1.0, timeouts, unfilled)
+        allowed = missing * (1.0 + longest)
+        if np.exp(-step * codes[cliff]) > allowed:
+            # Beyond 2 late shares grow at least as the load does: so little cannot be worth its 2 %.
+            if longest - _waiting(per_exec, none_left, 0.0, timeouts, unfilled) < 0.02:
+                return prompt
+            return min(prompt, _plain_need(ratios, codes, step, allowed, cliff, cliff))
+    # Below 2 both sides move with the ratio; at least 2 - ratio is late at any load, which bounds the search.
+    high = min(prompt, 2.0)
+    longest = _waiting(per_exec, none_left, high - 1.0, timeouts, unfilled)
+    low = max(1.0, 2.0 - missing * (1.0 + longest))
+    close = 1e-4 * missing
+    if high - low <= close or longest - _waiting(per_exec, none_left, 0.0, timeouts, unfilled) <= 1e-4:
+        return high
+    # False position, with less weight for a side that stays; at `high` it always holds.
+    lack = -_spare(ratios, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, low)
+    if lack <= 0.0:
+        return low
+    spare = _spare(ratios, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, high)
+    for _ in range(30):
+        if high - low <= close:
+            break
+        middle = min(max(low + (high - low) * lack / (lack + spare), low + 0.5 * close), high - 0.5 * close)
+        found = _spare(ratios, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, middle)
+        if found >= 0.0:
+            high, spare, lack = middle, found, 0.5 * lack
+        else:
+            low, lack, spare = middle, -found, 0.5 * spare
+    return float(high)
+
+
+@njit("void(float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])")
+def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Array) -> None:
+    """Write a row from the ratios that the loads need, some at timeout 0, some with one.
+
+    From a load on, the need is taken to rise as steeply as in its own cell and in the one before: a need that bends
+    upwards stays below its chord, one that bends downwards below the chord before.
+    """
+    count = loads.shape[0]
+    for at in range(count):
+        row[at] = needs[at]
+        row[2 * count + at] = loads[at]
+        slope, steady = 0.0, 0.0
+        for cell in range(max(at - 1, 0), min(at + 1, count - 1)):
+            width = loads[cell + 1] - loads[cell]
+            slope = max(slope, (needs[cell + 1] - needs[cell]) / width)
+            steady = max(steady, (prompt[cell + 1] - prompt[cell]) / width)
+            if needs[cell] < prompt[cell] or needs[cell + 1] < prompt[cell + 1]:
+                slope = max(slope, (patient[cell + 1] - patient[cell]) / width)
+        if needs[at] == prompt[at]:  # what timeout 0 gains from here on holds, too
+            slope = min(slope, steady)
+        row[count + at] = 1.0 / slope if slope > 0.0 and 0 < at < count - 1 else 0.0
+    accepted = count
+    for bin_ in range(BINS + 2):
+        least = BINS / (bin_ + 1.0)
+        while accepted > 0 and needs[accepted - 1] > least:
+            accepted -= 1
+        row[3 * count + bin_] = accepted
+
+
+@njit(
+    "void(uint16[:, :, ::1], float32[:, :, ::1], float64[::1], float64[::1], float64[::1], float64, int64, float64,"
+    " float64, float64[:, ::1], float64[:, ::1])"
+)
+def fill_limits(
+    late: Array, starts: Array, loads: Array, ratios: Array, timeouts: Array, step: float, cliff: int, missing: float,
+    worth: float, prompt: Array, either: Array,
+) -> None:  # fmt: skip
+    """Rows by batch where `missing` may be late: at timeout 0, and with a timeout where it is worth this much load."""
+    count = loads.shape[0]
+    needs, patient, least = np.empty(count), np.empty(count), np.empty(count)
+    unfilled = np.empty(timeouts.shape[0])
+    for batch in range(1, late.shape[0] + 1):
+        for at in range(count):
+            per_exec = loads[at] * batch
+            none_left = float(starts[batch - 1, at, 0])
+            for place in range(timeouts.shape[0]):
+                unfilled[place] = starts[batch - 1, at, 1 + place]
+            codes = late[batch - 1, at]
+            allowed = missing * (1.0 + none_left * np.exp(-per_exec) / per_exec)
+            needs[at] = _plain_need(ratios, codes, step, allowed, cliff, 0)
+            patient[at] = _patient_need(
+                ratios, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, needs[at]
+            )
+            if at > 0:  # more load never needs less; rounding must not say so
+                needs[at] = max(needs[at], needs[at - 1])
+                patient[at] = max(patient[at], patient[at - 1])
+            patient[at] = min(patient[at], needs[at])
+        row = prompt[batch]
+        _fill_row(row, needs, needs, needs, loads)
+        following = NEVER
+        for at in range(count - 1, -1, -1):
+            pays = patient[at] < needs[at] and loads[at] >= worth * accepted_load(row, patient[at])
+            following = min(following, patient[at] if pays else needs[at])
+            least[at] = following
+        _fill_row(either[batch], least, needs, patient, loads)

@@ -1,0 +1,84 @@
+"""Rates and milliseconds: what an instance carries, under which timeout, and how late it answers."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.latency import grids, kernels
+from solvers.latency.limits import OutsideTheTable, limits, row, table
+
+SHORT_OF = 1.0 - 1e-6  # a timeout stays short of what the SLO leaves by this factor: no request is late by rounding
+
+
+def max_rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> tuple[float, float]:
+    """The largest accepted rate per second, and its batch timeout in ms. Utilization and margins are the caller's."""
+    ratio = _ratio(exec_ms, slo_ms)
+    load = kernels.accepted_load(row(limits(percentile), batch), ratio)
+    rate_per_second = 1000.0 * load * batch / exec_ms
+    prompt = kernels.accepted_load(row(limits(percentile), batch, prompt=True), ratio)
+    return rate_per_second, 0.0 if load <= prompt else _timeout_ms(exec_ms, ratio)
+
+
+def timeout_for(
+    batch: int, exec_ms: float, slo_ms: float, percentile: float, rate_per_second: float
+) -> float | None:  # fmt: skip
+    """The timeout in ms under which this rate is accepted, 0 where that will do; None where none will."""
+    ratio = _ratio(exec_ms, slo_ms)
+    load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)  # rates come from loads, by rounding
+    if load <= kernels.accepted_load(row(limits(percentile), batch, prompt=True), ratio):
+        return 0.0
+    if load <= kernels.accepted_load(row(limits(percentile), batch), ratio):
+        return _timeout_ms(exec_ms, ratio)
+    return None
+
+
+def latency_at(
+    batch: int, exec_ms: float, rate_per_second: float, percentile: float, timeout_ms: float = 0.0
+) -> float:  # fmt: skip
+    """The latency in ms at this percentile, never too low; infinite where the load is beyond the table's last."""
+    if not 0.0 <= timeout_ms <= exec_ms:
+        raise OutsideTheTable(f"timeout {timeout_ms:g} ms is outside 0..{exec_ms:g} ms, the time of one batch")
+    load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)
+    of = limits(percentile)
+    ratio = kernels.needed_ratio(row(of, batch, prompt=True), load)
+    if timeout_ms > 0.0:
+        timeout = timeout_ms / exec_ms
+        patient = kernels.needed_ratio(row(of, batch), load)
+        # That ratio holds from its own timeout on: a longer one makes starts rarer, and late requests with them.
+        if timeout >= min(1.0, patient - 1.0) * SHORT_OF**2:
+            ratio = min(ratio, patient)
+        ratio = max(ratio, 1.0 + timeout)  # whoever came to an idle server waits it out
+    return math.inf if ratio >= kernels.NEVER else ratio * exec_ms
+
+
+@cache
+def none_left() -> NDArray[np.float64]:
+    """The chance that a start leaves nobody waiting, by batch and load 0, 1 / 128, .. 1: rows for kernels.busy_at."""
+    _, starts = table()
+    at = np.linspace(0.0, 1.0, kernels.BUSY_POINTS)
+    rows = np.ones((grids.MOST + 1, len(at)))
+    for batch in range(1, grids.MOST + 1):
+        rows[batch] = np.interp(at, [0.0, *grids.LOADS, 1.0], [1.0, *starts[batch - 1, :, 0], 0.0])
+    return rows
+
+
+def busy_fraction(batch: int, load: float) -> float:
+    """The share of time a server is busy at timeout 0. A batch takes exec whatever its fill: more than the load."""
+    if not 1 <= batch <= grids.MOST:
+        raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
+    return float(kernels.busy_at(none_left()[batch], batch, load))
+
+
+def _ratio(exec_ms: float, slo_ms: float) -> float:
+    for name, value in (("exec_ms", exec_ms), ("slo_ms", slo_ms)):
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value:g}; a finite number over 0 is needed")
+    return slo_ms / exec_ms
+
+
+def _timeout_ms(exec_ms: float, ratio: float) -> float:
+    return exec_ms * min(1.0, ratio - 1.0) * SHORT_OF

@@ -1,0 +1,105 @@
+"""Which training job runs beside which services, in the SMs that they leave (Mudi, M3 and M7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from solvers.planning.problem import Curve, Job
+
+
+class WrongMultiplexing(ValueError):
+    """A problem that names a thing twice, or holds a number that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What serves on a GPU already, as far as jobs must know it."""
+
+    name: str
+    sm_percent: int
+    exec_ms: Curve  # of its batch over SM%, alone, at the highest clock
+    pressure: float  # that it puts on its neighbours
+    bears: float  # the largest sum of its neighbours' pressures under which it keeps its SLO
+    sensitivity: float = 0.0
+    clock_exponent: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU with its services, and what they leave."""
+
+    name: str
+    gpu_type: str
+    services: tuple[Service, ...]
+    free_memory_gib: float
+    free_w: float = float("inf")  # under its cap with all services busy
+    clock: float = 1.0  # of the highest
+
+    @property
+    def spare_sm_percent(self) -> int:
+        return 100 - sum(service.sm_percent for service in self.services)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Jobs in the order they arrived, and GPUs to put them on."""
+
+    gpus: tuple[Gpu, ...]
+    jobs: tuple[Job, ...]
+    jobs_per_gpu: int = 3
+    waiting_seconds: float = 1000.0  # what a job that runs nowhere counts as, in seconds a step
+
+    def __post_init__(self) -> None:
+        for what, names in (("GPUs", [g.name for g in self.gpus]), ("jobs", [j.name for j in self.jobs])):
+            if len(set(names)) < len(names):
+                raise WrongMultiplexing(f"two {what} share a name")
+        for gpu in self.gpus:
+            if not 0 < gpu.clock <= 1:
+                raise WrongMultiplexing(f"GPU {gpu.name} runs at {gpu.clock:g} of its highest clock; (0, 1] is allowed")
+            if gpu.spare_sm_percent < 0:
+                raise WrongMultiplexing(f"the services of GPU {gpu.name} hold {100 - gpu.spare_sm_percent} SM%")
+        if self.jobs_per_gpu < 1:
+            raise WrongMultiplexing(f"jobsPerGpu {self.jobs_per_gpu} leaves jobs nowhere; 1 is the least")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Placed:
+    """A job on a GPU, with its even part of the spare SMs."""
+
+    job: str
+    gpu: str
+    sm_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that runs nowhere, why, and the least change on one GPU that would let it run with all else kept."""
+
+    job: str
+    reason: str
+    relaxation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The judged sum of seconds a step, what no answer is below, and how both were found."""
+
+    cost_seconds: float
+    bound: float
+    method: str
+    work: int
+
+    @property
+    def gap(self) -> float:
+        return max(0.0, self.cost_seconds - self.bound) / self.bound if self.bound > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Where each job runs, at how many steps a second, with its proof."""
+
+    placed: tuple[Placed, ...]
+    steps_per_second: Mapping[str, float]
+    waiting: tuple[Waiting, ...]
+    certificate: Certificate

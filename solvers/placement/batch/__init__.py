@@ -1,0 +1,57 @@
+"""Given instances onto given GPUs, all at once: CP-SAT with its proof, beside HetSev's rounds and best fit."""
+
+from __future__ import annotations
+
+from solvers.placement.batch import exact, greedy, judge, queues
+from solvers.placement.batch.problem import (
+    Budget,
+    Certificate,
+    Gpu,
+    Instance,
+    Node,
+    Outcome,
+    Placement,
+    Problem,
+    WrongProblem,
+)
+from solvers.placement.batch.rooms import Rooms
+
+__all__ = [
+    "Budget", "Certificate", "Gpu", "Instance", "Node", "Outcome", "Placement", "Problem", "WrongProblem", "place",
+]  # fmt: skip
+
+SOME_WORK = Budget()
+
+
+def place(problem: Problem, budget: Budget = SOME_WORK) -> Outcome:
+    """The cheapest right placement of all methods, judged, with the bound and a reason for whatever is left out."""
+    answers = [(greedy.solve(problem), "best fit"), (queues.schedule(problem), "queues, worst fit")]
+    bound = None
+    if budget.work > 0:
+        hint = min(answers, key=lambda answer: judge.cost(problem, answer[0]))[0]
+        claim = exact.solve(problem, budget, hint)
+        if claim is not None:
+            bound = claim.bound
+            method = "CP-SAT" if claim.is_proved else "CP-SAT, cut short"
+            answers.insert(0, (claim.placement, method))
+    # Where what stands breaks a rule already, it is all that is kept.
+    right = [answer for answer in answers if not judge.violations(problem, answer[0])]
+    right = right or [(dict(problem.standing), "what stands")]
+    placement, method = min(right, key=lambda answer: judge.cost(problem, answer[0]))
+    cost = judge.cost(problem, placement)
+    if bound is None:
+        return Outcome(
+            placement, _reasons(problem, placement), Certificate(cost, None, None, f"{method}; bound unknown")
+        )
+    below = min(bound, cost)
+    gap = (cost - below) / below if below > 0 else 0.0
+    return Outcome(placement, _reasons(problem, placement), Certificate(cost, below, gap, method))
+
+
+def _reasons(problem: Problem, placement: Placement) -> dict[str, str]:
+    rooms = Rooms(problem)
+    for name, where in sorted(placement.items()):
+        if name not in problem.standing:
+            rooms.put(problem.by_name[name], problem.gpu_by_name[where])
+    out = [instance for instance in problem.instances if instance.name not in placement]
+    return {instance.name: rooms.why_not(instance) for instance in out}

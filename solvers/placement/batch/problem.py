@@ -1,0 +1,121 @@
+"""Instances whose shape is decided, and GPUs to put them on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+class WrongProblem(ValueError):
+    """A problem that names what is not there, or one thing twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine: what its GPUs' instances share."""
+
+    name: str
+    cpu_cores: float
+    host_memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One device on a node."""
+
+    name: str
+    node: str
+    gpu_type: str
+    memory_gib: float
+    price_per_hour: float = 1.0  # paid once anything stands on it
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What is placed. Instances of one model keep away from each other: HetSev, section 3.2."""
+
+    name: str
+    model: str
+    memory_gib: float
+    cpu_cores: float = 0.0
+    host_memory_gib: float = 0.0
+    gpu_types: frozenset[str] | None = None  # None: any
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be placed where; what stands already stays."""
+
+    nodes: tuple[Node, ...]
+    gpus: tuple[Gpu, ...]
+    instances: tuple[Instance, ...]
+    standing: Mapping[str, str] = field(default_factory=dict)  # instance -> GPU
+    same_model_per_gpu: int = 1
+    unplaced_price: float = 1000.0  # per hour: leaving one out is dearer than any GPU, never infeasible
+
+    def __post_init__(self) -> None:
+        for what, names in (
+            ("nodes", [node.name for node in self.nodes]),
+            ("GPUs", [gpu.name for gpu in self.gpus]),
+            ("instances", [instance.name for instance in self.instances]),
+        ):
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            if twice:
+                raise WrongProblem(f"two {what} are called {twice[0]}")
+        nodes = {node.name for node in self.nodes}
+        for gpu in self.gpus:
+            if gpu.node not in nodes:
+                raise WrongProblem(f"GPU {gpu.name} is on the unknown node {gpu.node}")
+        for instance, name in self.standing.items():
+            if instance not in self.by_name or name not in self.gpu_by_name:
+                raise WrongProblem(f"{instance} stands on {name}; one of the two is unknown")
+
+    @cached_property
+    def by_name(self) -> dict[str, Instance]:
+        return {instance.name: instance for instance in self.instances}
+
+    @cached_property
+    def gpu_by_name(self) -> dict[str, Gpu]:
+        return {gpu.name: gpu for gpu in self.gpus}
+
+    @cached_property
+    def pending(self) -> tuple[Instance, ...]:
+        return tuple(instance for instance in self.instances if instance.name not in self.standing)
+
+    def may_stand(self, instance: Instance, gpu: Gpu) -> bool:
+        """Whether the type suits and the memory would fit on the empty GPU."""
+        suits = instance.gpu_types is None or gpu.gpu_type in instance.gpu_types
+        return suits and instance.memory_gib <= gpu.memory_gib
+
+
+Placement = Mapping[str, str]
+"""Instance -> GPU, for all that stand somewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """CP-SAT's deterministic seconds; 0 is none."""
+
+    work: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The judged cost per hour, what no placement can undercut, and how both came about."""
+
+    cost: float
+    bound: float | None
+    gap: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where everything stands, why the rest does not, and the proof."""
+
+    placement: Placement
+    reasons: Mapping[str, str]  # of each unplaced instance
+    certificate: Certificate

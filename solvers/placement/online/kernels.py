@@ -1,0 +1,185 @@
+"""The compiled loops of online placement. A host's score for a kind of request is kept until that host changes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.compiled import njit
+
+Whole = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Rows = NDArray[np.int64]  # two-dimensional
+Table = NDArray[np.float64]
+
+LEAST_WASTE, FRAGMENTATION, BEST_FIT = 0, 1, 2
+CPU, MEMORY, MILLI, GPUS = 0, 1, 2, 3  # columns of a request
+NOWHERE, HELD_BACK = -1, -2
+
+
+@njit("boolean(int64[:], int64[:], int64, int64[:])")
+def fits(left: Whole, free: Whole, gpus: int, request: Whole) -> bool:
+    """Whether a host can take a request now. `left` is CPU and host memory, `free` the milli of each GPU."""
+    if left[0] < request[0] or left[1] < request[1]:
+        return False
+    able = 0
+    for gpu in range(gpus):
+        if free[gpu] >= request[2]:
+            able += 1
+    return bool(able >= request[3])
+
+
+@njit("float64(int64, int64, int64[:], int64, float64[:], float64[:, :], float64[:])")
+def waste(cpu: int, memory: int, free: Whole, gpus: int, table: Numbers, appetites: Table, weight: Numbers) -> float:
+    """What of a host's GPUs is expected to stay unused: parts that nothing fills, and what CPU or memory starve."""
+    total = 0
+    out = 0.0
+    for gpu in range(gpus):
+        out += table[free[gpu]]
+        total += free[gpu]
+    for row in range(appetites.shape[0]):
+        short = appetites[row, 0] * total - cpu
+        if short > 0.0:
+            out += weight[0] * short / appetites[row, 0]
+        short = appetites[row, 1] * total - memory
+        if short > 0.0:
+            out += weight[0] * short / appetites[row, 1]
+    return out
+
+
+@njit("float64(int64, int64[:], int64, int64[:, :], float64[:])")
+def fragmentation(cpu: int, free: Whole, gpus: int, typical: Rows, frequency: Numbers) -> float:
+    """FGD, section 3: the free milli that a request of the typical mix, met at random, could not use here."""
+    total = 0
+    for gpu in range(gpus):
+        total += free[gpu]
+    out = 0.0
+    for kind in range(typical.shape[0]):
+        milli = typical[kind, 2]
+        able = 0
+        unfit = 0
+        for gpu in range(gpus):
+            if free[gpu] >= milli:
+                able += 1
+            else:
+                unfit += free[gpu]
+        usable = milli > 0 and able >= typical[kind, 3] and cpu >= typical[kind, 0]
+        out += frequency[kind] * (unfit if usable else total)
+    return out
+
+
+@njit(
+    "Tuple((float64, int64))(int64, int64[:], int64[:], int64, int64[:], int64[:], float64[:], float64[:, :],"
+    " float64[:], int64[:, :], float64[:])"
+)
+def score(
+    rule: int,
+    left: Whole,
+    free: Whole,
+    gpus: int,
+    request: Whole,
+    spare: Whole,
+    table: Numbers,
+    appetites: Table,
+    weight: Numbers,
+    typical: Rows,
+    frequency: Numbers,
+) -> tuple[float, int]:
+    """How good it is to put a request on a host where it fits (more is better), and the GPU if it shares one."""
+    cpu = left[0] - request[0]
+    memory = left[1] - request[1]
+    total = 0
+    for gpu in range(gpus):
+        spare[gpu] = free[gpu]
+        total += free[gpu]
+    before = 0.0
+    if rule == 0:
+        before = waste(left[0], left[1], free, gpus, table, appetites, weight)
+    elif rule == 1:
+        before = fragmentation(left[0], free, gpus, typical, frequency)
+    best = -1e300
+    chosen = -1
+    if request[3] == 1 and request[2] < 1000:
+        for gpu in range(gpus):
+            if free[gpu] < request[2]:
+                continue
+            seen = False  # an equally free GPU stands before: the same score
+            for earlier in range(gpu):
+                seen = seen or free[earlier] == free[gpu]
+            if seen:
+                continue
+            spare[gpu] -= request[2]
+            if rule == 0:
+                value = before - waste(cpu, memory, spare, gpus, table, appetites, weight)
+            elif rule == 1:
+                value = before - fragmentation(cpu, spare, gpus, typical, frequency)
+                value = np.floor(100.0 / (1.0 + np.exp(-value / 1000.0)))
+            else:
+                value = -float(free[gpu])
+            spare[gpu] += request[2]
+            if value > best:
+                best = value
+                chosen = gpu
+    else:
+        wanted = request[3]
+        for gpu in range(gpus):
+            if wanted > 0 and spare[gpu] == 1000:
+                spare[gpu] = 0
+                wanted -= 1
+        if rule == 0:
+            best = before - waste(cpu, memory, spare, gpus, table, appetites, weight)
+        elif rule == 1:
+            best = before - fragmentation(cpu, spare, gpus, typical, frequency)
+            best = np.floor(100.0 / (1.0 + np.exp(-best / 1000.0)))
+    if rule == 2:
+        left_over = cpu / weight[0] * 0.5 + (total - request[2] * request[3]) / weight[1] * 0.5
+        best = np.floor((1.0 - left_over) * 100.0)
+    return best, chosen
+
+
+@njit(
+    "Tuple((int64, int64))(int64, int64, float64, int64[:, :], int64[:, :], int64[:, :], int64[:], int64[:],"
+    " int64[:, :], float64[:, :], int64[:, :], int64[:], float64[:], float64[:, :], float64[:], int64[:, :],"
+    " float64[:])"
+)
+def choose(
+    rule: int,
+    kind: int,
+    hold_back: float,
+    kinds: Rows,
+    left: Rows,
+    free: Rows,
+    gpus: Whole,
+    version: Whole,
+    seen: Rows,
+    scores: Table,
+    devices: Rows,
+    spare: Whole,
+    table: Numbers,
+    appetites: Table,
+    weight: Numbers,
+    typical: Rows,
+    frequency: Numbers,
+) -> tuple[int, int]:
+    """The best host for a kind of request, the first among equals, and the GPU it would share there."""
+    request = kinds[kind]
+    best = -1e300
+    host = -1
+    for here in range(gpus.shape[0]):
+        if seen[kind, here] != version[here]:
+            seen[kind, here] = version[here]
+            if fits(left[here], free[here], gpus[here], request):
+                scores[kind, here], devices[kind, here] = score(
+                    rule, left[here], free[here], gpus[here], request, spare, table, appetites, weight, typical,
+                    frequency,
+                )  # fmt: skip
+            else:
+                scores[kind, here] = -1e300
+        if scores[kind, here] > best:
+            best = scores[kind, here]
+            host = here
+    if host < 0:
+        return -1, -1
+    if best < -hold_back * request[2] * request[3] and request[3] > 0:
+        return -2, -1
+    return host, devices[kind, host]

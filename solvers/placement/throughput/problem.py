@@ -1,0 +1,138 @@
+"""InSS's problem (1)-(1f): a GPU, a share of its SMs and a batch for every model, for the most throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+
+class WrongProblem(ValueError):
+    """A problem that names what is not there, or holds a number that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """A kind of GPU: its memory, and how scheduling slows with the number of models on it (InSS, section 4.1)."""
+
+    name: str
+    memory_gib: float
+    schedule_ms_per_model: float = 0.0  # alpha_s, per kernel
+    schedule_ms: float = 0.0  # beta_s, per kernel
+
+    def __post_init__(self) -> None:
+        if self.schedule_ms_per_model < 0 or 2 * self.schedule_ms_per_model + self.schedule_ms < 0:
+            raise WrongProblem(f"on {self.name}, company would make scheduling faster")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a model needs for one batch, the same on every GPU."""
+
+    memory_gib: float
+    most_exec_ms: float  # the longest batch that keeps (1c), queueing included
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How a model runs on a GPU type: the parts of InSS's latency."""
+
+    transfer_ms: Mapping[int, float]  # by batch: data in, over PCIe
+    kernels: Mapping[int, float]  # by batch: n
+    kernel_ms: float  # o^sch, alone
+    run_ms: Mapping[tuple[int, int], float]  # by (batch, SM%): o^r, alone
+    cache_slope: float  # alpha^u: L2 use per share of the SMs
+    cache_base: float  # beta^u
+    cache_sensitivity: float  # alpha^cache: slowdown per unit of the others' L2 use
+
+    def __post_init__(self) -> None:
+        if self.cache_sensitivity < 0 or self.cache_base < 0 or self.cache_base + self.cache_slope < 0:
+            raise WrongProblem("a model's L2 use or its sensitivity to others' is less than none")
+
+    def cache_use(self, sm_percent: int) -> float:
+        return self.cache_slope * sm_percent / 100 + self.cache_base
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is served: its arrivals, its shapes by batch, its speeds by GPU type."""
+
+    name: str
+    rate_per_second: float  # lambda, constraint (1d)
+    shapes: Mapping[int, Shape]
+    speeds: Mapping[str, Speed]
+    norm_per_second: float = 1.0  # H: throughput at 100 % SM and batch 1, for the normalised objective
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Models, the GPUs by type, and the SM shares that may be given."""
+
+    models: tuple[Model, ...]
+    gpu_types: tuple[GpuType, ...]
+    gpus: Mapping[str, int]  # by type
+    sm_steps: tuple[int, ...] = tuple(range(10, 101, 10))
+    is_normalised: bool = False
+
+    def __post_init__(self) -> None:
+        names = [model.name for model in self.models]
+        if len(set(names)) != len(names):
+            raise WrongProblem("two models have one name")
+        known = {kind.name for kind in self.gpu_types}
+        for name, count in self.gpus.items():
+            if name not in known:
+                raise WrongProblem(f"{count} GPUs are of the unknown type {name}")
+            if count < 0:
+                raise WrongProblem(f"{count} GPUs of type {name} are less than none")
+        if not all(1 <= step <= 100 for step in self.sm_steps):
+            raise WrongProblem(f"SM steps {self.sm_steps} leave 1..100")
+
+    @cached_property
+    def type_of(self) -> dict[str, GpuType]:
+        return {kind.name: kind for kind in self.gpu_types}
+
+    @cached_property
+    def by_name(self) -> dict[str, Model]:
+        return {model.name: model for model in self.models}
+
+    @cached_property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """(type, number) of every GPU."""
+        return tuple((name, number) for name in sorted(self.gpus) for number in range(self.gpus[name]))
+
+    def worth(self, model: Model, per_second: float) -> float:
+        """What a throughput counts: h, or h / H."""
+        return per_second / model.norm_per_second if self.is_normalised else per_second
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One model on one GPU."""
+
+    gpu_type: str
+    gpu: int
+    sm_percent: int
+    batch: int
+
+
+Answer = Mapping[str, Served]
+"""By model; a model left out could not be served beside the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How many models are served, the objective, an upper bound of it, and how both came about."""
+
+    served: int
+    objective: float
+    bound: float
+    gap: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What runs where, and the proof."""
+
+    answer: Answer
+    certificate: Certificate

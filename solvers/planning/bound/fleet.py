@@ -1,0 +1,172 @@
+"""The dual bound of the joint plan: every kind of GPU, its classes, and the bound that prices of rates give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.planning.arrays import World, world
+from solvers.planning.bound.lines import full_ratios
+from solvers.planning.bound.market import (
+    TURNS,
+    Class,
+    Market,
+    Pattern,
+    Scratch,
+    look,
+    markets,
+    most_pressure,
+    new_class,
+    part_of_class,
+    scratch,
+)
+from solvers.planning.tables import Floats, Ints, Tables
+
+# The rates of a right plan add up to a service's rate but for 1e-5 of it, and less than 1e-5 unserved is none.
+NEED = 1 - 2e-5
+SAFETY = 1e-9  # relative, for the rounding of sums of float64; the terms are rounded upward one by one
+FINE = 1e-4  # of a GPU's price: how well a class's own prices are searched
+
+
+@dataclass
+class Fleet:
+    """All that the bound reads, and the classes, which become finer."""
+
+    tables: Tables
+    world: World
+    full_ratio: Floats
+    need: Floats
+    shared_need: Floats  # without dedicated services
+    most_price: Floats  # no price above this is of use: leaving a service out costs no more
+    markets: list[Market]
+    scratch: Scratch
+    count: Floats  # GPUs of each pool
+    fixed: Floats  # what using a GPU of a pool costs, whatever its share
+
+    @property
+    def scales(self) -> bool:
+        """Whether a GPU's worth is in proportion to the prices of rates."""
+        return not any(m.share_price > 0.0 or m.energy.any() for m in self.markets)
+
+    def work_of_class(self, m: Market) -> int:
+        """Steps of work that the lines of one class take: about a microsecond each."""
+        return (m.last - m.first) * 60
+
+
+def fleet(t: Tables, levels: int) -> Fleet:
+    """Every pool of the fleet, in so many classes by pressure."""
+    w = world(t)
+    full_ratio = np.zeros((len(t.loads), len(t.batches)))
+    full_ratios(w, full_ratio)
+    need = t.rate * NEED
+    made = markets(t, w, full_ratio, need)
+    shared_need = np.where(t.is_dedicated, 0.0, need)
+    s = scratch(made)
+    policy = t.problem.policy
+    idle = [t.problem.gpu_types[pool.gpu_type].idle_w * policy.energy_price_per_kwh / 1000.0 for pool in t.pools]
+    whole = [pool.price_per_hour if policy.pricing == "gpu" else 0.0 for pool in t.pools]
+    f = Fleet(
+        tables=t,
+        world=w,
+        full_ratio=full_ratio,
+        need=need,
+        shared_need=shared_need,
+        most_price=t.unserved_price * np.maximum(need, 1.0) / need,
+        markets=made,
+        scratch=s,
+        count=np.array([len(pool.gpus) for pool in t.pools], dtype=np.float64),
+        fixed=np.array(whole) + np.array(idle),
+    )
+    runs: NDArray[np.bool_] = np.any(np.isfinite(t.exec_ms), axis=1)
+    for m in made:
+        used = np.unique(t.offer_profile[m.first : m.last])
+        edges = np.linspace(0.0, most_pressure(m, s, runs[used]), levels + 1)
+        if edges[-1] <= 0.0:
+            edges = np.zeros(2)
+        m.classes = [class_of(f, m, lo, hi) for lo, hi in pairwise(edges)]
+    return f
+
+
+def class_of(f: Fleet, m: Market, lo: float, hi: float) -> Class:
+    """A class of a market, priced nowhere yet."""
+    return new_class(f.world, f.full_ratio, f.shared_need, m, lo, hi)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What prices of rates are worth: the bound they prove, and the patterns that stand in its way."""
+
+    prices: Floats
+    worth: Floats  # of a GPU of each market
+    bound: float
+    patterns: list[Pattern]
+    work: int
+
+
+def look_at(f: Fleet, prices: Floats, fine: float = FINE, turns: int = 4 * TURNS) -> Look:
+    """The bound of these prices, all classes looked at."""
+    worth = np.zeros(len(f.markets))
+    seen: list[Pattern] = []
+    work = 0
+    for m in f.markets:
+        enough = float(f.fixed[m.pools].min(initial=np.inf))
+        worth[m.number], patterns = look(m, prices, f.scratch, enough, fine * m.scale, turns)
+        seen += patterns
+        work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(patterns)
+    return Look(prices, worth, value(f, prices, worth), seen, work)
+
+
+def value(f: Fleet, prices: Floats, worth: Floats) -> float:
+    """The Lagrangian bound: what rates are worth, less what the GPUs are worth beyond their cost."""
+    served = worth_of_rates(f, prices)
+    beyond = np.maximum(worth[market_of(f)] - f.fixed, 0.0) * f.count
+    size = float(served.sum() + (np.abs(worth[market_of(f)]) + f.fixed) @ f.count)
+    return float(served.sum() - beyond.sum()) - SAFETY * size
+
+
+def market_of(f: Fleet) -> Ints:
+    """The market of each pool."""
+    of = np.zeros(len(f.count), dtype=np.int64)
+    for m in f.markets:
+        of[m.pools] = m.number
+    return of
+
+
+def worth_of_rates(f: Fleet, prices: Floats) -> Floats:
+    """The least that a service's rate brings in or costs unserved, over all amounts unserved.
+
+    Unserved u costs price x max(u, 1) for any u > 0: least at u = 0, at u = 1 or with all of it unserved.
+    """
+    c = f.tables.unserved_price
+    all_served = prices * f.need
+    some = prices * np.maximum(f.need - 1.0, 0.0) + c
+    none = c * np.maximum(f.need, 1.0)
+    return np.minimum(np.minimum(all_served, some), none)
+
+
+def scaled(f: Fleet, seen: Look) -> tuple[float, float]:
+    """The multiple of these prices with the best bound, and that bound; worths scale with prices of rates alone."""
+    best, by = seen.bound, 1.0
+    if not f.scales:
+        return by, best
+    of = market_of(f)
+    for factor in np.unique(f.fixed[seen.worth[of] > 0.0] / seen.worth[of][seen.worth[of] > 0.0]):
+        bound = value(f, seen.prices * factor, seen.worth * factor)
+        if bound > best:
+            best, by = bound, float(factor)
+    return by, best
+
+
+def split(f: Fleet, m: Market, place: int, prices: Floats) -> int:
+    """Halve a class; returns the work done."""
+    c = m.classes[place]
+    middle = 0.5 * (c.lo + c.hi)
+    halves = [
+        part_of_class(f.world, f.full_ratio, f.shared_need, m, c, lo, hi, prices)
+        for lo, hi in ((c.lo, middle), (middle, c.hi))
+    ]
+    m.classes[place : place + 1] = [half for half, _ in halves]
+    return 2 * (m.last - m.first) + sum(looked for _, looked in halves)

@@ -1,0 +1,175 @@
+"""Compiled: for each offer and SM% a straight line in the GPU's total pressure that no accepted rate is above."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from solvers.compiled import njit
+from solvers.latency.kernels import accepted_load, needed_ratio
+from solvers.planning.arrays import F1, F2, F8, I1, I8, WORLD, World
+from solvers.planning.tables import SM, Floats, Ints
+
+UP = 1.0 + 1.3e-7  # the float32 of a number times this is no smaller than the number
+TINY = 1e-30  # who earns something at one end of a line may be there at the other
+H2 = numba.float32[:, ::1]
+
+
+@njit((WORLD, F2))
+def full_ratios(w: World, into: Floats) -> None:
+    """The SLO / exec from which the utilization limit alone binds: into[percentile, batch]."""
+    for row in range(into.shape[0]):
+        for b in range(into.shape[1]):
+            into[row, b] = needed_ratio(w.loads[row, b], w.utilization * w.margin)
+
+
+@njit(F8(WORLD, F2, I8, I8, I8, F8))
+def rate_at(w: World, full_ratio: Floats, service: int, profile: int, x: int, slow: float) -> float:
+    """Requests a second accepted by the best batch where exec, as SLOs are judged, is `slow` times that alone."""
+    slo, row, full = w.slo_ms[service], w.percentile_row[service], w.utilization * w.margin
+    best = 0.0
+    for b in range(w.batches.shape[0] - 1, -1, -1):
+        exec_ms = w.exec_ms[profile, b, x] * slow
+        most = 1000.0 * full * w.batches[b]
+        if exec_ms > slo or most <= best * exec_ms:
+            continue
+        if slo >= full_ratio[row, b] * exec_ms:
+            best = most / exec_ms
+            continue
+        load = min(accepted_load(w.loads[row, b], slo / exec_ms), full)
+        best = max(best, 1000.0 * load * w.batches[b] / exec_ms)
+    return best
+
+
+@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, F1))
+def line(
+    w: World, full_ratio: Floats, need: Floats, offer: int, x: int, clock: float, lo: float, hi: float, ends: Floats
+) -> None:
+    """The ends of an offer's line over total pressures lo..hi: 0 where it cannot be on such a GPU.
+
+    The rate falls with pressure. The accepted load is at most that at the least pressure, and under a fixed load the
+    rate is convex in pressure: a line above its values at both ends is above it between them.
+    """
+    ends[0], ends[1] = 0.0, 0.0
+    service, profile = w.offer_service[offer], w.offer_profile[offer]
+    own, cap = w.pressure[profile, x], need[service]
+    if own > hi or cap <= 0.0:
+        return
+    feels, judged = w.sensitivity[profile], w.margin
+    if clock != 1.0:
+        judged *= clock ** w.clock_exponent[profile]
+    anchor = max(lo, own)  # the total is no less with the offer there
+    slow = 1.0 + feels * (anchor - own)
+    here = rate_at(w, full_ratio, service, profile, x, slow * judged)
+    if here <= 0.0:
+        return
+    top = min(here, cap)
+    slope = 0.0
+    if feels > 0.0 and anchor < hi:
+        after = here * slow / (1.0 + feels * (hi - own))
+        if here <= cap:
+            slope = (after - top) / (hi - anchor)
+        elif after < cap:  # flat until the cap is met, then convex: only a flat line, or a steep one, is above both
+            slope = 0.0
+    ends[0] = (top + slope * (lo - anchor)) * UP
+    ends[1] = max((top + slope * (hi - anchor)) * UP, TINY)
+
+
+@njit((WORLD, F2, F1, I8, I8, F8, F8, F8, H2, H2))
+def lines(
+    w: World, full_ratio: Floats, need: Floats, first: int, last: int, clock: float, lo: float, hi: float,
+    at_lo: Any, at_hi: Any,
+) -> None:  # fmt: skip
+    """Ends at pressures lo and hi of the lines of offers first..last."""
+    ends = np.empty(2)
+    for offer in range(first, last):
+        for x in range(SM):
+            line(w, full_ratio, need, offer, x, clock, lo, hi, ends)
+            at_lo[offer - first, x], at_hi[offer - first, x] = np.float32(ends[0]), np.float32(ends[1])
+
+
+@njit((WORLD, F2, F1, F1, I8, F8, F8, F8, I1, F2, F8, H2, H2))
+def finer(
+    w: World, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float, lo: float, hi: float,
+    profile: Ints, energy: Floats, margin: float, at_lo: Any, at_hi: Any,
+) -> int:  # fmt: skip
+    """Lower lines that hold over more than lo..hi, those alone that come near the best of their profile.
+
+    Of each profile and SM% the offer that promises most is looked at, until the next promises less than `margin` of
+    what was found. Returns how many were looked at.
+    """
+    count, rows = at_lo.shape[0], energy.shape[0]
+    start = np.zeros(rows + 1, dtype=np.int64)
+    for offer in range(count):
+        start[profile[offer] + 1] += 1
+    for row in range(rows):
+        start[row + 1] += start[row]
+    member, at = np.empty(count, dtype=np.int64), start.copy()
+    for offer in range(count):
+        member[at[profile[offer]]] = offer
+        at[profile[offer]] += 1
+    promise_lo, promise_hi = np.empty(count), np.empty(count)
+    ends = np.empty(2)
+    looked = 0
+    for row in range(rows):
+        for x in range(SM):
+            for i in range(start[row], start[row + 1]):
+                offer = member[i]
+                net = prices[w.offer_service[first + offer]] - energy[row, x]
+                promise_lo[i], promise_hi[i] = net * at_lo[offer, x], net * at_hi[offer, x]
+            best_lo, best_hi = 0.0, 0.0
+            while True:
+                who, most = -1, 1.0
+                for i in range(start[row], start[row + 1]):
+                    over = max(promise_lo[i] - margin * best_lo, promise_hi[i] - margin * best_hi)
+                    if over > 1e-12 and (who < 0 or over > most):
+                        who, most = i, over
+                if who < 0:
+                    break
+                offer = member[who]
+                line(w, full_ratio, need, first + offer, x, clock, lo, hi, ends)
+                looked += 1
+                net = prices[w.offer_service[first + offer]] - energy[row, x]
+                new_lo, new_hi = np.float32(ends[0]), np.float32(ends[1])
+                if net * (new_lo + new_hi) < net * (at_lo[offer, x] + at_hi[offer, x]):  # either is above the rate
+                    at_lo[offer, x], at_hi[offer, x] = new_lo, new_hi
+                best_lo, best_hi = max(best_lo, net * at_lo[offer, x]), max(best_hi, net * at_hi[offer, x])
+                promise_lo[who], promise_hi[who] = -1.0, -1.0
+    return looked
+
+
+@njit((WORLD, F2, F1, I8, I8, I8, F1, I1))
+def alone(
+    w: World, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints
+) -> None:
+    """The most that offers first..last carry on a GPU of their own, by up to `copies` instances, and on how many SMs.
+
+    That instances of one service slow each other is left out: the bound stays a bound.
+    """
+    single, best = np.zeros(SM), np.zeros(SM)
+    for offer in range(first, last):
+        service, profile = w.offer_service[offer], w.offer_profile[offer]
+        rates[offer - first], sms[offer - first] = 0.0, 0
+        if need[service] <= 0.0:
+            continue
+        for x in range(SM):
+            single[x] = rate_at(w, full_ratio, service, profile, x, w.margin)
+            best[x] = 0.0
+        for _ in range(min(copies, SM - 1)):
+            has_grown = False
+            for x in range(SM - 1, 0, -1):
+                most = best[x]
+                for y in range(1, x + 1):
+                    if single[y] > 0.0:
+                        most = max(most, best[x - y] + single[y])
+                if most > best[x]:
+                    best[x] = most
+                    has_grown = True
+            if not has_grown:
+                break
+        for x in range(SM):
+            rate = min(best[x], need[service])
+            if rate * UP > rates[offer - first]:
+                rates[offer - first], sms[offer - first] = rate * UP, x

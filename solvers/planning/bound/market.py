@@ -1,0 +1,289 @@
+"""What GPUs of one kind are worth at given prices: classes by total pressure, each bounded by its own knapsack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.planning.arrays import World
+from solvers.planning.bound import kernels
+from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
+from solvers.planning.tables import SM, Floats, Ints, Tables
+
+Lines = NDArray[np.float32]
+STEPS = 1
+MARGIN = 0.97  # of the best line: worse ones stay coarse
+TURNS = 8  # knapsacks in one search for a class's own prices
+
+
+@dataclass
+class Class:
+    """GPUs whose total pressure is within lo..hi, and what is known of them."""
+
+    lo: float
+    hi: float
+    at_lo: Lines  # [offer, SM%]
+    at_hi: Lines
+    own: Floats  # (price of pressure, of memory, worth)
+    earned_lo: Floats  # [profile, SM%] at the prices last looked at
+    earned_hi: Floats
+    hint: tuple[float, float] = (0.0, 0.0)  # prices of pressure and memory, by the linear programme
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Residents of one GPU as a class sees them: a column of the linear programme."""
+
+    market: int
+    place: int  # of its class; -1: a dedicated service alone
+    end: int
+    offers: Ints
+    sms: Ints
+    rates: Floats
+    pressure: float
+    memory_gib: float
+    sm_percent: float
+
+
+@dataclass
+class Market:
+    """GPUs of one site at one way of paying: they are worth the same."""
+
+    number: int
+    site: int
+    pools: Ints
+    share_price: float  # of a whole GPU where shares are paid, else 0
+    scale: float  # the order of what a GPU costs
+    first: int
+    last: int
+    service: Ints  # of each offer
+    profile: Ints  # of each offer, as a row of what follows
+    group: Ints  # of each profile
+    turns: Ints  # of each group
+    pressure: Floats
+    memory_gib: Floats  # of its smallest batch
+    energy: Floats  # what a request a second costs in energy at least, by SM%
+    room_gib: float
+    alone: Floats  # what a dedicated service's offer carries, else 0
+    alone_sm: Ints
+    classes: list[Class] = field(default_factory=list)
+
+    @property
+    def top_pressure(self) -> float:
+        return self.classes[-1].hi
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """What the knapsacks write on."""
+
+    values: Floats
+    best: Floats
+    got_profile: Ints
+    got_sm: Ints
+    about: Floats
+
+
+def scratch(markets: list[Market]) -> Scratch:
+    groups = max((len(m.turns) for m in markets), default=0)
+    layers = max((int(m.turns.sum()) for m in markets), default=0)
+    seen = 2 * TURNS
+    return Scratch(
+        np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)), np.zeros((seen, SM), dtype=np.int64),
+        np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
+    )  # fmt: skip
+
+
+def markets(t: Tables, w: World, full_ratio: Floats, need: Floats) -> list[Market]:
+    """Every kind of GPU, without classes yet."""
+    policy = t.problem.policy
+    by_kind: dict[tuple[int, float], list[int]] = {}
+    for number, pool in enumerate(t.pools):
+        price = pool.price_per_hour if policy.pricing == "share" else 0.0
+        by_kind.setdefault((pool.site, price), []).append(number)
+    groups = np.repeat(np.arange(len(t.group_start) - 1), np.diff(t.group_start))
+    made: list[Market] = []
+    for (site, share_price), pools in sorted(by_kind.items()):
+        first, last = int(t.site_start[site]), int(t.site_start[site + 1])
+        used, profile = np.unique(t.offer_profile[first:last], return_inverse=True)
+        group = np.zeros(len(used), dtype=np.int64)
+        group[profile] = groups[first:last] - int(t.site_group[site])
+        exec_ms = t.exec_ms[used]
+        runs: NDArray[np.bool_] = np.any(np.isfinite(exec_ms), axis=1)
+        least = np.where(np.any(runs, axis=1), np.argmax(runs, axis=1), 100)
+        turns = np.zeros(int(t.site_group[site + 1] - t.site_group[site]), dtype=np.int64)
+        np.maximum.at(turns, group, 100 // np.maximum(least, 1))
+        copies = min(policy.same_model_per_gpu, policy.clients_per_gpu)
+        rates, sms = np.zeros(last - first), np.zeros(last - first, dtype=np.int64)
+        kept = np.where(t.is_dedicated, need, 0.0)
+        alone(w, full_ratio, kept, first, last, copies, rates, sms)
+        kind = t.problem.gpu_types[t.site_types[site]]
+        with np.errstate(invalid="ignore"):
+            per_request = np.min(exec_ms / t.batches[None, :, None], axis=1, initial=np.inf) / 1000.0
+            watts = t.power_w[used] * np.where(np.isfinite(per_request), per_request, 0.0)
+        slowest = kind.clocks_mhz[0] / kind.top_clock_mhz
+        falls = np.minimum(1.0, slowest ** (t.power_exponent[used] - t.clock_exponent[used]))
+        made.append(
+            Market(
+                number=len(made),
+                site=site,
+                pools=np.array(pools, dtype=np.int64),
+                share_price=share_price,
+                scale=max(t.pools[p].price_per_hour for p in pools),
+                first=first,
+                last=last,
+                service=t.offer_service[first:last].copy(),
+                profile=profile.astype(np.int64),
+                group=group,
+                turns=np.minimum(turns, copies),
+                pressure=np.ascontiguousarray(t.pressure[used]),
+                memory_gib=np.min(t.memory_gib[used], axis=1, initial=np.inf),
+                energy=watts * falls[:, None] * policy.energy_price_per_kwh / 1000.0,
+                room_gib=kind.memory_gib,
+                alone=rates,
+                alone_sm=sms,
+            )
+        )
+    return made
+
+
+def most_pressure(m: Market, s: Scratch, runs: NDArray[np.bool_]) -> float:
+    """The most total pressure that residents of one GPU can make, memory left aside."""
+    if not len(m.turns):
+        return 0.0
+    earned = np.where(runs, m.pressure, 0.0)
+    nothing = np.zeros_like(m.pressure)
+    found = kernels.knapsack(
+        earned, m.group, m.turns, nothing, m.memory_gib, 0.0, 0.0, 0.0, s.values, s.best, s.got_profile[0], s.got_sm[0],
+        s.about[0],
+    )  # fmt: skip
+    return float(found) * (1 + 1e-9)
+
+
+def new_class(w: World, full_ratio: Floats, need: Floats, m: Market, lo: float, hi: float) -> Class:
+    """A class with its lines; dedicated services have need 0 here."""
+    count, rows = m.last - m.first, len(m.memory_gib)
+    made = Class(
+        lo, hi, np.zeros((count, SM), np.float32), np.zeros((count, SM), np.float32), np.zeros(3),
+        np.zeros((rows, SM)), np.zeros((rows, SM)),
+    )  # fmt: skip
+    lines(w, full_ratio, need, m.first, m.last, 1.0, lo, hi, made.at_lo, made.at_hi)
+    return made
+
+
+def part_of_class(
+    w: World, full_ratio: Floats, need: Floats, m: Market, c: Class, lo: float, hi: float, prices: Floats
+) -> tuple[Class, int]:
+    """The part lo..hi of a class, its lines finer where that counts at these prices; and how many were looked at."""
+    is_there = (c.at_lo > 0) & (m.pressure[m.profile] <= hi)
+    ends: list[Lines] = []
+    for at in (lo, hi):
+        share = (at - c.lo) / (c.hi - c.lo)
+        found = c.at_lo * (1 - share) + c.at_hi.astype(np.float64) * share
+        ends.append(np.where(is_there, np.maximum(found * UP, TINY), 0.0).astype(np.float32))
+    made = Class(lo, hi, ends[0], ends[1], c.own.copy(), np.zeros_like(c.earned_lo), np.zeros_like(c.earned_hi))
+    looked = finer(
+        w, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, MARGIN, made.at_lo, made.at_hi
+    )
+    return made, looked
+
+
+def best_alone(m: Market, prices: Floats) -> tuple[float, int]:
+    """What a GPU is worth to a dedicated service, and whose offer that is."""
+    if not len(m.alone) or not m.alone.any():
+        return 0.0, -1
+    earned = prices[m.service] * m.alone
+    at = int(np.argmax(earned))
+    return float(earned[at]) - m.share_price, at
+
+
+def look(m: Market, prices: Floats, s: Scratch, enough: float, tolerance: float, turns: int) -> tuple[float, list[Any]]:
+    """The worth of a GPU of this market, and the patterns seen on the way (class, patterns of one search).
+
+    Every class gets a bound at its own prices; the one that decides is searched until another does.
+    """
+    seen: list[Any] = []
+    worths = np.zeros(len(m.classes))
+    left = np.full(len(m.classes), turns)
+    for place, c in enumerate(m.classes):
+        kernels.envelope(prices, m.service, m.profile, m.energy, c.at_lo, c.earned_lo)
+        kernels.envelope(prices, m.service, m.profile, m.energy, c.at_hi, c.earned_hi)
+        seen += search(m, prices, s, place, enough, tolerance, 1)
+        worths[place] = c.own[2]
+    floor = max(enough, best_alone(m, prices)[0])
+    while len(worths):
+        place = int(np.argmax(worths))
+        if worths[place] <= floor or left[place] <= 0:
+            break
+        rest = np.delete(worths, place)
+        target = max(floor, float(rest.max(initial=0.0)) - tolerance)
+        seen += search(m, prices, s, place, target, tolerance, TURNS)
+        left[place] -= TURNS
+        if m.classes[place].own[2] >= worths[place]:
+            left[place] = 0
+        worths[place] = min(worths[place], m.classes[place].own[2])
+    return max(float(worths.max(initial=0.0)), best_alone(m, prices)[0], 0.0), seen
+
+
+def search(m: Market, prices: Floats, s: Scratch, place: int, target: float, tolerance: float, most: int) -> list[Any]:
+    """Better own prices for one class; the patterns met."""
+    c = m.classes[place]
+    count = kernels.worth(
+        c.earned_lo, c.earned_hi, m.group, m.turns, m.pressure, m.memory_gib, c.lo, c.hi, m.room_gib, m.share_price,
+        m.scale, target, tolerance, most, c.own, s.values, s.best, s.got_profile, s.got_sm, s.about,
+    )  # fmt: skip
+    return [
+        pattern(m, prices, place, int(s.about[i, 4]), s.got_profile[i, :n], s.got_sm[i, :n], s.about[i])
+        for i in range(count)
+        if (n := int(s.about[i, 0])) > 0
+    ]
+
+
+def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: Ints, about: Floats) -> Pattern:
+    """A knapsack's answer as a column."""
+    c = m.classes[place]
+    rates, earned = (c.at_lo, c.earned_lo) if end == 0 else (c.at_hi, c.earned_hi)
+    offers = np.array(
+        [
+            kernels.winner(prices, m.service, m.profile, m.energy, rates, row, x, earned[row, x])
+            for row, x in zip(rows, sms, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    return Pattern(
+        m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64), float(about[1]),
+        float(about[2]), float(about[3]),
+    )  # fmt: skip
+
+
+def spread(m: Market, prices: Floats, s: Scratch, place: int, floor: float, most: int) -> list[Pattern]:
+    """Patterns of one class that share no service: at both ends, from the one worth most down to `floor`."""
+    c = m.classes[place]
+    sigma, mu = float(c.own[0]), float(c.own[1])
+    sm_price, fixed = max(m.share_price - mu * m.room_gib, 0.0) / 100.0, max(mu * m.room_gib - m.share_price, 0.0)
+    offers, sms = np.zeros((most + 1, SM), dtype=np.int64), np.zeros((most + 1, SM), dtype=np.int64)
+    about = np.zeros((most + 1, 5))
+    found = []
+    for end, rates, total, earned in ((0, c.at_lo, c.lo, c.earned_lo), (1, c.at_hi, c.hi, c.earned_hi)):
+        count = kernels.apart(
+            prices.copy(), m.service, m.profile, m.energy, rates, earned.copy(), m.group, m.turns, m.pressure,
+            m.memory_gib, sigma, mu, sm_price, floor - sigma * total - fixed, most, s.values, s.best, offers, sms,
+            about,
+        )  # fmt: skip
+        for i in range(count):
+            n = int(about[i, 0])
+            found.append(
+                Pattern(
+                    m.number,
+                    place,
+                    end,
+                    offers[i, :n] + m.first,
+                    sms[i, :n].copy(),
+                    rates[offers[i, :n], sms[i, :n]].astype(np.float64),
+                    *(float(a) for a in about[i, 1:4]),
+                )
+            )
+    return found

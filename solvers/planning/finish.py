@@ -1,0 +1,138 @@
+"""From the best draft to the plan that leaves: realised, with jobs, judged; what the judge refuses is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solvers.planning.judge import Verdict, judge
+from solvers.planning.judge.tolerances import BUDGET
+from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
+from solvers.planning.planner import Draft
+from solvers.planning.problem import Instance, PlacedJob, Problem
+from solvers.planning.promise import keep
+from solvers.planning.realise import instances
+from solvers.planning.tables import Tables
+
+MOST_SIMULATED = 300  # instances: beyond it a simulation takes longer than a plan is waited for
+TRIES = 4
+
+
+def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
+    """The plan of a draft, passed by the judge."""
+    problem = t.problem
+    stand, unserved = instances(t, best.stands)
+    if unserved and stand:
+        from solvers.planning.replan.running import fuller
+
+        topped_up = fuller(t, stand, unserved)
+        stand, unserved = topped_up.instances, topped_up.unserved
+    if problem.state and problem.state.running:
+        from solvers.planning.replan.running import beside_running  # most problems begin with nothing
+
+        choice = beside_running(t, stand, unserved)
+        stand, unserved = choice.instances, choice.unserved
+        method = choice.origin or method
+    for attempt in range(TRIES + 1):
+        plan = _whole(problem, stand, unserved)
+        simulated = len(stand) <= MOST_SIMULATED
+        verdict = judge(problem, plan, simulate=simulated, keeps=keep)
+        if verdict.is_right or not (plan.instances or plan.jobs):
+            break
+        staying = _staying(problem, verdict) if attempt == 0 else []
+        if staying:
+            from solvers.planning.explain import reseated
+
+            method += f"; services made way for {len(staying)} running jobs"
+            stand = reseated(problem, stand, staying)
+        else:
+            method += f"; the judge refused {len(verdict.violations)} things, left out"
+            stand = _spared(problem, stand, verdict) if attempt < TRIES - 1 else []
+        unserved = left(problem, stand)
+    if not simulated:
+        method += f"; SLOs by the latency table ({len(stand)} instances: no simulation)"
+    told = _explained(problem, plan)
+    cost = verdict.cost
+    sound = None if known is None else min(known, cost.total)
+    return Plan(
+        instances=plan.instances,
+        jobs=plan.jobs,
+        unserved=told,
+        unplaced=plan.unplaced,
+        warnings=plan.warnings + warnings(problem) + _thin(t, plan),
+        releasable=releasable(problem, plan),
+        changes=verdict.changes,
+        certificate=Certificate(cost, sound, method, 0, 0.0),
+    )
+
+
+def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> Plan:
+    """The services' plan with the jobs that fit beside it."""
+    if not problem.jobs:
+        return Plan(tuple(stand), unserved=tuple(unserved))
+    from solvers.planning.jobs import place_jobs  # most problems have none
+
+    placed = place_jobs(problem, stand)
+    return Plan(placed.instances, placed.jobs, tuple(unserved), placed.unplaced)
+
+
+def _thin(t: Tables, plan: Plan) -> tuple[str, ...]:
+    """Services that are served under SLOs which let hardly any load be accepted."""
+    from solvers.planning import explain
+
+    return explain.warnings(t, {instance.service for instance in plan.instances})
+
+
+def _explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
+    """What is unserved, with reasons and what would serve it."""
+    if not plan.unserved:
+        return ()
+    from solvers.planning.explain import explained  # most plans serve everything
+
+    return explained(problem, plan)
+
+
+def _staying(problem: Problem, verdict: Verdict) -> list[PlacedJob]:
+    """Running jobs that services left no room, though they must stay."""
+    at = {violation.where for violation in verdict.violations if violation.rule == "running_job_stays"}
+    return [job for job in problem.state.jobs if job.job in at] if problem.state else []
+
+
+def _spared(problem: Problem, stand: Sequence[Instance], verdict: Verdict) -> list[Instance]:
+    """Without the services that a violation names, and those on GPUs that one names; without all for any other."""
+    at = {violation.where for violation in verdict.violations}
+    at |= {f"{job.node}/{job.gpu}" for job in _staying(problem, verdict)}
+    gone = {i.service for i in stand if i.service in at or f"{i.node}/{i.gpu}" in at or i.node in at}
+    gone |= {i.service for i in stand if f"{i.service} on {i.node}/{i.gpu}" in at}
+    gone |= {i.service for i in stand if problem.services[i.service].tenant in at}
+    return [i for i in stand if i.service not in gone] if gone else []
+
+
+def left(problem: Problem, stand: Sequence[Instance]) -> list[Unserved]:
+    """What nobody carries."""
+    carried = dict.fromkeys(problem.services, 0.0)
+    for instance in stand:
+        carried[instance.service] += instance.rate_per_second
+    return [
+        Unserved(name, service.rate_per_second - carried[name])
+        for name, service in sorted(problem.services.items())
+        if service.rate_per_second - carried[name] > 1e-5 * service.rate_per_second
+    ]
+
+
+def warnings(problem: Problem) -> tuple[str, ...]:
+    """What no plan can make right."""
+    budget_w = problem.policy.power_budget_w
+    idle_w = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpus for node in problem.nodes.values())
+    if budget_w is None or idle_w <= budget_w * (1 + BUDGET):
+        return ()
+    return (f"powerBudgetW: {budget_w:g} W is less than the {idle_w:g} W that the fleet draws idle; no plan keeps it",)
+
+
+def releasable(problem: Problem, plan: Plan) -> tuple[Releasable, ...]:
+    """Nodes that nothing runs on, and what giving them back would save."""
+    used = {instance.node for instance in plan.instances} | {job.node for job in plan.jobs}
+    return tuple(
+        Releasable(name, node.gpus * node.price_per_hour)
+        for name, node in sorted(problem.nodes.items())
+        if name not in used
+    )

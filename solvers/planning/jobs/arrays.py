@@ -1,0 +1,111 @@
+"""What the compiled loops of job placement read and write, as named tuples of arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SM = 101  # SM% 0..100 as an index
+SEATS = 8  # jobs on one GPU at most, whatever the policy allows
+
+
+class Fleet(NamedTuple):
+    """What services leave, GPU by GPU in the order of their names. Residents are services' instances."""
+
+    kind: Ints  # number of the GPU's type
+    node: Ints
+    spare: Ints  # SM%
+    memory_gib: Floats
+    watts: Floats  # under the type's limit, everything busy
+    clock: Floats  # highest clock / clock
+    pressure: Floats  # of the residents
+    bears: Floats  # pressure that jobs may add, where shares are not priced
+    more_w: Floats  # watts that residents draw more on average, per pressure added
+    seats: Ints  # jobs it may hold
+    price: Floats  # of opening it for a job; 0 where that is free
+    start: Ints  # [GPUs + 1] into residents
+    sensitivity: Floats  # of a resident
+    beside: Floats  # pressure of its fellow residents
+    most: Floats  # the slow-down under which it still keeps its SLO
+    share_pressure: float  # 0 unless shares are priced
+
+
+class Jobs(NamedTuple):
+    """Jobs by name, and their profiles by number."""
+
+    profile: Ints  # [job, type], -1 where it has none
+    need: Floats  # [job] units a second by which its deadline is met
+    low: Ints  # [profile]
+    high: Ints
+    pace: Floats  # [profile, SM%] alone, at the highest clock
+    pressure: Floats  # [profile, SM%]
+    power_w: Floats
+    memory_gib: Floats
+    cpu_cores: Floats
+    host_memory_gib: Floats
+    sensitivity: Floats
+    clock_exponent: Floats
+    power_exponent: Floats
+    most_pace: Floats  # [profile, SM%] the best with at most that many SM%
+    least_pressure: Floats  # [profile] over its whole range
+
+
+class Board(NamedTuple):
+    """Which job stands where, with how many SM%, and what is left beside."""
+
+    taken: Ints  # [GPU] how many
+    job: Ints  # [GPU, seat]
+    sm: Ints
+    home: Ints  # [job] GPU, -1 where it runs nowhere
+    watts: Floats  # [GPU] that its jobs draw, and its residents draw more
+    seconds: Floats  # [GPU] sum of 1 / units per second
+    cpu_cores: Floats  # [node] left
+    host_memory_gib: Floats
+    free_w: Floats  # [1] of the fleet's budget
+    is_open: Ints  # [GPU] whether jobs may use it: free, or opened
+
+
+class Trial(NamedTuple):
+    """A set of jobs tried on one GPU."""
+
+    job: Ints
+    sm: Ints
+    best: Ints
+    about: Floats  # watts, seconds
+    free_w: Floats  # [1] watts of the fleet that the set may draw
+
+
+def trial() -> Trial:
+    return Trial(
+        np.zeros(SEATS, np.int64), np.zeros(SEATS, np.int64), np.zeros(SEATS, np.int64), np.zeros(2), np.zeros(1)
+    )
+
+
+def board(fleet: Fleet, jobs: int, cpu_cores: Floats, host_memory_gib: Floats, free_w: float) -> Board:
+    """Nobody runs yet."""
+    gpus = len(fleet.kind)
+    return Board(
+        np.zeros(gpus, np.int64), np.zeros((gpus, SEATS), np.int64), np.zeros((gpus, SEATS), np.int64),
+        np.full(jobs, -1, np.int64), np.zeros(gpus), np.zeros(gpus), cpu_cores, host_memory_gib, np.array([free_w]),
+        (fleet.price == 0.0).astype(np.int64),
+    )  # fmt: skip
+
+
+_I, _F, _M = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
+_N = np.zeros((1, 1), np.int64)
+_type: Any = numba.typeof
+FLEET: Any = _type(Fleet(_I, _I, _I, _F, _F, _F, _F, _F, _F, _I, _F, _I, _F, _F, _F, 0.0))
+JOBS: Any = _type(Jobs(_N, _F, _I, _I, _M, _M, _M, _F, _F, _F, _F, _F, _F, _M, _F))
+BOARD: Any = _type(Board(_I, _N, _N, _I, _F, _F, _F, _F, _F, _I))
+TRIAL: Any = _type(trial())
+I8: Any = numba.int64
+F8: Any = numba.float64
+F1: Any = numba.float64[::1]
+F2: Any = numba.float64[:, ::1]
+I1: Any = numba.int64[::1]

@@ -1,0 +1,151 @@
+"""Why a job runs nowhere, and the least change, found by trying it, that would let it run with all else kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import ceil
+
+import numpy as np
+
+from solvers.planning.jobs.standing import Standing
+from solvers.planning.plan import Unplaced
+
+IN_FULL = 20  # a plan
+
+
+def unplaced(s: Standing) -> tuple[Unplaced, ...]:
+    """Everyone who waits, and who stays although its deadline passes; the dearest to leave first."""
+    late = [job for job in sorted(s.room.stays) if is_late(s, job)]
+    found = [Unplaced(s.room.jobs[job].name, *_of_who_stays(s, job)) for job in [*sorted(s.left_out), *late]]
+    for place, job in enumerate(s.waiting()):
+        found.append(Unplaced(s.room.jobs[job].name, reason(s, job), relaxation(s, job) if place < IN_FULL else ""))
+    return tuple(found)
+
+
+def is_late(s: Standing, job: int) -> bool:
+    """Whether it runs where it must, too slowly for its deadline."""
+    one, state = s.room.jobs[job], s.room.problem.state
+    if one.deadline is None or state is None or state.now is None or s.board.home[job] < 0:
+        return False
+    left = (one.deadline - state.now).total_seconds()
+    return left <= 0 or pace(s, job) * left < one.units * (1 - 1e-9)
+
+
+def pace(s: Standing, job: int) -> float:
+    """Units a second of a job that runs."""
+    gpu = int(s.board.home[job])
+    fleet, work = s.room.fleet, s.room.work
+    profile = int(work.profile[job, fleet.kind[gpu]])
+    sms = {int(s.board.job[gpu, seat]): int(s.board.sm[gpu, seat]) for seat in range(int(s.board.taken[gpu]))}
+    pressure = float(fleet.pressure[gpu])
+    pressure += sum(
+        float(work.pressure[work.profile[other, fleet.kind[gpu]], sm]) for other, sm in sms.items() if other != job
+    )
+    left = fleet.share_pressure * (fleet.spare[gpu] - sum(sms.values())) / 100
+    slower = (1 + work.sensitivity[profile] * pressure) * (1 + work.sensitivity[profile] * left)
+    slower *= fleet.clock[gpu] ** work.clock_exponent[profile]
+    return float(work.pace[profile, sms[job]] / slower)
+
+
+def _of_who_stays(s: Standing, job: int) -> tuple[str, str]:
+    placed = s.room.stays[job]
+    if job in s.left_out:
+        return (f"it runs on {placed.node}/{placed.gpu} and is not preemptible, but there is no room beside what "
+                "the plan puts there", "preemptible: true")  # fmt: skip
+    return (f"it is not preemptible, and at {pace(s, job):.6g} units a second on {placed.node}/{placed.gpu} misses its "
+            "deadline", _later(s, job, pace(s, job)))  # fmt: skip
+
+
+def reason(s: Standing, job: int) -> str:
+    """What binds, counted over the GPUs that it has a profile for."""
+    fleet, work, board = s.room.fleet, s.room.work, s.board
+    profile = work.profile[job, fleet.kind]
+    of = np.flatnonzero(profile >= 0)
+    if not len(of):
+        return f"no GPU is of a type that it has a profile for ({', '.join(sorted(s.room.jobs[job].profiles))})"
+    p = profile[of]
+    tests = {
+        "no seat for a job": board.taken[of] >= fleet.seats[of],
+        "too few SM% left": fleet.spare[of] < work.low[p],
+        "too little GPU memory left": fleet.memory_gib[of] < work.memory_gib[p],
+        "services that bear no more pressure": fleet.bears[of] < work.least_pressure[p],
+        "too few CPU cores left": board.cpu_cores[fleet.node[of]] < work.cpu_cores[p],
+        "too little host memory left": board.host_memory_gib[fleet.node[of]] < work.host_memory_gib[p],
+        "a price that is more than it may pay or its wait costs": board.is_open[of] == 0,
+    }
+    open_ = np.ones(len(of), np.bool_)
+    counts = []
+    for words, fails in tests.items():
+        count = int((open_ & fails).sum())
+        if count:
+            counts.append(f"{count} with {words}")
+        open_ &= ~fails
+    if open_.any():
+        counts.append(f"{int(open_.sum())} {_of_the_open(s, job)}")
+    return f"of {len(of)} GPUs it has a profile for: {', '.join(counts)}"
+
+
+def _of_the_open(s: Standing, job: int) -> str:
+    gpu, cost, _ = s.home(job)
+    if gpu >= 0 and cost > s.penalty[job]:
+        return f"where its energy, {cost:.4g} an hour, costs more than its wait, {s.penalty[job]:.4g}"
+    need = float(s.room.work.need[job])
+    late = f"too slow for the {need:.6g} units a second of its deadline, or " if need > 0 else ""
+    return f"{late}with too little left beside what runs there"
+
+
+def relaxation(s: Standing, job: int) -> str:
+    """A later deadline, a higher price or priority, or one more GPU: what helps, in its least form."""
+    room, one = s.room, s.room.jobs[job]
+    need = float(room.work.need[job])
+    cheapest = _cheapest(s, job)
+    if cheapest is None and need > 0:
+        room.work.need[job] = 0.0
+        fastest = [_pace_on(s, job, gpu) for gpu in [s.home(job)[0], *s.openable(job)] if gpu >= 0]
+        room.work.need[job] = need
+        if fastest and max(fastest) > 0:
+            return _later(s, job, max(fastest))
+    if cheapest:
+        cost, price, gpu = cheapest
+        words = []
+        if one.deadline is None or (one.max_price_per_hour is not None and price > one.max_price_per_hour):
+            words.append(f"maxPricePerHour: {_up(cost):g}")
+        if one.deadline is not None and cost > s.penalty[job]:
+            words.append(f"priority: {ceil(cost * (1 + 1e-9) / s.room.problem.policy.unplaced_price * 100)}")
+        node, index = room.places[gpu]
+        return f"{' and '.join(words)}; {node}/{index} has room for it"
+    types = sorted(name for name in one.profiles if name in room.problem.gpu_types)
+    if not types:
+        return f"a profile on {' or '.join(sorted(room.problem.gpu_types))}"
+    paid = "" if one.deadline or one.max_price_per_hour else " and a maxPricePerHour of its price, unless it is owned"
+    return f"one more GPU of {types[0]}{paid}"
+
+
+def _cheapest(s: Standing, job: int) -> tuple[float, float, int] | None:
+    """Where it could run if it paid: its cost, the GPU's price, the GPU."""
+    gpu, cost, _ = s.home(job)
+    found = [(cost, 0.0, gpu)] if gpu >= 0 else []
+    for (_, price), gpus in s.pools.items():
+        first = next((gpu for gpu in gpus if not s.board.is_open[gpu] and s.fits(job, gpu)), -1)
+        if first >= 0 and s.fits(job, first):
+            found.append((price + s.added(first)[0], price, first))
+    return min(found, default=None)
+
+
+def _pace_on(s: Standing, job: int, gpu: int) -> float:
+    """Units a second there, beside those there; 0 where it does not fit."""
+    mark = s.mark()
+    found = pace(s, job) if s.put(job, gpu) else 0.0
+    s.back(mark)
+    return found
+
+
+def _later(s: Standing, job: int, units_per_second: float) -> str:
+    now = s.room.problem.state.now if s.room.problem.state else None
+    assert now
+    at = now + timedelta(seconds=ceil(s.room.jobs[job].units / units_per_second * (1 + 1e-9)) + 1)
+    return f"deadline: {at.isoformat()}"
+
+
+def _up(value: float) -> float:
+    return ceil(value * (1 + 1e-9) * 1e6) / 1e6

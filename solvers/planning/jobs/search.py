@@ -1,0 +1,182 @@
+"""Jobs onto GPUs: the dearest to leave waiting first, each where it adds least; then whatever single change helps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.planning.jobs.arrays import SEATS
+from solvers.planning.jobs.standing import NEAR, Standing, less, may_open
+
+ROUNDS = 8
+EXCHANGE = 10  # of work: as many GPUs as could be looked at instead
+
+
+def search(standing: Standing, budget: int) -> None:
+    """First what runs, then everybody else, then improvements while `budget` (GPUs looked at) lasts."""
+    stay(standing)
+    stand(standing)
+    fill(standing)
+    for _ in range(ROUNDS):
+        before = standing.value
+        for step in (close, push_aside, move, swap):
+            if standing.work < budget:
+                step(standing, budget)
+        fill(standing)
+        if not less(standing.value, before):
+            break
+
+
+def stay(s: Standing) -> None:
+    """Running jobs that are not preemptible; with the others of their GPU, where only all together are right: shares
+    that jobs take are none that strangers use, which slows services where shares are priced."""
+    state = s.room.problem.state
+    number = {job.name: place for place, job in enumerate(s.room.jobs)}
+    for job, placed in sorted(s.room.stays.items()):
+        gpu = s.room.number_of.get(placed.place, -1)
+        together = sorted({number[one.job] for one in (state.jobs if state else ()) if one.place == placed.place})
+        if s.board.home[job] < 0 and (gpu < 0 or not (s.put(job, gpu) or s.put_all(together, gpu))):
+            s.left_out.add(job)
+
+
+def stand(s: Standing) -> None:
+    """The other running jobs start from where they run, if that is right and no dearer than to wait."""
+    room, state = s.room, s.room.problem.state
+    number = {job.name: place for place, job in enumerate(room.jobs)}
+    running = sorted((number[placed.job], placed.place) for placed in (state.jobs if state else ()))
+    for job, where in running * 2:  # who rides along comes after who may open the GPU
+        gpu = room.number_of.get(where, -1)
+        if s.board.home[job] >= 0 or job in room.stays or gpu < 0:
+            continue
+        if s.board.is_open[gpu] or may_open(room.jobs[job], float(room.fleet.price[gpu])):
+            before, mark = s.cost, s.mark()
+            if s.put(job, gpu) and s.cost > before * (1 + NEAR):
+                s.back(mark)
+
+
+def fill(s: Standing) -> None:
+    """Every job that runs nowhere, the dearest to leave first, then the slow ones: they have most to lose."""
+    work = s.room.work
+    waiting = s.waiting()
+    fastest = {
+        job: max((float(work.most_pace[p, -1]) for p in work.profile[job] if p >= 0), default=0.0) for job in waiting
+    }
+    for job in sorted(waiting, key=lambda job: (-s.penalty[job], fastest[job], job)):
+        place(s, job)
+    open_together(s)
+
+
+def place(s: Standing, job: int) -> bool:
+    """Where jobs may go already, or on a GPU opened for it, whichever is cheaper; if waiting is dearer."""
+    limit = s.penalty[job] * (1 + NEAR)
+    gpu, cost, seconds = s.home(job)
+    found = (cost, seconds, gpu) if gpu >= 0 and cost <= limit else None
+    for other in s.openable(job):
+        price = float(s.room.fleet.price[other])
+        if (found and price >= found[0] and price > 0) or not s.fits(job, other):
+            continue
+        cost, seconds = s.added(other)
+        if price + cost <= limit and (found is None or less((price + cost, 0, seconds), (found[0], 0, found[1]))):
+            found = (price + cost, seconds, other)
+    return found is not None and s.put(job, found[2])
+
+
+def open_together(s: Standing) -> None:
+    """GPUs too dear for any one of the waiting jobs, but not for several."""
+    for (_, price), gpus in s.pools.items():
+        for gpu in gpus:
+            if s.board.is_open[gpu]:
+                continue
+            waiting = s.waiting()
+            allowing = [job for job in waiting if may_open(s.room.jobs[job], price)]
+            if not allowing or sum(s.penalty[job] for job in waiting[:SEATS]) <= price:
+                break
+            before, mark = s.cost, s.mark()
+            for job in [allowing[0], *waiting]:
+                if s.board.home[job] < 0:
+                    s.put(job, gpu)
+            if s.cost >= before * (1 - NEAR):
+                s.back(mark)
+                break
+
+
+def close(s: Standing, budget: int) -> None:
+    """The jobs of an opened GPU go elsewhere, or wait, if that is cheaper than the GPU."""
+    for gpu in [int(one) for one in np.flatnonzero((s.room.fleet.price > 0) & (s.board.taken > 0))]:
+        jobs = s.on(gpu)
+        if s.work >= budget or any(job in s.room.stays for job in jobs):
+            continue
+        before, mark = s.value, s.mark()
+        for job in sorted(jobs, key=lambda job: (-s.penalty[job], job)):
+            home, cost, _ = s.home(job, gpu)
+            s.take(job)  # also who finds no other: nobody may be left to pay for the GPU
+            if home >= 0 and cost <= s.penalty[job]:
+                s.put(job, home)
+        if not less(s.value, before):
+            s.back(mark)
+
+
+def push_aside(s: Standing, budget: int) -> None:
+    """A waiting job takes the place of one that finds another, or that is cheaper to leave."""
+    for job in s.waiting():
+        for other in s.movable():
+            if s.work >= budget:
+                return
+            gpu = int(s.board.home[other])
+            if s.room.work.profile[job, s.room.fleet.kind[gpu]] < 0 or may_not_pay(s, job, other, gpu):
+                continue
+            before, mark = s.value, s.mark()
+            s.take(other)
+            if s.put(job, gpu):
+                place(s, other)
+                if less(s.value, before):
+                    break
+            s.back(mark)
+
+
+def may_not_pay(s: Standing, job: int, other: int, gpu: int) -> bool:
+    """Whether the GPU was opened, and without `other` nobody is left whose price allows it."""
+    price = float(s.room.fleet.price[gpu])
+    rest = [one for one in s.on(gpu) if one != other]
+    return price > 0 and not any(may_open(s.room.jobs[one], price) for one in [*rest, job])
+
+
+def move(s: Standing, budget: int) -> None:
+    """Each job, those of the slowest GPUs first, to wherever it adds less than where it is."""
+    for job in sorted(s.movable(), key=lambda job: (-float(s.board.seconds[s.board.home[job]]), job)):
+        gpu = int(s.board.home[job])
+        if s.work >= budget or leaves_unpaid(s, job):
+            continue
+        before, mark = s.value, s.mark()
+        s.take(job)
+        home = s.home(job, gpu)[0]
+        if home < 0 or not s.put(job, home) or not less(s.value, before):
+            s.back(mark)
+
+
+def leaves_unpaid(s: Standing, job: int) -> bool:
+    """Whether others ride along on a GPU that only this job may open."""
+    gpu = int(s.board.home[job])
+    rest = [one for one in s.on(gpu) if one != job]
+    price = float(s.room.fleet.price[gpu])
+    return price > 0 and bool(rest) and not any(may_open(s.room.jobs[one], price) for one in rest)
+
+
+def swap(s: Standing, budget: int) -> None:
+    """Two jobs of different GPUs change places."""
+    running = s.movable()
+    for place_of_one, one in enumerate(running):
+        for other in running[place_of_one + 1 :]:
+            if s.work >= budget:
+                return
+            here, there = int(s.board.home[one]), int(s.board.home[other])
+            s.work += EXCHANGE
+            work, fleet = s.room.work, s.room.fleet
+            if here == there or work.profile[one, fleet.kind[there]] < 0 or work.profile[other, fleet.kind[here]] < 0:
+                continue
+            if may_not_pay(s, other, one, here) or may_not_pay(s, one, other, there):
+                continue
+            before, mark = s.value, s.mark()
+            s.take(one)
+            s.take(other)
+            if not (s.put(one, there) and s.put(other, here) and less(s.value, before)):
+                s.back(mark)

@@ -1,0 +1,190 @@
+"""Jobs on GPUs as they stand: every step is taken through here, adds up its cost, and can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from solvers.planning.jobs.arrays import Board, trial
+from solvers.planning.jobs.kernels import best_home, settle, try_beside
+from solvers.planning.jobs.room import Room
+from solvers.planning.problem import Job, Policy
+
+Value: TypeAlias = tuple[float, int, float]  # jobCost, jobs that wait, sum of 1 / units per second
+
+NEAR = 1e-9  # what counts as equal cost, relative
+FRUGAL = 1e-12  # a price of watts that only says: fewer first
+MOST_HOMES = 2000  # GPUs tried for a job where energy has a price, and no quick look spares any
+
+
+@dataclass
+class Standing:
+    """`tries` is how many splits of a GPU are looked at; where there are more, one is grown step by step."""
+
+    room: Room
+    tries: int
+    board: Board = field(init=False)
+    cost: float = field(init=False)  # jobCost: GPUs opened, energy above idle, and who does not run
+    waits: int = field(init=False)  # jobs that run nowhere
+    seconds: float = 0.0  # the sum of 1 / units per second
+    work: int = 0
+    left_out: set[int] = field(default_factory=set)  # who must stay where there is no room
+
+    def __post_init__(self) -> None:
+        room, policy = self.room, self.room.problem.policy
+        self.board = room.board()
+        self._trial, self._gain = trial(), np.zeros(3)
+        self._journal: list[tuple[int, list[int]]] = []
+        self.energy_price = policy.energy_price_per_kwh / 1000  # a watt, an hour
+        # Under a budget every watt is one that another job may need: the fewest first, and what is left at the end.
+        self.frugality = max(self.energy_price, FRUGAL) if policy.power_budget_w is not None else self.energy_price
+        self.penalty = [penalty(job, policy) for job in room.jobs]
+        self.cost, self.waits = sum(self.penalty), len(room.jobs)
+        self.pools: dict[tuple[int, float], list[int]] = {}  # GPUs that would have to be opened, by type and price
+        for gpu in np.flatnonzero(room.fleet.price > 0):
+            self.pools.setdefault((int(room.fleet.kind[gpu]), float(room.fleet.price[gpu])), []).append(int(gpu))
+
+    @property
+    def value(self) -> Value:
+        """What is made least."""
+        return self.cost, self.waits, self.seconds
+
+    def on(self, gpu: int) -> list[int]:
+        """Its jobs, in the order they came."""
+        return [int(job) for job in self.board.job[gpu, : self.board.taken[gpu]]]
+
+    def pressure(self, gpu: int) -> float:
+        """Of its jobs."""
+        work, kind = self.room.work, self.room.fleet.kind[gpu]
+        return sum(
+            float(work.pressure[work.profile[job, kind], self.board.sm[gpu, seat]])
+            for seat, job in enumerate(self.on(gpu))
+        )
+
+    def waiting(self) -> list[int]:
+        """Who runs nowhere, the dearest to leave first."""
+        found = [int(job) for job in np.flatnonzero(self.board.home < 0) if int(job) not in self.left_out]
+        return sorted(found, key=lambda job: (-self.penalty[job], job))
+
+    def movable(self) -> list[int]:
+        """Who runs and may run elsewhere."""
+        return [int(job) for job in np.flatnonzero(self.board.home >= 0) if int(job) not in self.room.stays]
+
+    # Steps
+
+    def put(self, job: int, gpu: int) -> bool:
+        """This job beside those on this GPU, opening it if need be."""
+        return self.fits(job, gpu) and self._become(gpu, [*self.on(gpu), job])
+
+    def put_all(self, jobs: list[int], gpu: int) -> bool:
+        """These jobs, and no others, onto this GPU at once."""
+        free = all(self.board.home[job] in (-1, gpu) for job in jobs)
+        kind = self.room.fleet.kind[gpu]
+        known = all(self.room.work.profile[job, kind] >= 0 for job in jobs)
+        return free and known and len(jobs) <= self.room.fleet.seats[gpu] and self._become(gpu, jobs)
+
+    def take(self, job: int) -> int:
+        """This job off its GPU, whose others share anew. Returns the GPU."""
+        gpu = int(self.board.home[job])
+        self._become(gpu, [one for one in self.on(gpu) if one != job])
+        return gpu
+
+    def _become(self, gpu: int, jobs: list[int], is_undone: bool = False) -> bool:
+        board, price, before = self.board, float(self.room.fleet.price[gpu]), self.on(gpu)
+        watts, seconds = float(board.watts[gpu]), float(board.seconds[gpu])
+        self._trial.job[: len(jobs)] = jobs
+        count, fleet, work = len(jobs), self.room.fleet, self.room.work
+        if not settle(fleet, work, board, gpu, count, self.frugality, self.tries, self._trial):
+            return False
+        if not is_undone:
+            self._journal.append((gpu, before))
+        self.cost += self.energy_price * (float(board.watts[gpu]) - watts) + price * ((count > 0) - bool(before))
+        self.cost += sum(self.penalty[job] for job in before) - sum(self.penalty[job] for job in jobs)
+        self.waits += len(before) - count
+        self.seconds += float(board.seconds[gpu]) - seconds
+        board.is_open[gpu] = price == 0.0 or count > 0
+        return True
+
+    def spend(self) -> None:
+        """The watts that a budget still leaves, to jobs that run faster by them, GPU by GPU."""
+        self.frugality = self.energy_price
+        for gpu in np.flatnonzero(self.board.taken > 0):
+            self._become(int(gpu), self.on(int(gpu)))
+
+    def mark(self) -> tuple[int, float, float]:
+        """To come back to."""
+        return len(self._journal), self.cost, self.seconds
+
+    def back(self, mark: tuple[int, float, float]) -> None:
+        """Undo every step since."""
+        while len(self._journal) > mark[0]:
+            gpu, jobs = self._journal.pop()
+            self._become(gpu, jobs, is_undone=True)
+        self.cost, self.seconds = mark[1:]
+
+    # Looks
+
+    def fits(self, job: int, gpu: int) -> bool:
+        """Whether it may run there beside those there; `added` then tells what that adds."""
+        self.work += 1
+        fleet, work = self.room.fleet, self.room.work
+        return bool(try_beside(fleet, work, self.board, gpu, job, self.frugality, self.tries, self._trial))
+
+    def added(self, gpu: int) -> tuple[float, float]:
+        """Cost and seconds that the last fit would add, but for the GPU's price."""
+        watts, seconds = (float(value) for value in self._trial.about)
+        return self.energy_price * (watts - self.board.watts[gpu]), seconds - float(self.board.seconds[gpu])
+
+    def home(self, job: int, but: int = -1) -> tuple[int, float, float]:
+        """The open GPU that adds least, -1 for none; the cost and the seconds that it adds."""
+        most = MOST_HOMES if self.frugality else len(self.room.places)
+        gpu = best_home(
+            self.room.fleet, self.room.work, self.board, job, but, self.frugality, self.tries, most, self._gain,
+            self._trial,
+        )  # fmt: skip
+        self.work += 1 + int(self._gain[2])
+        return int(gpu), self.energy_price * float(self._gain[0]), float(self._gain[1])
+
+    def openable(self, job: int) -> list[int]:
+        """Of each type and price that it may open, the first empty GPU whose node has room for it."""
+        room, found = self.room, []
+        for (kind, price), gpus in self.pools.items():
+            profile = room.work.profile[job, kind]
+            if profile < 0 or not may_open(room.jobs[job], price):
+                continue
+            cores, hosted = room.work.cpu_cores[profile], room.work.host_memory_gib[profile]
+            for gpu in gpus:
+                node = room.fleet.node[gpu]
+                if (
+                    not self.board.is_open[gpu]
+                    and cores <= self.board.cpu_cores[node]
+                    and hosted <= self.board.host_memory_gib[node]
+                ):
+                    found.append(gpu)
+                    break
+        return found
+
+
+def less(one: Value, other: Value) -> bool:
+    """Less cost; or the same, and fewer wait; or as many, and fewer seconds a unit."""
+    if abs(one[0] - other[0]) > NEAR * max(1.0, abs(other[0])):
+        return one[0] < other[0]
+    if one[1] != other[1]:
+        return one[1] < other[1]
+    return one[2] < other[2] * (1 - NEAR)
+
+
+def penalty(job: Job, policy: Policy) -> float:
+    """What it costs an hour that this job does not run."""
+    if job.deadline is not None:
+        return policy.unplaced_price * job.priority / 100
+    return max(policy.waiting_price * job.priority / 100, job.max_price_per_hour or 0.0)
+
+
+def may_open(job: Job, price: float) -> bool:
+    """Whether a GPU at this price may be opened for it."""
+    if job.max_price_per_hour is not None:
+        return price <= job.max_price_per_hour
+    return job.deadline is not None

@@ -1,0 +1,29 @@
+"""The judge: whether a plan is right, what it costs and how well it keeps its promises, in plain loops.
+
+It knows problems and plans and nothing of how plans are made. Every rule is one function, under the rule's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from solvers.planning.judge.claims import misstated
+from solvers.planning.judge.readings import Resident
+from solvers.planning.judge.standing import Change, Keeps, Standing
+from solvers.planning.judge.verdict import Verdict, Violation
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+__all__ = ["Change", "Keeps", "Resident", "Standing", "Verdict", "Violation", "judge"]
+
+
+def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | None = None) -> Verdict:
+    """Every rule on the whole plan. Without `simulate` SLOs are judged by `keeps` alone, if at all."""
+    standing = Standing(problem, plan, keeps)
+    verdict = standing.verdict()
+    if simulate:
+        from solvers.planning.judge.attainment import slos_hold  # compiled: a judgement without it starts sooner
+
+        attainment, found = slos_hold(problem.policy, standing.residents)
+        verdict = replace(verdict, attainment=attainment, violations=tuple(sorted([*verdict.violations, *found])))
+    return replace(verdict, misstated=misstated(problem, plan, standing, verdict))

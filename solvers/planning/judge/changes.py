@@ -1,0 +1,106 @@
+"""What a plan does to the instances that run: kept, retuned, resized, started, stopped, moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from solvers.planning.judge.tolerances import same
+from solvers.planning.plan import Changes
+from solvers.planning.problem import Instance
+
+
+class GpuChanges(NamedTuple):
+    """What happens on one GPU; what starts and stops is told by service, for a move needs both."""
+
+    keep: int = 0
+    retune: int = 0
+    resize: int = 0
+    starts: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+    churned_sm_percent: float = 0  # of what starts, moves here or is resized
+
+
+NO_CHANGES = GpuChanges()
+
+
+def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuChanges:
+    """Same service, variant, smPercent and memoryGib: kept or retuned. Another shape of the same service: resized."""
+    new, old = list(planned), list(running)
+    keep = _pair(new, old, _is_kept)  # first, so that no twin takes its partner
+    retune = _pair(new, old, _is_same_shape)
+    churned = sum([instance.sm_percent for instance in new])
+    resize = _pair(new, old, _is_same_service)
+    starts = tuple([instance.service for instance in new])
+    stops = tuple([instance.service for instance in old])
+    return GpuChanges(keep, retune, resize, starts, stops, churned)
+
+
+def _pair(new: list[Instance], old: list[Instance], matches: Callable[[Instance, Instance], bool]) -> int:
+    """Takes out of both lists what matches, and says how often."""
+    if not new or not old:
+        return 0
+    left = []
+    for instance in new:
+        for at, other in enumerate(old):
+            if matches(instance, other):
+                del old[at]
+                break
+        else:
+            left.append(instance)
+    count = len(new) - len(left)
+    new[:] = left
+    return count
+
+
+def _is_same_service(one: Instance, other: Instance) -> bool:
+    return one.service == other.service
+
+
+def _is_same_shape(one: Instance, other: Instance) -> bool:
+    return (
+        one.service == other.service
+        and one.variant == other.variant
+        and one.sm_percent == other.sm_percent
+        and same(one.memory_gib, other.memory_gib)
+    )
+
+
+def _is_kept(one: Instance, other: Instance) -> bool:
+    return one is other or (
+        one.service == other.service
+        and _is_same_shape(one, other)
+        and one.batch == other.batch
+        and same(one.batch_timeout_ms, other.batch_timeout_ms)
+        and same(one.clock_mhz, other.clock_mhz)
+        and same(one.rate_per_second, other.rate_per_second)
+    )
+
+
+class Tally:
+    """Changes over all GPUs, kept as GPUs come and go."""
+
+    def __init__(self) -> None:
+        self._keep = self._retune = self._resize = 0
+        self._starts: Counter[str] = Counter()
+        self._stops: Counter[str] = Counter()
+
+    def replace(self, before: GpuChanges, after: GpuChanges) -> None:
+        self._keep += after.keep - before.keep
+        self._retune += after.retune - before.retune
+        self._resize += after.resize - before.resize
+        for service in before.starts:
+            self._starts[service] -= 1
+        for service in after.starts:
+            self._starts[service] += 1
+        for service in before.stops:
+            self._stops[service] -= 1
+        for service in after.stops:
+            self._stops[service] += 1
+
+    def total(self) -> Changes:
+        """What is left of a service's starts and stops pairs into moves."""
+        starts, stops = self._starts.total(), self._stops.total()
+        move = (self._starts & self._stops).total() if starts and stops else 0
+        return Changes(self._keep, self._retune, self._resize, starts - move, stops - move, move)

@@ -1,0 +1,61 @@
+"""What a plan says of itself beside its decision, where that is not so. No rule is broken by it; nobody is misled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from solvers.planning.judge.standing import Standing
+from solvers.planning.judge.tolerances import CLAIM
+from solvers.planning.judge.verdict import Verdict, Violation
+from solvers.planning.plan import Changes, Plan
+from solvers.planning.problem import Problem
+
+
+def misstated(problem: Problem, plan: Plan, standing: Standing, verdict: Verdict) -> tuple[Violation, ...]:
+    """Predictions, changes, cost and releasable nodes that differ from what the judge found; 0 states nothing."""
+    found = [*_predictions(standing), *_releasable(problem, plan)]
+    if plan.changes not in (Changes(), verdict.changes):
+        found.append(Violation("changes", "changes_told", f"they are {verdict.changes}"))
+    if plan.certificate:
+        told = plan.certificate.cost
+        for name in ("resource", "unserved", "job", "churn"):
+            stated, is_so = getattr(told, name), getattr(verdict.cost, name)
+            if _differ(stated, is_so):
+                found.append(Violation("certificate", "cost_told", f"{name} cost {stated:.8g} is {is_so:.8g}"))
+        bound = plan.certificate.bound
+        if bound is not None and bound > verdict.cost.total * (1 + 1e-9):
+            told_bound = f"the bound {bound:.8g} is above the cost {verdict.cost.total:.8g}"
+            found.append(Violation("certificate", "bound_told", told_bound))
+    return tuple(sorted(found))
+
+
+def _predictions(standing: Standing) -> Iterator[Violation]:
+    """predicted.execMs is exec without the margin, predicted.stepsPerSecond the job's speed, each within 1 %"""
+    for line in standing.residents:
+        stated = line.instance.exec_ms
+        if stated and line.exec_ms is not None and _differ(stated, line.exec_ms):
+            where = f"{line.instance.service} on {line.instance.node}/{line.instance.gpu}"
+            yield Violation(where, "exec_told", f"predicted execMs {stated:.6g} is {line.exec_ms:.6g}")
+    for job in standing.job_residents:
+        stated = job.placed.units_per_second
+        if stated and job.units_per_second is not None and _differ(stated, job.units_per_second):
+            where = f"{job.placed.job} on {job.placed.node}/{job.placed.gpu}"
+            yield Violation(where, "speed_told", f"predicted {stated:.6g} a second is {job.units_per_second:.6g}")
+
+
+def _releasable(problem: Problem, plan: Plan) -> Iterator[Violation]:
+    """nothing runs on a releasable node, and perHour = GPUs x price"""
+    used = {instance.node for instance in plan.instances} | {job.node for job in plan.jobs}
+    for entry in plan.releasable:
+        node = problem.nodes.get(entry.node)
+        if node is None:
+            yield Violation(entry.node, "releasable_told", "there is no such node")
+        elif entry.node in used:
+            yield Violation(entry.node, "releasable_told", "something runs on it")
+        elif _differ(entry.price_per_hour, node.gpus * node.price_per_hour):
+            saves = node.gpus * node.price_per_hour
+            yield Violation(entry.node, "releasable_told", f"it saves {saves:g} an hour, not {entry.price_per_hour:g}")
+
+
+def _differ(stated: float, is_so: float) -> bool:
+    return abs(stated - is_so) > CLAIM * max(abs(is_so), 1e-9)

@@ -1,0 +1,63 @@
+"""What a plan costs: GPUs that services run on, what is left unserved, and, apart from these, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum
+
+from solvers.planning.judge.jobs import is_opened_for_jobs
+from solvers.planning.judge.readings import Gpu, JobResident, watts
+from solvers.planning.judge.services import unserved_rate
+from solvers.planning.plan import Unplaced, Unserved
+from solvers.planning.problem import Job, Policy, Service
+
+
+def resource_cost(gpu: Gpu, policy: Policy, busy_w: float) -> float:
+    """What services pay for a GPU in an hour; `busy_w` is what they draw above idle, times the time they are busy.
+
+    pricing gpu: its price. pricing share: price x max(sum of SM% / 100, sum of memory / its memory), the whole price
+    where a dedicated service runs. Energy: (idleW + busy watts) / 1000 x energyPricePerKwh.
+    """
+    if not gpu.residents:
+        return 0.0
+    energy = (gpu.type.idle_w + busy_w) / 1000 * policy.energy_price_per_kwh
+    return gpu.node.price_per_hour * used_part(gpu, policy) + energy
+
+
+def used_part(gpu: Gpu, policy: Policy) -> float:
+    """The part of a GPU that services pay for."""
+    if policy.pricing == "gpu" or any(line.service and line.service.is_dedicated for line in gpu.residents):
+        return 1.0
+    sms = sum(line.instance.sm_percent for line in gpu.residents)
+    memory_gib = fsum(line.instance.memory_gib for line in gpu.residents)
+    return max(sms / 100, memory_gib / gpu.type.memory_gib)
+
+
+def job_gpu_cost(gpu: Gpu, policy: Policy) -> float:
+    """What jobs pay for a GPU in an hour: its price where they opened it, and the energy they draw above idle.
+
+    The idle watts of a GPU that only jobs run on are nobody's: it idles without them, too.
+    """
+    if not gpu.jobs:
+        return 0.0
+    energy = fsum(watts(line, gpu) for line in gpu.jobs) / 1000 * policy.energy_price_per_kwh
+    return (gpu.node.price_per_hour if is_opened_for_jobs(gpu) else 0.0) + energy
+
+
+def idle_job_cost(job: Job, policy: Policy, lines: Sequence[JobResident], told: Sequence[Unplaced]) -> float:
+    """What a job costs that does not run.
+
+    With a deadline: unplacedPrice x priority / 100, also for one that runs but is told to miss it. Without:
+    max(waitingPrice x priority / 100, maxPricePerHour).
+    """
+    if job.deadline is not None:
+        return policy.unplaced_price * job.priority / 100 if told or not lines else 0.0
+    if lines:
+        return 0.0
+    return max(policy.waiting_price * job.priority / 100, job.max_price_per_hour or 0.0)
+
+
+def unserved_cost(service: Service, policy: Policy, told: Sequence[Unserved]) -> float:
+    """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any"""
+    rate = unserved_rate(service, told)
+    return policy.unserved_price * service.priority / 100 * max(rate, 1.0) if rate > 0 else 0.0

@@ -1,0 +1,134 @@
+"""Rules of jobs: they run where they were profiled, open only GPUs they may, and meet their deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from solvers.planning.judge.readings import Gpu, JobResident
+from solvers.planning.judge.shapes import no_such_gpu, outside
+from solvers.planning.judge.tolerances import SUM, at_most
+from solvers.planning.plan import Unplaced
+from solvers.planning.problem import Job, PlacedJob, Problem
+
+# One line of the plan by itself
+
+
+def job_exists(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+    """job in jobs"""
+    return None if line.job else f"there is no job {line.placed.job}"
+
+
+def job_gpu_exists(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+    """node in nodes, 0 <= gpu < gpus of the node, a whole number"""
+    return None if gpu else no_such_gpu(problem, line.placed.node, line.placed.gpu)
+
+
+def job_profiled(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+    """type(gpu) in the job's profiles"""
+    if line.job is None or gpu is None or line.profile:
+        return None
+    return f"it has no profile on {gpu.type.name}; it has on: {', '.join(sorted(line.job.profiles))}"
+
+
+def job_sm_profiled(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+    """first SM% of its speeds <= smPercent <= last, a whole number"""
+    if line.profile is None:
+        return None
+    curve = line.profile.units_per_second
+    return outside(line.placed.sm_percent, curve[0][0], curve[-1][0])
+
+
+def job_memory_covers(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+    """memoryGib >= memoryGib of its profile"""
+    if line.profile is None or at_most(line.profile.memory_gib, line.placed.memory_gib):
+        return None
+    return f"memoryGib {line.placed.memory_gib:g} is less than the {line.profile.memory_gib:g} it needs"
+
+
+LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_sm_profiled, job_memory_covers)
+
+# A GPU
+
+
+def is_opened_for_jobs(gpu: Gpu) -> bool:
+    """Whether jobs alone pay for it: no service runs there, and its node is neither owned nor reserved."""
+    return bool(gpu.jobs) and not gpu.residents and not gpu.node.is_paid_anyway
+
+
+def job_may_open(problem: Problem, gpu: Gpu) -> str | None:
+    """a GPU opened for jobs => one of them has a deadline or maxPricePerHour, and price <= its maxPricePerHour if any
+
+    One that may is enough: the others ride along on what it pays. So they do on a GPU that one must stay on.
+    """
+    if not is_opened_for_jobs(gpu) or not any(line.job for line in gpu.jobs):
+        return None
+    if any(line.job and not line.job.is_preemptible and _runs_here(problem, line) for line in gpu.jobs):
+        return None
+    price = gpu.node.price_per_hour
+    for line in gpu.jobs:
+        if line.job and (line.job.deadline or line.job.max_price_per_hour is not None):
+            most = line.job.max_price_per_hour
+            if most is None or at_most(price, most):
+                return None
+    names = ", ".join(sorted(line.placed.job for line in gpu.jobs))
+    return f"it costs {price:g} an hour and is opened for {names}, whose deadline or maxPricePerHour does not allow it"
+
+
+def _runs_here(problem: Problem, line: JobResident) -> bool:
+    running = problem.state.jobs if problem.state else ()
+    return any(one.job == line.placed.job and one.place == line.placed.place for one in running)
+
+
+# A job over the whole plan
+
+
+def runs_once(
+    problem: Problem, job: Job, lines: Sequence[JobResident], told: Sequence[Unplaced], stays: PlacedJob | None
+) -> str | None:
+    """places + entries in unplaced <= 1; one that must stay though it misses its deadline may stand in both"""
+    if len(lines) > 1:
+        return f"it runs in {len(lines)} places"
+    if len(told) > 1:
+        return f"it stands in unplaced {len(told)} times"
+    if lines and told and not stays:
+        return "it runs and stands in unplaced"
+    return None
+
+
+def deadline_met(
+    problem: Problem, job: Job, lines: Sequence[JobResident], told: Sequence[Unplaced], stays: PlacedJob | None
+) -> str | None:
+    """units per second >= units left / (deadline - now), or in unplaced; not judged without State.now
+
+    A running job that is not preemptible stays, however late it is.
+    """
+    now = problem.state.now if problem.state else None
+    if job.deadline is None or now is None or told:
+        return None
+    if not lines:
+        return "it has a deadline, does not run and does not stand in unplaced"
+    speed = lines[0].units_per_second
+    if stays or speed is None:
+        return None
+    left = seconds_left(job, now)
+    if left > 0 and speed * left >= job.units * (1 - SUM):
+        return None
+    return f"{speed:.6g} a second for the {left:.6g} seconds left do not make the {job.units:g} that are left"
+
+
+def running_job_stays(
+    problem: Problem, job: Job, lines: Sequence[JobResident], told: Sequence[Unplaced], stays: PlacedJob | None
+) -> str | None:
+    """running and not preemptible => it runs on the same GPU"""
+    if stays is None or any(line.placed.place == stays.place for line in lines):
+        return None
+    return f"it runs on {stays.node}/{stays.gpu} and is not preemptible, so it stays there"
+
+
+RULES = (runs_once, deadline_met, running_job_stays)
+
+
+def seconds_left(job: Job, now: datetime | None) -> float:
+    assert job.deadline is not None and now is not None
+    return (job.deadline - now).total_seconds()

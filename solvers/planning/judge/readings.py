@@ -1,0 +1,192 @@
+"""What a plan's lines mean: profiles read at the shares given, and execution times among neighbours."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from math import fsum, inf, isfinite
+
+from solvers.planning.problem import (
+    Curve,
+    Demand,
+    GpuType,
+    Instance,
+    Job,
+    JobProfile,
+    Node,
+    PlacedJob,
+    Policy,
+    Problem,
+    Profile,
+    Service,
+)
+
+NOTHING = Demand()
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """An instance with all it refers to; None for what is not there."""
+
+    instance: Instance
+    service: Service | None
+    profile: Profile | None
+    demand: Demand
+    alone_ms: float | None  # one batch alone at the highest clock; None where that was not profiled
+    pressure: float
+    top_w: float  # busy, above idle, at the highest clock
+    exec_ms: float | None = None  # among its neighbours at its clock, without the margin
+
+
+@dataclass(slots=True, eq=False)
+class JobResident:
+    """A job that runs, with all it refers to."""
+
+    placed: PlacedJob
+    job: Job | None
+    profile: JobProfile | None
+    demand: Demand
+    alone_per_second: float | None
+    pressure: float
+    top_w: float
+    units_per_second: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Gpu:
+    """One GPU and all that runs on it."""
+
+    node: Node
+    type: GpuType
+    index: int
+    residents: list[Resident] = field(default_factory=list)
+    jobs: list[JobResident] = field(default_factory=list)
+
+    @classmethod
+    def nowhere(cls, index: int) -> Gpu:
+        """A keeper for what stands on a GPU that is not there; no rule looks at it."""
+        node = Node("", "", 1, 0.0, 0.0, 1.0)
+        return cls(node, GpuType("", 1.0, 0.0, 0.0, (1.0,)), index)
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.name}/{self.index}"
+
+    @property
+    def clock_mhz(self) -> float:
+        """The clock its instances state; the highest where there are only jobs."""
+        clocks = [resident.instance.clock_mhz for resident in self.residents]
+        known = [clock for clock in clocks if clock in self.type.clocks_mhz]
+        return min(known) if known else self.type.top_clock_mhz
+
+    @property
+    def sm_percent(self) -> float:
+        return sum(resident.instance.sm_percent for resident in self.residents) + sum(
+            job.placed.sm_percent for job in self.jobs
+        )
+
+
+class Reader:
+    """Looks lines of a plan up in a problem; what was read once is remembered."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._shapes: dict[tuple[str, str, str, float, float], tuple[Profile, float | None, float, float] | None] = {}
+
+    def resident(self, instance: Instance, service: Service | None, node: Node | None) -> Resident:
+        if service is None or node is None:
+            return Resident(instance, service, None, NOTHING, None, 0.0, 0.0)
+        key = (service.model, instance.variant, node.gpu_type, instance.batch, instance.sm_percent)
+        try:
+            shape = self._shapes[key]
+        except KeyError:
+            shape = self._shapes[key] = self._shape(*key)
+        if shape is None:
+            return Resident(instance, service, None, NOTHING, None, 0.0, 0.0)
+        profile, alone_ms, pressure, top_w = shape
+        return Resident(instance, service, profile, profile.demand, alone_ms, pressure, top_w)
+
+    def _shape(
+        self, model: str, variant: str, gpu_type: str, batch: float, sm_percent: float
+    ) -> tuple[Profile, float | None, float, float] | None:
+        profile = self.problem.profiles.get((model, variant, gpu_type))
+        if profile is None:
+            return None
+        curve = profile.latency_ms.get(int(batch)) if batch == int(batch) else None
+        alone_ms = None if curve is None else value_at(curve, sm_percent)
+        demand = profile.demand
+        return profile, alone_ms, value_at(demand.pressure, sm_percent), value_at(demand.power_w, sm_percent)
+
+    def job(self, placed: PlacedJob, node: Node | None) -> JobResident:
+        job = self.problem.jobs.get(placed.job)
+        profile = job.profiles.get(node.gpu_type) if job and node else None
+        if profile is None:
+            return JobResident(placed, job, None, NOTHING, None, 0.0, 0.0)
+        demand, sm_percent = profile.demand, placed.sm_percent
+        return JobResident(
+            placed, job, profile, demand, value_at(profile.units_per_second, sm_percent),
+            value_at(demand.pressure, sm_percent), value_at(demand.power_w, sm_percent),
+        )  # fmt: skip
+
+
+def value_at(curve: Curve, sm_percent: float) -> float:
+    """Linear between points, flat beyond them."""
+    at = bisect_left(curve, sm_percent, key=lambda point: point[0])
+    if at == len(curve):
+        return curve[-1][1]
+    above, high = curve[at]
+    if at == 0 or above == sm_percent:
+        return high
+    below, low = curve[at - 1]
+    return low + (high - low) * (sm_percent - below) / (above - below)
+
+
+def slow_down(gpu: Gpu, policy: Policy) -> None:
+    """Execution times and job speeds among all that runs on the GPU.
+
+    exec = alone x (1 + sensitivity x sum of the others' pressures) x (highest clock / clock) ** clockExponent
+    and, where shares are paid, x (1 + sensitivity x sharePressure x (100 - sum of SM%) / 100). To the letter the last
+    factor holds for a dedicated service's GPU, too.
+    """
+    residents, jobs = gpu.residents, gpu.jobs
+    total = fsum([resident.pressure for resident in residents] + [job.pressure for job in jobs])
+    left = 0.0
+    if policy.pricing == "share":
+        left = policy.share_pressure * max(0.0, 100 - gpu.sm_percent) / 100
+    top = gpu.type.top_clock_mhz
+    for resident in residents:
+        if resident.alone_ms is None:
+            resident.exec_ms = None
+            continue
+        sensitivity = resident.demand.sensitivity
+        exec_ms = resident.alone_ms * (1 + sensitivity * (total - resident.pressure)) * (1 + sensitivity * left)
+        clock = resident.instance.clock_mhz
+        if clock != top and clock in gpu.type.clocks_mhz:
+            exec_ms *= power(top / clock, resident.demand.clock_exponent)
+        resident.exec_ms = exec_ms
+    if not jobs:
+        return
+    clock = gpu.clock_mhz
+    for job in jobs:
+        if job.alone_per_second is None:
+            continue
+        sensitivity = job.demand.sensitivity
+        slower = (1 + sensitivity * (total - job.pressure)) * (1 + sensitivity * left)
+        job.units_per_second = job.alone_per_second / (slower * power(top / clock, job.demand.clock_exponent))
+
+
+def watts(line: Resident | JobResident, gpu: Gpu) -> float:
+    """powerW x (clock / highest) ** powerExponent: what it draws above idle while it is busy."""
+    clock = line.instance.clock_mhz if isinstance(line, Resident) else gpu.clock_mhz
+    if clock not in gpu.type.clocks_mhz:
+        return line.top_w
+    return line.top_w * power(clock / gpu.type.top_clock_mhz, line.demand.power_exponent)
+
+
+def power(base: float, exponent: float) -> float:
+    """base ** exponent, infinite where that is beyond floats."""
+    try:
+        found: float = base**exponent
+    except OverflowError:
+        return inf
+    return found if isfinite(found) else inf

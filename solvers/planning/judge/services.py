@@ -1,0 +1,92 @@
+"""Rules of one service over all its instances: its rate is accounted for, and its instances stand apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import fsum
+
+from solvers.planning.judge.readings import Resident
+from solvers.planning.judge.tolerances import RATE, SUM
+from solvers.planning.plan import Unserved
+from solvers.planning.problem import Problem, Service
+
+
+def unserved_rate(service: Service, told: Sequence[Unserved]) -> float:
+    """What is left unserved; below 1e-5 of the rate it is none."""
+    rate = fsum(entry.rate_per_second for entry in told)
+    return 0.0 if rate < RATE * service.rate_per_second else rate
+
+
+def unserved_told_once(
+    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+) -> str | None:
+    """at most one entry in unserved, its rate not below 0"""
+    if len(told) > 1:
+        return f"it stands in unserved {len(told)} times"
+    if told and not told[0].rate_per_second >= 0:
+        return f"its unserved rate is {told[0].rate_per_second:g}, below 0"
+    return None
+
+
+def rates_add_up(
+    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+) -> str | None:
+    """|sum of the instances' rates + unserved rate - ratePerSecond| <= 1e-5 x ratePerSecond"""
+    served = fsum(line.instance.rate_per_second for line in lines)
+    unserved = fsum(entry.rate_per_second for entry in told)
+    asked = service.rate_per_second
+    if abs(served + unserved - asked) <= RATE * asked * (1 + SUM):
+        return None
+    return f"{served:.8g} served and {unserved:.8g} unserved a second are not the {asked:.8g} asked"
+
+
+def min_instances_run(
+    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+) -> str | None:
+    """any instance => instances >= minInstances"""
+    if not lines or len(lines) >= service.min_instances:
+        return None
+    return f"{len(lines)} instances, below minInstances {service.min_instances}"
+
+
+def largest_carry(
+    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+) -> str | None:
+    """each of the minInstances largest rates >= 1/2 x served rate / number of instances"""
+    least = service.min_instances
+    if len(lines) < max(2, least):
+        return None  # too few is another rule's; one alone carries all
+    rates = sorted((line.instance.rate_per_second for line in lines), reverse=True)
+    half = fsum(rates) / len(rates) / 2
+    if rates[least - 1] >= half * (1 - SUM):
+        return None
+    return (
+        f"the {_nth(least)} largest of its {len(rates)} instances carries {rates[least - 1]:.6g} a second,"
+        f" less than half an even share, {half:.6g}"
+    )
+
+
+def largest_apart(
+    problem: Problem, service: Service, lines: Collection[Resident], told: Sequence[Unserved]
+) -> str | None:
+    """minInstances >= 2 => the minInstances largest stand on as many GPUs
+
+    Where rates are equal at the edge, the plan may choose which of them count.
+    """
+    least = service.min_instances
+    if least < 2 or len(lines) < least:
+        return None
+    edge = sorted((line.instance.rate_per_second for line in lines), reverse=True)[least - 1]
+    over = [line.instance.place for line in lines if line.instance.rate_per_second > edge * (1 + SUM)]
+    level = {line.instance.place for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM}
+    places = set(over)
+    if len(places) == len(over) and len(places | level) >= least:
+        return None
+    return f"its {least} largest instances stand on {min(least - 1, len(places | level))} GPUs, not on {least}"
+
+
+def _nth(number: int) -> str:
+    return f"{number}{'st' if number == 1 else 'nd' if number == 2 else 'rd' if number == 3 else 'th'}"
+
+
+RULES = (unserved_told_once, rates_add_up, min_instances_run, largest_carry, largest_apart)

@@ -1,0 +1,140 @@
+"""Rules of one instance by itself: what it names is there, and its shape was profiled."""
+
+from __future__ import annotations
+
+from solvers.planning.judge.readings import Gpu, Resident
+from solvers.planning.judge.tolerances import SUM, at_most
+from solvers.planning.problem import Problem
+
+
+def service_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """service in services"""
+    return None if line.service else f"there is no service {line.instance.service}"
+
+
+def gpu_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """node in nodes, 0 <= gpu < gpus of the node, a whole number"""
+    if gpu:
+        return None
+    return no_such_gpu(problem, line.instance.node, line.instance.gpu)
+
+
+def no_such_gpu(problem: Problem, node: str, index: float) -> str:
+    if node not in problem.nodes:
+        return f"there is no node {node}"
+    return f"node {node} has no GPU {index:g}; it has 0..{problem.nodes[node].gpus - 1}"
+
+
+def variant_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """variant in (variants of the service) and accuracy(variant) >= minAccuracy, resolved in Service.variants"""
+    if line.service is None or line.instance.variant in line.service.variants:
+        return None
+    return (
+        f"variant {line.instance.variant} is not one the service admits: {', '.join(line.service.variants) or 'none'}"
+    )
+
+
+def gpu_type_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """type(gpu) in gpuTypes, where the service lists any"""
+    service = line.service
+    if service is None or gpu is None or service.gpu_types is None or gpu.type.name in service.gpu_types:
+        return None
+    return f"GPU type {gpu.type.name} is not in the service's gpuTypes: {', '.join(service.gpu_types)}"
+
+
+def template_offered(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """template(variant) in templates(node), where the variant has a runtime and the node lists templates"""
+    if line.service is None or gpu is None or gpu.node.templates is None:
+        return None
+    for variant in problem.models[line.service.model]:
+        if variant.name == line.instance.variant and variant.template and variant.template not in gpu.node.templates:
+            return f"node {gpu.node.name} does not offer the template {variant.template} of variant {variant.name}"
+    return None
+
+
+def shape_profiled(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """(model, variant, type(gpu)) has a profile, and batch in latencyMs"""
+    if line.service is None or gpu is None or line.alone_ms is not None:
+        return None
+    if line.profile is None:
+        return f"variant {line.instance.variant} of {line.service.model} has no profile on {gpu.type.name}"
+    batches = ", ".join(map(str, sorted(line.profile.latency_ms)))
+    return f"batch {line.instance.batch:g} was not profiled on {gpu.type.name}; these were: {batches}"
+
+
+def sm_profiled(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """first SM% of latencyMs[batch] <= smPercent <= last, a whole number"""
+    if line.profile is None or line.alone_ms is None:
+        return None
+    curve = line.profile.latency_ms[line.instance.batch]
+    return outside(line.instance.sm_percent, curve[0][0], curve[-1][0])
+
+
+def outside(sm_percent: float, first: int, last: int) -> str | None:
+    if first <= sm_percent <= last and sm_percent == int(sm_percent):
+        return None
+    return f"smPercent {sm_percent:g} is not a whole number of the profiled range {first}..{last}"
+
+
+def memory_covers(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """memoryGib >= memoryGib[batch] of the profile"""
+    if line.profile is None or line.alone_ms is None:
+        return None
+    needed = line.profile.memory_gib[line.instance.batch]
+    if at_most(needed, line.instance.memory_gib):
+        return None
+    return f"memoryGib {line.instance.memory_gib:g} is less than the {needed:g} of batch {line.instance.batch}"
+
+
+def clock_offered(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """clockMhz in clocksMhz of the GPU's type"""
+    if gpu is None or line.instance.clock_mhz in gpu.type.clocks_mhz:
+        return None
+    clocks = ", ".join(f"{clock:g}" for clock in gpu.type.clocks_mhz)
+    return f"clockMhz {line.instance.clock_mhz:g} is not a clock of {gpu.type.name}: {clocks}"
+
+
+def timeout_counts(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """batchTimeoutMs >= 0"""
+    if line.instance.batch_timeout_ms >= 0:
+        return None
+    return f"batchTimeoutMs {line.instance.batch_timeout_ms:g} is below 0"
+
+
+def rate_positive(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """ratePerSecond > 0"""
+    if line.instance.rate_per_second > 0:
+        return None
+    return f"ratePerSecond {line.instance.rate_per_second:g} is not over 0"
+
+
+def utilization_holds(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+    """ratePerSecond x exec / batch <= utilization, exec without the margin"""
+    if line.exec_ms is None:
+        return None
+    instance = line.instance
+    load = instance.rate_per_second * line.exec_ms / 1000 / instance.batch
+    limit = problem.policy.utilization
+    if load <= limit * (1 + SUM):
+        return None
+    return (
+        f"{instance.rate_per_second:.6g} a second x {line.exec_ms:.6g} ms / batch {instance.batch} is {load:.6g},"
+        f" over the utilization {limit:g}"
+    )
+
+
+RULES = (
+    service_exists,
+    gpu_exists,
+    variant_admitted,
+    gpu_type_admitted,
+    template_offered,
+    shape_profiled,
+    sm_profiled,
+    memory_covers,
+    clock_offered,
+    timeout_counts,
+    rate_positive,
+)
+TUNING_RULES = (timeout_counts, rate_positive)  # of RULES those that rate and timeout decide
+LOAD_RULES = (utilization_holds,)  # these depend on the neighbours

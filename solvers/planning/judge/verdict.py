@@ -1,0 +1,36 @@
+"""What the judge says: broken rules as values, the cost, and how well each service's promise is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from solvers.planning.plan import Changes, Cost
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Violation:
+    """One broken rule in one place; the rule is the name of its function."""
+
+    where: str  # `node-1/0`, `shop/search on node-1/0`, `fleet`
+    rule: str
+    sentence: str  # with the numbers
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.rule}: {self.sentence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement on one plan."""
+
+    violations: tuple[Violation, ...]
+    cost: Cost
+    changes: Changes
+    attainment: Mapping[str, float] = field(default_factory=dict)  # each service's worst instance, 0..1
+    misstated: tuple[Violation, ...] = ()  # claims beside the decision that are not so: predictions, changes, costs
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the plan breaks no rule."""
+        return not self.violations

@@ -1,0 +1,270 @@
+"""What is planned: a fleet, what is served on it under which promises, and by what prices it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
+ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
+
+
+class WrongProblem(ValueError):
+    """A problem that names what is not there, or holds a number that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """A kind of GPU."""
+
+    name: str
+    memory_gib: float
+    idle_w: float
+    max_w: float
+    clocks_mhz: tuple[float, ...]  # rising; profiles are taken at the last
+
+    @property
+    def top_clock_mhz(self) -> float:
+        return self.clocks_mhz[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine with GPUs of one type; its price is that of one of them."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+    cpu_cores: float
+    host_memory_gib: float
+    price_per_hour: float
+    purchase: Literal["owned", "reserved", "onDemand", "spot"] = "onDemand"
+    region: str = "default"
+    templates: frozenset[str] | None = None  # None: all
+
+    @property
+    def is_paid_anyway(self) -> bool:
+        """Whether its GPUs cost a job nothing."""
+        return self.purchase in ("owned", "reserved")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One size or precision of a model."""
+
+    name: str
+    accuracy: float
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a resident takes of its GPU and node beside SMs, and how it bears its neighbours."""
+
+    cpu_cores: float = 0.0
+    host_memory_gib: float = 0.0
+    pressure: Curve = ((100, 0.0),)  # linear between points, flat beyond
+    sensitivity: float = 0.0
+    power_w: Curve = ((100, 0.0),)  # above idle, busy, at the highest clock
+    clock_exponent: float = 1.0
+    power_exponent: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How one variant runs on one GPU type."""
+
+    model: str
+    variant: str
+    gpu_type: str
+    latency_ms: Mapping[int, Curve]  # batch -> curve of the time of one batch, alone, at the highest clock
+    memory_gib: Mapping[int, float]  # batch -> GPU memory
+    demand: Demand = Demand()
+
+    @property
+    def key(self) -> ProfileKey:
+        return (self.model, self.variant, self.gpu_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A model served online under an SLO. `variants` are those that its accuracy admits."""
+
+    name: str  # tenant/name
+    tenant: str
+    model: str
+    variants: tuple[str, ...]
+    slo_ms: float
+    percentile: float
+    rate_per_second: float
+    gpu_types: tuple[str, ...] | None = None  # a closed list, the preferred one first
+    min_instances: int = 1
+    is_dedicated: bool = False
+    priority: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobProfile:
+    """How a job runs on one GPU type: units are steps, or requests of offline inference."""
+
+    units_per_second: Curve
+    memory_gib: float
+    demand: Demand = Demand()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Training, or offline inference. `units` are what is left to do."""
+
+    name: str  # tenant/name
+    tenant: str
+    kind: Literal["training", "offline"]
+    units: float
+    profiles: Mapping[str, JobProfile]  # by GPU type
+    deadline: datetime | None = None
+    max_price_per_hour: float | None = None
+    is_preemptible: bool = True
+    priority: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The prices and limits that say which right plan is best."""
+
+    pricing: Literal["gpu", "share"] = "gpu"
+    utilization: float = 0.8
+    exec_margin: float = 0.05
+    same_model_per_gpu: int = 1
+    clients_per_gpu: int = 48
+    jobs_per_gpu: int = 3
+    move_price: float = 0.05
+    horizon_minutes: float = 60.0
+    unserved_price: float = 1000.0
+    unplaced_price: float = 50.0
+    waiting_price: float = 0.01
+    share_pressure: float = 0.5
+    energy_price_per_kwh: float = 0.0
+    power_budget_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a tenant's instances take at most."""
+
+    gpus: float | None = None
+    price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One running process of a service on a GPU, in a shape."""
+
+    id: str
+    service: str
+    node: str
+    gpu: int
+    variant: str
+    batch: int
+    batch_timeout_ms: float
+    sm_percent: int
+    memory_gib: float
+    clock_mhz: float
+    rate_per_second: float
+    exec_ms: float = 0.0  # predicted, without the margin
+    latency_ms: float = 0.0  # predicted, with it, at the SLO's percentile
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.node, self.gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedJob:
+    """A job on a GPU."""
+
+    job: str
+    node: str
+    gpu: int
+    sm_percent: int
+    memory_gib: float
+    units_per_second: float = 0.0  # predicted
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.node, self.gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What runs now."""
+
+    now: datetime | None = None
+    running: tuple[Instance, ...] = ()
+    jobs: tuple[PlacedJob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that a plan is made from and judged by. Everything named is there: the constructor sees to it."""
+
+    gpu_types: Mapping[str, GpuType]
+    nodes: Mapping[str, Node]
+    models: Mapping[str, tuple[Variant, ...]]
+    profiles: Mapping[ProfileKey, Profile]
+    services: Mapping[str, Service]
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    policy: Policy = Policy()
+    limits: Mapping[str, Limit] = field(default_factory=dict)  # by tenant
+    state: State | None = None
+    spare: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more could be had
+
+    def __post_init__(self) -> None:
+        for node in self.nodes.values():
+            _known(node.gpu_type, self.gpu_types, f"node {node.name}", "GPU type")
+            if node.gpus < 1:
+                raise WrongProblem(f"node {node.name} has {node.gpus} GPUs; at least 1 is needed")
+            if not node.price_per_hour > 0:
+                raise WrongProblem(f"node {node.name} costs {node.price_per_hour:g} per GPU; a price over 0 is needed")
+        for profile in self.profiles.values():
+            _known(profile.gpu_type, self.gpu_types, f"the profile of {profile.model}", "GPU type")
+            _known(profile.model, self.models, "a profile", "model")
+        for service in self.services.values():
+            _known(service.model, self.models, f"service {service.name}", "model")
+            if not service.rate_per_second > 0:
+                raise WrongProblem(f"service {service.name} has rate {service.rate_per_second:g}; over 0 is needed")
+        if self.state:
+            for instance in self.state.running:
+                _known(instance.node, self.nodes, f"running instance {instance.id}", "node")
+                _known(instance.service, self.services, f"running instance {instance.id}", "service")
+            for job in self.state.jobs:
+                _known(job.node, self.nodes, f"running job {job.job}", "node")
+                _known(job.job, self.jobs, f"a running job on {job.node}", "job")
+
+    @cached_property
+    def gpu_count(self) -> int:
+        return sum(node.gpus for node in self.nodes.values())
+
+    def type_of(self, node: str) -> GpuType:
+        return self.gpu_types[self.nodes[node].gpu_type]
+
+    def profile(self, service: str, variant: str, node: str) -> Profile | None:
+        """The profile an instance runs by; None where that variant was never measured on the node's type."""
+        return self.profiles.get((self.services[service].model, variant, self.nodes[node].gpu_type))
+
+    def with_rates(self, rates: Mapping[str, float]) -> Problem:
+        """The same problem, with other rates for some services."""
+        changed = {
+            name: replace(self.services[name], rate_per_second=rate)
+            for name, rate in rates.items()
+            if _known(name, self.services, "a new rate", "service")
+        }
+        return replace(self, services={**self.services, **changed})
+
+
+def _known(name: str, among: Mapping[str, object], who: str, what: str) -> bool:
+    if name not in among:
+        raise WrongProblem(f"{who} names the unknown {what} {name}")
+    return True

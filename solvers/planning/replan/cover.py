@@ -1,0 +1,236 @@
+"""Rates go up and down: what is spare first, then batches, then room on GPUs in use, then new GPUs.
+
+Nobody moves whose service is not among those that change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solvers.planning.replan.desk import Desk
+from solvers.planning.replan.kernels import bear, capacities, keeps, larger, new_ones
+from solvers.planning.tables import Floats, Ints
+
+CLOSE = 1e-7  # of a rate: less than this is not needed
+IDLE_IS_WORTH = 0.6  # of its GPU's value: an SM that nobody uses now may save one tomorrow
+GOOD = 0.6  # of its value: a GPU whose pattern is worth less is opened last
+HALF_EMPTY = 0.5  # of its value: a GPU of changing services alone, worth less, is emptied and filled anew
+
+
+LOOKS = 6  # at what is left, while that gives something
+
+
+@dataclass
+class Seats:
+    """The instances of one service, and what each may carry."""
+
+    gpus: Ints
+    slots: Ints
+    caps: Floats
+
+
+def settle(d: Desk, services: Iterable[int], prices: Floats) -> None:
+    """Find these services' instances the room that their rates (`d.w.rate`) need, as far as there is any."""
+    order = sorted(services, key=lambda s: (-prices[s] * d.w.rate[s], s))
+    need = np.zeros(len(d.w.rate))
+    for service in order:
+        rate = float(d.w.rate[service])
+        seats = spare(d, service, known(d, service, rate))
+        carried = float(seats.caps.sum())
+        if carried >= rate * (1 - CLOSE):  # what it will not carry it need not be able to
+            d.x.rate[seats.gpus, seats.slots] = seats.caps * min(1.0, rate / carried)
+        else:
+            need[service] = rate - carried
+    for service in _empty_half(d, order, prices):
+        need[service] = missing(d, service)
+    if need.any():
+        _cover(d, order, need, prices)
+
+
+def known(d: Desk, service: int, need: float) -> Seats:
+    """Where its instances stand and what they may carry; other batches where `need` is not met without."""
+    gpus, slots = d.seats(service)
+    now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
+    capacities(d.w, d.b, d.x, gpus, slots, now, best, by)
+    short = need - now.sum()
+    if short > CLOSE * need:
+        for k in np.argsort(now - best, kind="stable"):
+            if short <= CLOSE * need or best[k] <= now[k] * (1 + 1e-6):
+                break
+            d.reshape(int(gpus[k]), int(slots[k]), int(d.b.sm[gpus[k], slots[k]]), int(by[k]))
+            short -= best[k] - now[k]
+            now[k] = best[k]
+    d.touched.add(service)
+    # While others look for room, each is held to all that it may carry: what is counted on stays.
+    d.b.cap[gpus, slots] = d.x.rate[gpus, slots] = now
+    return Seats(gpus, slots, now)
+
+
+def missing(d: Desk, service: int) -> float:
+    """What of its rate its instances may not carry."""
+    gpus, slots = d.seats(service)
+    short = float(d.w.rate[service] - d.b.cap[gpus, slots].sum())
+    return short if short > CLOSE * d.w.rate[service] else 0.0
+
+
+def spare(d: Desk, service: int, seats: Seats) -> Seats:
+    """Who is not needed stops, if what that frees is worth more than what it carried: the most for its rate first."""
+    over = float(seats.caps.sum() - d.w.rate[service])
+    if over <= 0 or over * (1 + CLOSE) < seats.caps.min():
+        return seats
+    value, alone = d.x.value[seats.gpus], d.b.count[seats.gpus] == 1
+    anchored = alone & (d.x.job_count[seats.gpus] > 0)  # a job that stays would have to pay for the GPU
+    frees = np.where(alone, value, IDLE_IS_WORTH * value * d.b.sm[seats.gpus, seats.slots] / 100)
+    gone = []
+    for k in np.argsort(-frees / np.maximum(seats.caps, 1e-12), kind="stable"):
+        if (
+            seats.caps[k] <= over * (1 + CLOSE)
+            and not anchored[k]
+            and _may_go(d, int(seats.gpus[k]), int(seats.slots[k]))
+        ):
+            over -= seats.caps[k]
+            gone.append((int(seats.gpus[k]), int(seats.slots[k])))
+    for gpu, slot in sorted(gone, reverse=True):  # the last slot first: it fills the gap
+        d.stop(gpu, slot)
+    gpus, slots = d.seats(service)
+    return Seats(gpus, slots, d.b.cap[gpus, slots])
+
+
+def _may_go(d: Desk, gpu: int, slot: int) -> bool:
+    """Whether the others bear it: where shares are priced, others use the SMs that one leaves, and are felt."""
+    if not d.w.share_pressure or d.b.count[gpu] == 1:
+        return True
+    profile = d.w.offer_profile[d.b.offer[gpu, slot]]
+    sm, rate, pressure = int(d.b.sm[gpu, slot]), float(d.x.rate[gpu, slot]), float(d.x.job_pressure[gpu])
+    # Without its SMs and its rate; the pressure that it still has at 0 SM% is taken off elsewhere.
+    d.b.sm[gpu, slot], d.x.rate[gpu, slot] = 0, 0.0
+    d.x.job_pressure[gpu] = pressure - float(d.w.pressure[profile, 0])
+    held = bool(keeps(d.w, d.b, d.x, gpu))
+    d.b.sm[gpu, slot], d.x.rate[gpu, slot], d.x.job_pressure[gpu] = sm, rate, pressure
+    return held
+
+
+def _empty_half(d: Desk, services: list[int], prices: Floats) -> list[int]:
+    """GPUs that only changing services use, and little: these leave, to be placed again. Who left."""
+    held: dict[int, int] = {}
+    for service in services:
+        for gpu, count in d.homes[service].items():
+            held[gpu] = held.get(gpu, 0) + count
+    gone: set[int] = set()
+    for gpu in sorted(gpu for gpu, count in held.items() if count == d.b.count[gpu]):
+        owners = d.w.offer_service[d.b.offer[gpu, : held[gpu]]]
+        worth = float((prices[owners] * np.minimum(d.b.cap[gpu, : held[gpu]], d.w.rate[owners])).sum())
+        if worth < HALF_EMPTY * d.x.value[gpu] and not d.x.job_count[gpu]:
+            gone.update(owners.tolist())
+            for slot in range(held[gpu] - 1, -1, -1):
+                d.stop(gpu, slot)
+    return sorted(gone)
+
+
+def _cover(d: Desk, order: list[int], need: Floats, prices: Floats) -> None:
+    """Meet `need`: on GPUs in use while that is worth their SMs, on new GPUs, then wherever there is room at all."""
+    least = _least_sm(d)
+    d.doubt()
+    order = [service for service in order if need[service] > 0]
+    hopeless: set[int] = set()  # no GPU in use has room for them
+    looked = np.zeros(0, dtype=np.int64)
+    for part, worst in ((IDLE_IS_WORTH, GOOD), (0.0, 0.0)):
+        gpus = d.roomy(least)
+        new = np.setdiff1d(gpus, looked)
+        for service in order:
+            if need[service] > 0:
+                where = new if service in hopeless else gpus
+                rest, had_options = _fit_in(d, service, float(need[service]), float(prices[service]), part, where)
+                need[service] = rest
+                if not had_options:
+                    hopeless.add(service)
+        looked = gpus
+        if need.any():
+            _open(d, need, prices, worst)
+    limited = [s for s in order if need[s] > 0]
+    for service in limited:  # whose tenant has a limit, that patterns do not know
+        d.restack()
+        pools = d.shop.pools
+        fresh = [
+            int(pools.empty[pools.start[p] + n - 1 - k])
+            for p, n in enumerate(pools.empties) for k in range(min(int(n), 8))
+        ]  # fmt: skip
+        if not fresh:
+            break
+        gpus = np.array(fresh, dtype=np.int64)
+        need[service], _ = _fit_in(d, service, float(need[service]), float(prices[service]), 0.0, gpus)
+
+
+def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus: Ints) -> tuple[float, bool]:
+    """More of a service on these GPUs, the most for its SMs first; what is still needed, and if there was any room."""
+    enough, had_options = CLOSE * float(d.w.rate[service]), False
+    o = d.options
+    for _ in range(LOOKS):
+        own, slots = d.seats(service)
+        caps = d.b.cap[own, slots]
+        count = larger(d.w, d.b, d.x, need, worth, own, slots, caps, o)
+        count = new_ones(d.w, d.b, d.x, service, need, worth, gpus, count, o)
+        had_options = had_options or count > 0
+        used: set[int] = set()
+        for k in np.argsort(-o.score[:count], kind="stable"):
+            gpu, slot, cap = int(o.gpu[k]), int(o.slot[k]), float(o.cap[k])
+            before = float(d.b.cap[gpu, slot]) if slot >= 0 else 0.0
+            if need <= enough or o.score[k] < part:
+                break
+            if cap - before > need * (1 + 1e-6) and used:
+                break  # less of it will do: look again
+            offer, sm, batch = int(o.offer[k]), int(o.sm[k]), int(o.batch[k])
+            if gpu in used or not _allowed(d, service, gpu, slot, offer, sm):
+                continue
+            used.add(gpu)
+            if slot >= 0:
+                d.reshape(gpu, slot, sm, batch)
+            else:
+                slot = d.start(gpu, offer, sm, batch, float(d.w.memory_gib[d.w.offer_profile[offer], batch]))
+            d.b.cap[gpu, slot] = d.x.rate[gpu, slot] = cap
+            need -= cap - before
+            bear(d.w, d.b, d.x, np.array([gpu], dtype=np.int64))
+        if need <= enough:
+            return 0.0, True
+        if not used:
+            break
+    return need, had_options
+
+
+def _allowed(d: Desk, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
+    """Whether the tenant's limit and the node still allow what they did when all options were looked at."""
+    w, x = d.w, d.x
+    tenant, profile, node = w.service_tenant[service], w.offer_profile[offer], d.b.node[gpu]
+    grown = sm - (int(d.b.sm[gpu, slot]) if slot >= 0 else 0)
+    share = grown / 100 if not w.dedicated[service] else (0.0 if slot >= 0 else 1.0)
+    if share > x.gpus_left[tenant] + CLOSE or share * x.price[gpu] > x.price_left[tenant] + CLOSE:
+        return False
+    if slot >= 0:
+        return True
+    fresh = gpu not in d.homes[service]  # another variant may have come there
+    return bool(fresh and w.cpu_cores[profile] <= d.b.cpu[node] and w.host_memory_gib[profile] <= d.b.host[node])
+
+
+def _open(d: Desk, need: Floats, prices: Floats, worst: float) -> None:
+    """New GPUs, filled by patterns; `need` is changed."""
+    limited = np.isfinite(d.x.gpus_left) | np.isfinite(d.x.price_left)
+    wanted = np.where(limited[d.w.service_tenant], 0.0, need)
+    if not wanted.any():
+        return
+    d.restack()
+    used = d.shop.fill(prices, wanted, worst)
+    d.filled(used)
+    for gpu in map(int, used):
+        count = int(d.b.count[gpu])
+        for service, cap in zip(d.w.offer_service[d.b.offer[gpu, :count]], d.b.cap[gpu, :count], strict=True):
+            need[service] = max(0.0, need[service] - cap)
+    need[need <= CLOSE * d.w.rate] = 0.0
+
+
+def _least_sm(d: Desk) -> int:
+    """The least SM% of any profile."""
+    finite = np.isfinite(d.w.exec_ms).any(axis=(0, 1)) if len(d.w.exec_ms) else np.zeros(1)
+    return max(1, int(np.flatnonzero(finite)[0])) if finite.any() else 101

@@ -1,0 +1,144 @@
+"""From the desk to instances: who carries how much, under which timeout, and what differs from before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solvers.latency import latency_at
+from solvers.planning.problem import Instance
+from solvers.planning.promise import timeouts
+from solvers.planning.realise import NONE_UNSERVED
+from solvers.planning.replan.cover import Seats, known, spare
+from solvers.planning.replan.desk import Desk
+from solvers.planning.replan.rates import shared
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Lines as they were and as they are; `left` is what nobody carries of each changed service."""
+
+    before: tuple[Instance, ...]
+    after: tuple[Instance, ...]
+    left: dict[int, float]
+
+
+def assign(d: Desk, services: Iterable[int]) -> dict[int, float]:
+    """Who is still needed of these services, and its rate; what of each service is left."""
+    left: dict[int, float] = {}
+    for service in services:
+        if d.stirred.isdisjoint(d.homes[service]):  # nobody beside them came or went
+            gpus, slots = d.seats(service)
+            seats = Seats(gpus, slots, d.b.cap[gpus, slots])
+        else:
+            seats = known(d, service, 0.0)
+        seats = spare(d, service, seats)
+        total, least = float(d.w.rate[service]), int(d.t.min_instances[service])
+        if len(seats.gpus) < least or not seats.caps.sum() > 0:
+            for gpu, slot in sorted(zip(seats.gpus.tolist(), seats.slots.tolist(), strict=True), reverse=True):
+                d.stop(gpu, slot)
+            left[service] = total
+            continue
+        were = [d.lines[gpu][slot] for gpu, slot in zip(seats.gpus, seats.slots, strict=True)]
+        rates = np.array([line.rate_per_second if line else 0.0 for line in were])
+        rates = shared(rates, seats.caps, total, least)
+        d.x.rate[seats.gpus, seats.slots] = rates
+        rest = total - float(rates.sum())
+        left[service] = rest if rest > NONE_UNSERVED * total else 0.0
+    return left
+
+
+def difference(d: Desk, services: Iterable[int], serial: int, left: dict[int, float]) -> Difference:
+    """What changed since the desk was last at rest; `lines` are as they are now afterwards."""
+    b, x = d.b, d.x
+    looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
+    for service in services:
+        gpus, slots = d.seats(service)
+        for gpu, slot in zip(gpus.tolist(), slots.tolist(), strict=True):
+            line, rate, batch = d.lines[gpu][slot], x.rate[gpu, slot], d.t.batches[b.batch[gpu, slot]]
+            if line is None or line.batch != batch or abs(line.rate_per_second - rate) > 1e-12 * rate:
+                looked.add((gpu, slot))
+    seats = sorted(looked)
+    after: list[Instance] = []
+    for (gpu, slot), new in zip(seats, told(d, seats, serial), strict=True):
+        old = d.lines[gpu][slot]
+        if old is None or not _alike(old, new):
+            d.save(gpu)
+            d.lines[gpu][slot] = new
+            after.append(new)
+    fresh = {id(line) for line in after}
+    before = []
+    for gpu in ({gpu for gpu, _ in seats} | d.stirred) & d.saved.keys():
+        stays = {id(line) for line in d.lines[gpu] if id(line) not in fresh}
+        before += [line for line in d.saved[gpu][-1] if line is not None and id(line) not in stays]
+    return Difference(tuple(before), tuple(after), left)
+
+
+def told(d: Desk, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
+    """The instances at these seats, with timeouts and execution times; latencies are told when a plan is asked for."""
+    t, b, x = d.t, d.b, d.x
+    gpus, slots = [gpu for gpu, _ in seats], [slot for _, slot in seats]
+    exec_ms = d.exec_ms(gpus, slots)
+    offers = b.offer[gpus, slots] if seats else np.zeros(0, dtype=np.int64)
+    services = [t.services[number] for number in t.offer_service[offers]]
+    of = [t.problem.services[name] for name in services]
+    batches = [int(batch) for batch in t.batches[b.batch[gpus, slots]]] if seats else []
+    rates = [float(rate) for rate in x.rate[gpus, slots]] if seats else []
+    waits = timeouts([s.percentile for s in of], batches, list(exec_ms * t.margin), [s.slo_ms for s in of], rates)
+    found = []
+    for k, (gpu, slot) in enumerate(seats):
+        old, wait = d.lines[gpu][slot], waits[k]
+        if wait is None:
+            wait = 0.0  # it carries too much: the judge says so, and the change is taken back
+        fields = (int(b.sm[gpu, slot]), float(x.memory[gpu, slot]))
+        if old is not None:
+            if wait and abs(wait - old.batch_timeout_ms) <= 1e-9 * max(1.0, wait):
+                wait = old.batch_timeout_ms
+            found.append(
+                Instance(
+                    old.id, old.service, old.node, old.gpu, old.variant, batches[k], wait, *fields, old.clock_mhz,
+                    rates[k], float(exec_ms[k]),
+                )
+            )  # fmt: skip
+            continue
+        serial += 1
+        node, index = d.place_of[gpu]
+        clocks = t.problem.type_of(node).clocks_mhz
+        clock_mhz = min(clocks, key=lambda clock, at=gpu: abs(clocks[-1] / clock - b.clock[at]))  # type: ignore[misc]
+        found.append(
+            Instance(
+                f"{services[k]}/{serial}", services[k], node, index, t.offer_variant[offers[k]], batches[k], wait,
+                *fields, clock_mhz, rates[k], float(exec_ms[k]),
+            )
+        )  # fmt: skip
+    return found
+
+
+def predicted(d: Desk) -> tuple[Instance, ...]:
+    """All instances, with what they predict now; by GPU."""
+    seats = [(gpu, slot) for gpu in np.flatnonzero(d.b.count).tolist() for slot in range(int(d.b.count[gpu]))]
+    exec_ms = d.exec_ms([gpu for gpu, _ in seats], [slot for _, slot in seats])
+    found = []
+    for (gpu, slot), time in zip(seats, exec_ms.tolist(), strict=True):
+        line = d.lines[gpu][slot]
+        assert line
+        if abs(line.exec_ms - time) > 1e-9 * time or not line.latency_ms:
+            percentile = d.t.problem.services[line.service].percentile
+            wait = min(line.batch_timeout_ms, time * d.t.margin)
+            latency_ms = latency_at(line.batch, time * d.t.margin, line.rate_per_second, percentile, wait)
+            line = replace(line, exec_ms=time, latency_ms=float(latency_ms))
+        found.append(line)
+    return tuple(found)
+
+
+def _alike(one: Instance, other: Instance) -> bool:
+    """The same but for what is predicted."""
+    return (
+        one.rate_per_second == other.rate_per_second
+        and one.batch == other.batch
+        and one.batch_timeout_ms == other.batch_timeout_ms
+        and one.sm_percent == other.sm_percent
+        and one.memory_gib == other.memory_gib
+    )

@@ -1,0 +1,144 @@
+"""A new plan laid over what runs: its GPUs become those of their pool that run the most of it already."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.tables import Tables
+
+Place: TypeAlias = tuple[str, int]
+Key: TypeAlias = tuple[str, str, int, float]  # what makes an instance the same: all that a keep needs
+MOST_PAIRS = 400_000  # of patterns and GPUs: beyond it they are paired greedily
+
+
+def laid_over(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
+    """The same plan on other GPUs of the same pools, so that the most SM% of it run there already."""
+    state = t.problem.state
+    assert state
+    by_place = _by_place(cold)
+    running = {place: Counter(map(_key, lines)) for place, lines in _by_place(state.running).items()}
+    moves: dict[Place, Place] = {}
+    for pool in t.pools:
+        places = list(pool.gpus)
+        moves |= _paired([place for place in places if place in by_place], places, by_place, running)
+    found = [replace(line, node=moves[line.place][0], gpu=moves[line.place][1]) for line in cold]
+    if not _nodes_hold(t.problem, found):
+        found = list(cold)
+    return _named(found, state.running)
+
+
+def _paired(
+    patterns: list[Place], places: list[Place], by_place: dict[Place, list[Instance]],
+    running: dict[Place, Counter[Key]],
+) -> dict[Place, Place]:  # fmt: skip
+    """Each planned GPU's place: the same set first, then the most SM% in common, then its own, then any."""
+    keys = {place: Counter(map(_key, by_place[place])) for place in patterns}
+    free, moves = dict.fromkeys(places), {}
+    alike: dict[frozenset[tuple[Key, int]], list[Place]] = defaultdict(list)
+    for place in reversed(places):
+        if place in running:
+            alike[frozenset(running[place].items())].append(place)
+    for place in patterns:
+        there = alike.get(frozenset(keys[place].items()))
+        if there:
+            moves[place] = place if place in there else there[-1]
+            there.remove(moves[place])
+            del free[moves[place]]
+    rest = [place for place in patterns if place not in moves]
+    for place, to in _most_in_common(rest, [place for place in free if place in running], keys, running):
+        moves[place] = to
+        del free[to]
+    rest = [place for place in rest if place not in moves]
+    for place in [*rest]:
+        if place in free:
+            moves[place] = place
+            del free[place]
+    # Those that nothing runs on first: what stops elsewhere stops anyway.
+    spare = sorted(free, key=lambda place: (place in running, place))
+    for place in rest:
+        if place not in moves:
+            moves[place] = spare.pop(0)
+    return moves
+
+
+def _most_in_common(
+    patterns: list[Place], places: list[Place], keys: dict[Place, Counter[Key]], running: dict[Place, Counter[Key]]
+) -> list[tuple[Place, Place]]:
+    holding: dict[Key, list[int]] = defaultdict(list)
+    for index, place in enumerate(places):
+        for key in running[place]:
+            holding[key].append(index)
+    common: dict[tuple[int, int], float] = defaultdict(float)
+    for number, place in enumerate(patterns):
+        for key, count in keys[place].items():
+            for index in holding.get(key, ()):
+                common[number, index] += key[2] * min(count, running[places[index]][key])
+    if len(patterns) * len(places) <= MOST_PAIRS:
+        worth = np.zeros((len(patterns), len(places)))
+        for pair, sm in common.items():
+            worth[pair] = sm
+        rows, columns = linear_sum_assignment(worth, maximize=True)
+        pairs = [(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if worth[r, c] > 0]
+    else:
+        pairs, used, taken = [], set(), set()
+        for number, index in sorted(common, key=lambda pair: (-common[pair], pair)):
+            if number not in used and index not in taken:
+                pairs.append((number, index))
+                used.add(number)
+                taken.add(index)
+    return [(patterns[number], places[index]) for number, index in pairs]
+
+
+def _nodes_hold(problem: Problem, lines: Sequence[Instance]) -> bool:
+    """Whether cores and host memory of every node still suffice."""
+    cores: dict[str, float] = defaultdict(float)
+    hosted: dict[str, float] = defaultdict(float)
+    for line in lines:
+        profile = problem.profile(line.service, line.variant, line.node)
+        assert profile
+        cores[line.node] += profile.demand.cpu_cores
+        hosted[line.node] += profile.demand.host_memory_gib
+    nodes = problem.nodes
+    return all(
+        cores[name] <= nodes[name].cpu_cores + 1e-9 and hosted[name] <= nodes[name].host_memory_gib + 1e-9
+        for name in cores
+    )
+
+
+def _named(lines: Sequence[Instance], running: Sequence[Instance]) -> list[Instance]:
+    """Who runs already keeps its name; nobody else takes it."""
+    names: dict[tuple[Place, Key], list[str]] = defaultdict(list)
+    for line in reversed(running):
+        names[line.place, _key(line)].append(line.id)
+    taken = {line.id for line in running}
+    found, numbers = [], Counter[str]()
+    for line in lines:
+        known = names.get((line.place, _key(line)))
+        if known:
+            found.append(replace(line, id=known.pop()))
+            continue
+        name = line.id
+        while name in taken:
+            numbers[line.service] += 1
+            name = f"{line.service}/{numbers[line.service]}"
+        taken.add(name)
+        found.append(replace(line, id=name))
+    return found
+
+
+def _key(line: Instance) -> Key:
+    return (line.service, line.variant, line.sm_percent, round(line.memory_gib, 9))
+
+
+def _by_place(lines: Sequence[Instance]) -> dict[Place, list[Instance]]:
+    found: dict[Place, list[Instance]] = defaultdict(list)
+    for line in lines:
+        found[line.place].append(line)
+    return found

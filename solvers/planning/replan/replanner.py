@@ -1,0 +1,206 @@
+"""A plan that runs, and follows its services' rates: each change touches what it must, and is judged by that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from solvers.planning import dive
+from solvers.planning.judge import Change, Standing, Verdict, Violation
+from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
+from solvers.planning.planner import COARSE, LEVELS, prepared
+from solvers.planning.prices import resource_prices
+from solvers.planning.problem import Instance, Problem, State
+from solvers.planning.promise import keep
+from solvers.planning.replan.cover import settle
+from solvers.planning.replan.desk import Desk, desk
+from solvers.planning.replan.lines import Difference, assign, difference, predicted
+from solvers.planning.replan.seat import seat
+from solvers.planning.tables import Floats, Tables, tables
+from solvers.planning.workshop import Workshop, tabulated, usual_levels
+
+DRIFT = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
+ROUNDS = 6  # of pricing
+HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is right
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """What a change of rates does to the plan."""
+
+    change: Change
+    started: int
+    stopped: int
+    resized: int
+    retuned: int
+    untouched_moved: int  # instances that moved of services whose rate did not change
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()  # why a full plan is due
+    work: int = 0  # GPUs looked at
+
+    @property
+    def needs_full_plan(self) -> bool:
+        return bool(self.reasons)
+
+    @property
+    def cost(self) -> Cost:
+        return self.verdict.cost
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return self.verdict.violations
+
+
+@dataclass
+class Replanner:
+    """A right plan in a warm process. `change` follows new rates; `plan` tells where that has led."""
+
+    problem: Problem
+    desk: Desk
+    prices: Floats
+    standing: Standing
+    base: Plan
+    per_worth: float  # what a full plan cost for each unit of its rates' worth at the prices
+    unserved: dict[str, Unserved]
+    serial: int
+    broken: set[int] = field(default_factory=set)  # services that were not right from the beginning
+
+    @classmethod
+    def of(cls, problem: Problem, plan: Plan) -> Replanner:
+        """Takes a while: prices are made anew."""
+        now = problem.state.now if problem.state else None
+        problem = replace(problem, state=State(now=now))
+        t = tables(problem)
+        shop, prices = priced(t, ROUNDS)
+        made = desk(t, shop, plan.jobs)
+        broken = seat(made, plan.instances)
+        made.forget()
+        standing = Standing(problem, plan, keep)
+        standing.settle()
+        cost = standing.verdict().cost.resource
+        worth = float((prices * t.rate).sum())
+        unserved = {left.service: left for left in plan.unserved}
+        missed = sum(float(prices[t.number_of[name]]) * left.rate_per_second for name, left in unserved.items())
+        per_worth = cost / (worth - missed) if worth > missed else 1.0
+        return cls(problem, made, prices, standing, plan, per_worth, unserved, len(plan.instances), broken)
+
+    def change(self, rates: Mapping[str, float]) -> Replanned:
+        """Follow new rates of these services."""
+        d, before = self.desk, self.problem
+        problem = before.with_rates(rates)
+        new = {d.t.number_of[name] for name, rate in rates.items() if rate != before.services[name].rate_per_second}
+        services = sorted(new | self.broken)
+        for name, rate in rates.items():
+            number = d.t.number_of[name]
+            d.w.rate[number], d.w.most_rate[number] = rate, rate / d.t.min_instances[number]
+        settle(d, services, self.prices)
+        found = difference(d, services, self.serial, assign(d, services))
+        verdict, told = self._judged(found, problem)
+        reasons: list[str] = []
+        if verdict.violations:
+            reasons.append(f"no right plan by small changes: {verdict.violations[0]}")
+        for part in HELD_PARTS:
+            if not verdict.violations:
+                break
+            self.standing.apply(_inverse(told, self.unserved), before)
+            d.restore()
+            found = self._held(services, part)
+            verdict, told = self._judged(found, problem)
+        self.broken = set()
+        work, untouched = len(d.saved), _moved(found, rates)
+        d.forget()
+        self.standing.settle()
+        self.problem = problem
+        self.serial += len(found.after)
+        for name, left in told.unserved.items():
+            was = self.unserved.pop(name, None)
+            if left:
+                self.unserved[name] = left
+                if was is None or left.rate_per_second > was.rate_per_second * (1 + 1e-9):
+                    reasons.append(f"{left.rate_per_second:g}/s of {name} are left unserved")
+        reasons += self._drifted(verdict)
+        counts = verdict.changes
+        return Replanned(
+            told, counts.start + counts.move, counts.stop + counts.move, counts.resize, counts.retune, untouched,
+            verdict, tuple(reasons), work,
+        )  # fmt: skip
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as it stands."""
+        verdict = self.standing.verdict()
+        certificate = Certificate(verdict.cost, None, "the running plan, changed where rates did", 0, 0.0)
+        return replace(
+            self.base, instances=predicted(self.desk), changes=Changes(), certificate=certificate, releasable=(),
+            unserved=tuple(self.unserved[name] for name in sorted(self.unserved)),
+        )  # fmt: skip
+
+    def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, Change]:
+        names = self.desk.t.services
+        left = {
+            names[s]: Unserved(names[s], rate, "no room for it by small changes; a full plan is due") if rate else None
+            for s, rate in found.left.items()
+            if rate or names[s] in self.unserved
+        }
+        change = Change(stop=found.before, start=found.after, unserved=left)
+        return self.standing.apply(change, problem), change
+
+    def _held(self, services: Iterable[int], most: float) -> Difference:
+        """Nobody starts, stops or grows: who has less to carry carries less, and what is more stays unserved.
+
+        A budget of watts may want that they carry even less: `most` of what they did.
+        """
+        d, left = self.desk, {}
+        for service in services:
+            gpus, slots = d.seats(service)
+            d.touched.add(service)
+            carried = d.x.rate[gpus, slots]
+            part = min(most, d.w.rate[service] / max(float(carried.sum()), 1e-300))
+            d.x.rate[gpus, slots] = carried * part
+            rest = float(d.w.rate[service] - (carried * part).sum())
+            left[service] = rest if rest > 1e-5 * d.w.rate[service] else 0.0
+        return difference(d, services, self.serial, left)
+
+    def _drifted(self, verdict: Verdict) -> list[str]:
+        worth = float((self.prices * self.desk.w.rate).sum())
+        expected = worth * self.per_worth
+        now = verdict.cost.resource
+        if now <= expected * (1 + DRIFT):
+            return []
+        return [f"it costs {now:.6g}, and a full plan would by the prices about {expected:.6g}"]
+
+
+def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
+    """An empty workshop, and what a request a second of each service is worth."""
+    shop = prepared(t)
+    rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
+    course = dive.Course(rate.copy(), extra)
+    if len(t.services):
+        for _ in dive.generate(shop, course, rounds):
+            pass
+    shop.clear_all()
+    shop.pools.extra[:] = course.extra
+    # Rates will rise: what one instance may carry must not end at today's.
+    shop.tabled = tabulated(
+        t, shop.w._replace(most_rate=np.full(len(t.services), np.inf)), COARSE, usual_levels(t, LEVELS)
+    )
+    return shop, np.maximum(course.rate, 0.5 * rate)
+
+
+def _inverse(change: Change, unserved: Mapping[str, Unserved]) -> Change:
+    return Change(stop=change.start, start=change.stop, unserved={name: unserved.get(name) for name in change.unserved})
+
+
+def _moved(found: Difference, rates: Mapping[str, float]) -> int:
+    """Lines of other services that do not stand as they stood."""
+
+    def shapes(lines: Iterable[Instance]) -> set[tuple[object, ...]]:
+        return {
+            (one.service, one.node, one.gpu, one.variant, one.sm_percent, one.memory_gib)
+            for one in lines
+            if one.service not in rates
+        }
+
+    return len(shapes(found.before) ^ shapes(found.after))

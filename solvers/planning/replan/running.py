@@ -1,0 +1,148 @@
+"""A plan beside what runs: the running plan made right again, or a new one laid over it, whichever costs less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, isinf
+
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan, Unserved
+from solvers.planning.problem import Instance, PlacedJob, State
+from solvers.planning.promise import keep, timeouts
+from solvers.planning.realise import NONE_UNSERVED
+from solvers.planning.replan.cover import settle
+from solvers.planning.replan.desk import Desk, desk
+from solvers.planning.replan.lines import assign, difference, predicted
+from solvers.planning.replan.match import laid_over
+from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.seat import seat
+from solvers.planning.tables import Tables
+
+# What a search finds differs by as much from one run to the next: a plan that is right as it runs is left for more.
+WORTH_CHANGING = 0.02
+PASSES = 5
+AS_IT_RUNS = "the plan as it runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Instances, what they leave unserved, and where they come from."""
+
+    instances: list[Instance]
+    unserved: list[Unserved]
+    origin: str
+
+
+def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
+    """Least cost x horizon / 60 + churn of the plan as it runs, repaired, and the cold plan with the most kept."""
+    state = t.problem.state
+    assert state
+    as_it_runs = Choice(list(state.running), _left(t, state.running), AS_IT_RUNS)
+    kept, fresh = repaired(t), Choice(laid_over(t, cold), list(unserved), "")
+    values = [_value(t, choice) for choice in (kept, as_it_runs, fresh)]
+    best = kept if values[0] <= values[1] else as_it_runs
+    slack = WORTH_CHANGING if best.origin == AS_IT_RUNS else 0.0
+    return fresh if values[2] < min(values[:2]) * (1 - slack) or isinf(min(values[:2])) else best
+
+
+def fuller(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
+    """A plan that leaves something unserved, with what still fits beside it, if that is right and worth its price."""
+    before = Choice(list(lines), list(unserved), "")
+    if not unserved or not lines:
+        return before
+    after = righted(t, lines, ())
+    return replace(after, origin="") if _value(t, after) < _value(t, before) else before
+
+
+def repaired(t: Tables) -> Choice:
+    """The running plan with the least changes that make it right."""
+    state = t.problem.state
+    assert state
+    staying = [job for job in state.jobs if not t.problem.jobs[job.job].is_preemptible]
+    found = righted(t, state.running, state.jobs)
+    if found.unserved and len(staying) < len(state.jobs):
+        return righted(t, state.running, staying)
+    return found
+
+
+def righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> Choice:
+    """These lines with the least changes that make them right; again while that serves more.
+
+    What comes out goes in again unchanged: a plan that passed through here is a fixed point of it.
+    """
+    found = latest = _righted(t, lines, jobs)
+    for _ in range(PASSES):
+        if latest.origin == AS_IT_RUNS or not latest.unserved:
+            break
+        latest = _righted(t, latest.instances, jobs)
+        found = replace(latest, origin=found.origin)
+    return found
+
+
+def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) -> Choice:
+    shop, prices = priced(t, 0)
+    d = desk(t, shop, jobs)
+    broken = seat(d, lines)
+    missing = {s: _missing(d, s) for s in range(len(t.services))}
+    changing = broken | {s for s, rest in missing.items() if abs(rest) > NONE_UNSERVED * t.rate[s]}
+    changing |= {s for s in missing if d.homes[s] and _count(d, s) < t.min_instances[s]}
+    left_out = sum(map(len, d.lines)) < len(lines)
+    d.forget()
+    left: dict[int, float] = {}
+    if changing:
+        settle(d, changing, prices)
+        left = assign(d, changing)
+        gained = any(left[s] < missing[s] - NONE_UNSERVED * t.rate[s] or missing[s] < 0 for s in changing)
+        if not broken and not gained:  # what was left unserved stays so: nothing was gained, so nothing changes
+            d.restore()
+            left = {s: missing[s] for s in changing}
+    _stir_mistimed(d)
+    changed = difference(d, changing, len(lines), left)
+    same = not changed.after and not changed.before and not left_out
+    unserved = [Unserved(t.services[s], rest) for s, rest in sorted(left.items()) if rest > NONE_UNSERVED * t.rate[s]]
+    return Choice(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
+
+
+def _left(t: Tables, lines: Sequence[Instance]) -> list[Unserved]:
+    rest = dict(zip(t.services, t.rate.tolist(), strict=True))
+    for line in lines:
+        rest[line.service] -= line.rate_per_second
+    return [Unserved(name, rest[name]) for name in t.services if rest[name] > NONE_UNSERVED * t.rate[t.number_of[name]]]
+
+
+def _missing(d: Desk, service: int) -> float:
+    gpus, slots = d.seats(service)
+    return float(d.t.rate[service] - d.x.rate[gpus, slots].sum())
+
+
+def _count(d: Desk, service: int) -> int:
+    return sum(d.homes[service].values())
+
+
+def _stir_mistimed(d: Desk) -> None:
+    """GPUs where somebody waits longer or shorter for a batch than it should are told anew."""
+    t = d.t
+    seats = [(gpu, slot) for gpu, lines in enumerate(d.lines) for slot, line in enumerate(lines) if line]
+    lines = [d.lines[gpu][slot] for gpu, slot in seats]
+    exec_ms = d.exec_ms([gpu for gpu, _ in seats], [slot for _, slot in seats])
+    known = [line for line in lines if line]
+    of = [t.problem.services[line.service] for line in known]
+    waits = timeouts(
+        [service.percentile for service in of], [line.batch for line in known], list(exec_ms * t.margin),
+        [service.slo_ms for service in of], [line.rate_per_second for line in known],
+    )  # fmt: skip
+    for (gpu, _), line, wait in zip(seats, known, waits, strict=True):
+        if wait is not None and abs(wait - line.batch_timeout_ms) > 1e-9 * max(1.0, wait):
+            d.save(gpu)
+            d.stirred.add(gpu)
+
+
+def _value(t: Tables, choice: Choice) -> float:
+    """cost x horizon / 60 + churn of the services alone; infinite where the plan is not right."""
+    problem, state = t.problem, t.problem.state
+    alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
+    verdict = judge(alone, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)), simulate=False, keeps=keep)
+    if not verdict.is_right:
+        return inf
+    return verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn

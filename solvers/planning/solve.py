@@ -1,0 +1,151 @@
+"""One function: the plan for a problem, judged, with its bound, as good as the budget allows.
+
+The first plan is made here. Better ones come from a process of their own, the bound from another: whatever becomes of
+them, the last plan that came stands. Nothing leaves that the judge has not passed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solvers.planning import bound, exact
+from solvers.planning.finish import finished
+from solvers.planning.plan import Plan
+from solvers.planning.planner import Draft, drafts, prepared
+from solvers.planning.problem import Problem
+from solvers.planning.realise import Standing
+from solvers.planning.tables import Tables, tables
+from solvers.planning.workers import Worker, gathered
+
+CLOSED = 1e-6
+BOUND_WORK = 2_000  # steps of the bound for one of the planner
+Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a plan may cost to find: steps of work, which are the same everywhere, and seconds, which cut them short."""
+
+    seconds: float | None = 10.0
+    work: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a worker says: a plan, a bound, or how far it is."""
+
+    draft: Draft | None = None
+    bound: float | None = None
+    work: int = 0
+
+
+def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None) -> Plan:
+    """The cheapest right plan found within the budget, with its certificate."""
+    began = time.monotonic()
+    deadline = None if budget.seconds is None else began + budget.seconds
+    t = tables(problem)
+    bounding = Worker("bound", _bounds(t, budget.work))
+    pays = bool(len(t.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
+    if pays:
+        bounding.start()
+    try:
+        making = drafts(prepared(t), budget.seed)
+        best, known = _first(making), None
+    except BaseException:
+        bounding.stop()
+        raise
+    work, notes = best.work, ""
+
+    def tell() -> None:
+        if on_better:
+            on_better(time.monotonic() - began, best.cost, known, best.method)
+
+    tell()
+    if not t.pools:
+        known = best.cost
+    elif pays:
+        # The planner goes on where the first plan was made: a forked process has all that is known here.
+        workers = [Worker("planner", _plans(making, budget.work)), bounding]
+        claim: Claim
+        for claim in gathered(workers, deadline):
+            before = (best.cost, known)
+            if claim.draft and claim.draft.cost < best.cost - 1e-9:
+                best = claim.draft
+            if claim.bound is not None:
+                known = claim.bound if known is None else max(known, claim.bound)
+            work = max(work, claim.work)
+            if before != (best.cost, known):
+                tell()
+            if known is not None and best.cost - known <= CLOSED * max(1.0, best.cost):
+                notes += "; proved"
+                break
+        else:
+            if deadline is not None and time.monotonic() >= deadline and budget.work is not None:
+                notes += "; cut short by the seconds"
+        for worker in workers:
+            if worker.failed:
+                notes += f"; the {worker.name} process died, what it had sent stands"
+    plan = finished(t, best, known, best.method + notes)
+    certificate = plan.certificate
+    assert certificate
+    return replace(plan, certificate=replace(certificate, work=work, seconds=time.monotonic() - began))
+
+
+def _first(making: Iterator[Draft]) -> Draft:
+    """The first draft that serves everything, or the best of the first few."""
+    best: Draft | None = None
+    for draft in making:
+        if best is None or draft.cost < best.cost:
+            best = draft
+        if draft.ends_the_beginning:
+            break
+    assert best, "the planner's first draft always comes"
+    return best
+
+
+def _plans(making: Iterator[Draft], work: int | None) -> Iterator[Claim]:
+    for draft in making:
+        if work is not None and draft.work > work:
+            return
+        if draft.method:
+            yield Claim(draft=draft, work=draft.work)
+
+
+def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
+    most = None if work is None else work * BOUND_WORK
+    said = False
+    if exact.applies(t):
+        for proof in exact.prove(t, np.inf, most):
+            draft = Draft(_standing(t, proof.stands), proof.bound, 0, "exact") if proof.stands else None
+            yield Claim(draft=draft, bound=proof.bound)
+            said = proof.proved
+    if said:
+        return
+    for found in bound.rounds(t, most):
+        yield Claim(bound=found.bound)
+
+
+def _standing(t: Tables, stands: tuple[exact.Stand, ...]) -> Standing:
+    """What the exact planner found, as a board would keep it."""
+    start = [0]
+    for pool in t.pools:
+        start.append(start[-1] + len(pool.gpus))
+    rows = [
+        (
+            start[stand.pool] + stand.index,
+            resident.offer,
+            resident.sm_percent,
+            resident.batch,
+            resident.rate_per_second,
+            t.problem.gpu_types[t.pools[stand.pool].gpu_type].top_clock_mhz / stand.clock_mhz,
+        )
+        for stand in stands
+        for resident in stand.residents
+    ]
+    gpu, offer, sm, batch, cap, clock = (np.array(column) for column in zip(*rows, strict=True))
+    return Standing(gpu, offer, sm, batch, cap, clock)

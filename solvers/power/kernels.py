@@ -1,0 +1,206 @@
+"""Every way to split one GPU, run through in compiled loops."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.compiled import njit
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Table = NDArray[np.float64]
+
+BINS = 4096  # of watts, to drop at once what draws more and yields less
+
+
+@njit(
+    "int64(int64[:], float64[:, :], float64[:, :], float64, float64[:], float64[:, :], float64[:], int64, float64,"
+    " int64[:], float64[:], int64[:])"
+)
+def fit_batches(
+    residents: Whole,
+    exec_ms: Table,
+    memory_gib: Table,
+    gpu_memory_gib: float,
+    limit_ms: Numbers,
+    batch_worth: Table,
+    slowed: Numbers,
+    count: int,
+    tolerance: float,
+    chosen: Whole,
+    worth: Numbers,
+    trial: Whole,
+) -> int:
+    """The batches of most worth that keep the limits and fit into memory together; 0 where there are none.
+
+    `slowed` is each resident's interference x clock factor; `worth[0]` receives the worth per second."""
+    batches = exec_ms.shape[1]
+    memory = 0.0
+    total = 0.0
+    for place in range(count):
+        item = residents[place]
+        best = -1
+        best_worth = -1.0
+        for batch in range(batches):
+            took = exec_ms[item, batch] * slowed[place]
+            if took <= limit_ms[item] * (1.0 - tolerance):
+                gain = batch_worth[item, batch] / took
+                if gain > best_worth:
+                    best, best_worth = batch, gain
+        if best < 0:
+            return 0
+        chosen[place] = best
+        memory += memory_gib[item, best]
+        total += best_worth
+    if memory <= gpu_memory_gib:
+        worth[0] = total
+        return 1
+    # Too large together: depth first, with what the rest can still bring and must at least take.
+    rest_worth = np.zeros(count + 1, np.float64)
+    rest_memory = np.zeros(count + 1, np.float64)
+    for back in range(count):
+        place = count - 1 - back
+        item = residents[place]
+        least, most = np.inf, 0.0
+        for batch in range(batches):
+            took = exec_ms[item, batch] * slowed[place]
+            if took <= limit_ms[item] * (1.0 - tolerance):
+                least = min(least, memory_gib[item, batch])
+                most = max(most, batch_worth[item, batch] / took)
+        rest_worth[place] = rest_worth[place + 1] + most
+        rest_memory[place] = rest_memory[place + 1] + least
+    taken_worth = np.zeros(count + 1, np.float64)
+    taken_memory = np.zeros(count + 1, np.float64)
+    worth[0] = -1.0
+    place = 0
+    trial[0] = -1
+    while place >= 0:
+        trial[place] += 1
+        if trial[place] == batches:
+            place -= 1
+            continue
+        item = residents[place]
+        took = exec_ms[item, trial[place]] * slowed[place]
+        if took > limit_ms[item] * (1.0 - tolerance):
+            continue
+        memory = taken_memory[place] + memory_gib[item, trial[place]]
+        total = taken_worth[place] + batch_worth[item, trial[place]] / took
+        if memory + rest_memory[place + 1] > gpu_memory_gib or total + rest_worth[place + 1] <= worth[0]:
+            continue
+        if place + 1 < count:
+            place += 1
+            taken_memory[place] = memory
+            taken_worth[place] = total
+            trial[place] = -1
+        else:
+            worth[0] = total
+            for seat in range(count):
+                chosen[seat] = trial[seat]
+    return 1 if worth[0] >= 0.0 else 0
+
+
+@njit(
+    "int64(int64[:], float64[:, :], float64[:, :], float64[:], float64[:], float64[:], float64[:, :], float64[:, :],"
+    " float64[:, :], float64, float64, float64, int64, int64, float64, int64[:, :], int64[:], float64[:, :])"
+)
+def enumerate_splits(
+    share: Whole,
+    exec_ms: Table,
+    memory_gib: Table,
+    pressure: Numbers,
+    sensitivity: Numbers,
+    limit_ms: Numbers,
+    batch_worth: Table,
+    slower: Table,
+    power_w: Table,
+    gpu_memory_gib: float,
+    idle_w: float,
+    cap_w: float,
+    most: int,
+    budget: int,
+    tolerance: float,
+    out_items: Whole,
+    visited: Whole,
+    out_values: Table,
+) -> int:
+    """Multisets of items (a model at an SM%) that fit one GPU, each with its best batches at every clock.
+
+    Written are those that no earlier one beats at fewer watts: items and batches, then clock, watts and worth.
+    Returns how many were written, or -1 when `budget` sets were looked at and more remain. More residents only mean
+    more pressure, watts and memory: a set that fails at its most favourable clock is not grown further."""
+    items = share.shape[0]
+    clocks = slower.shape[1]
+    stack = np.full(most, -1, np.int64)
+    chosen = np.zeros(most, np.int64)
+    trial = np.zeros(most, np.int64)
+    slowed = np.zeros(most, np.float64)
+    worth = np.zeros(1, np.float64)
+    entered = np.zeros(most, np.bool_)  # whether this depth's item counts in `used`
+    beaten = np.full(BINS + 1, -1.0)  # most worth seen at or below this bin of watts
+    depth = 0
+    used = 0
+    written = 0
+    visited[0] = 0
+    stack[0] = -1
+    while depth >= 0:
+        # The next item at this depth; sets are written in rising order, so each is met once.
+        if entered[depth]:
+            used -= share[stack[depth]]
+        stack[depth] += 1
+        if stack[depth] >= items:
+            entered[depth] = False
+            depth -= 1
+            continue
+        item = stack[depth]
+        used += share[item]
+        entered[depth] = True
+        if used > 100:
+            continue
+        if visited[0] >= budget:
+            return -1
+        visited[0] += 1
+        count = depth + 1
+        total_pressure = 0.0
+        for place in range(count):
+            total_pressure += pressure[stack[place]]
+        grows = False
+        for clock in range(clocks):
+            watts = idle_w
+            for place in range(count):
+                other = stack[place]
+                watts += power_w[other, clock]
+                slowed[place] = (1.0 + sensitivity[other] * (total_pressure - pressure[other])) * slower[other, clock]
+            if watts > cap_w * (1.0 - tolerance):
+                continue
+            if fit_batches(
+                stack, exec_ms, memory_gib, gpu_memory_gib, limit_ms, batch_worth, slowed, count, tolerance,
+                chosen, worth, trial,
+            ) == 0:  # fmt: skip
+                continue
+            grows = True
+            step = min(BINS, int(BINS * watts / cap_w))
+            if step > 0 and beaten[step - 1] >= worth[0]:
+                continue
+            if written == out_items.shape[0]:
+                return -1
+            for place in range(count):
+                out_items[written, place] = stack[place]
+                out_items[written, most + place] = chosen[place]
+            out_items[written, 2 * most] = count
+            out_items[written, 2 * most + 1] = clock
+            out_values[written, 0] = watts
+            out_values[written, 1] = worth[0]
+            written += 1
+            at = step
+            while at <= BINS and beaten[at] < worth[0]:
+                beaten[at] = worth[0]
+                at += 1
+        if not grows:
+            # A failure of every clock, by watts at the low ones and by time at the high ones, only gets worse.
+            continue
+        if depth + 1 < most:
+            depth += 1
+            stack[depth] = item - 1
+            entered[depth] = False
+    return written

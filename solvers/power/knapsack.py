@@ -1,0 +1,164 @@
+"""One option per GPU under the fleet's watts: a multiple-choice knapsack, its LP bound, and its proved optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+NOISE = 1e-12  # relative; bounds are raised and budgets lowered by this much
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The options of GPUs that are alike: watts above idle and worth, both rising strictly from the first."""
+
+    watts: Numbers
+    worth: Numbers
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """The optimum of the LP: what no choice exceeds, and the price of a watt that shows it."""
+
+    bound: float
+    price_per_w: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option per GPU, front by front."""
+
+    picks: tuple[tuple[int, ...], ...]
+    bound: float
+    work: int
+    is_proved: bool
+
+
+def hull(front: Front) -> list[int]:
+    """The options on the upper concave hull: each step along it yields less per watt than the one before."""
+    kept: list[int] = []
+    for option in range(len(front.watts)):
+        while len(kept) > 1 and _gain(front, kept[-2], kept[-1]) <= _gain(front, kept[-1], option):
+            kept.pop()
+        kept.append(option)
+    return kept
+
+
+def _gain(front: Front, low: int, high: int) -> float:
+    return float((front.worth[high] - front.worth[low]) / (front.watts[high] - front.watts[low]))
+
+
+def relaxed(fronts: Sequence[Front], room_w: float) -> Relaxed:
+    """The LP bound by its dual: at the price of the step that no longer fits whole (Sinha and Zoltners, 1979)."""
+    steps = sorted(
+        (-_gain(front, low, high), float(front.watts[high] - front.watts[low]) * front.gpus)
+        for front in fronts
+        for low, high in pairwise(hull(front))
+    )
+    left = room_w - sum(front.gpus * float(front.watts[0]) for front in fronts)
+    price = 0.0
+    for loss, watts in steps:
+        left -= watts
+        if left < 0:
+            price = -loss
+            break
+    return Relaxed(dual(fronts, room_w, price), price)
+
+
+def dual(fronts: Sequence[Front], room_w: float, price_per_w: float) -> float:
+    """Valid at any price: the watts sold, and each GPU's best option when it must buy them."""
+    total = price_per_w * room_w
+    for front in fronts:
+        total += front.gpus * float((front.worth - price_per_w * front.watts).max())
+    return total * (1 + NOISE)
+
+
+def greedy(fronts: Sequence[Front], room_w: float) -> list[list[int]]:
+    """Steps along the hulls, most worth per watt first, while they fit; then whatever single change still pays most."""
+    steps = sorted(
+        (-_gain(front, low, high), place, low, high)
+        for place, front in enumerate(fronts)
+        for low, high in pairwise(hull(front))
+    )
+    picks = [[0] * front.gpus for front in fronts]
+    left = room_w * (1 - NOISE) - sum(front.gpus * float(front.watts[0]) for front in fronts)
+    for _, place, low, high in steps:
+        front = fronts[place]
+        watts = float(front.watts[high] - front.watts[low])
+        for gpu, pick in enumerate(picks[place]):
+            if pick == low and watts <= left:
+                picks[place][gpu] = high
+                left -= watts
+    for place, front in enumerate(fronts):
+        for gpu, pick in enumerate(picks[place]):
+            reach = int(np.searchsorted(front.watts, front.watts[pick] + left, side="right")) - 1
+            if reach > pick:
+                left -= float(front.watts[reach] - front.watts[pick])
+                picks[place][gpu] = reach
+    return picks
+
+
+def worth(fronts: Sequence[Front], picks: Sequence[Sequence[int]]) -> float:
+    return sum(float(front.worth[list(chosen)].sum()) for front, chosen in zip(fronts, picks, strict=True))
+
+
+def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_000) -> Choice:
+    """GPU by GPU, all undominated (watts, worth) sums that can still beat the best known.
+
+    What a sum can still become is bounded by the LP's price; that leaves few of them. Where more than `states`
+    remain, or `budget` sums have been made, the most promising stay and the bound remembers the rest."""
+    lp = relaxed(fronts, room_w)
+    best = greedy(fronts, room_w)
+    best_worth = worth(fronts, best)
+    room = room_w * (1 - NOISE)
+    gains = [front.worth - lp.price_per_w * front.watts for front in fronts]
+    rest = sum(front.gpus * float(gain.max()) for front, gain in zip(fronts, gains, strict=True))
+    watts, yields = np.zeros(1), np.zeros(1)
+    trail: list[tuple[Whole, Whole]] = []  # per GPU: each sum's parent and option
+    dropped, work = 0.0, 0
+    for front, gain in zip(fronts, gains, strict=True):
+        for _ in range(front.gpus):
+            rest -= float(gain.max())
+            width = len(front.watts)
+            work += len(watts) * width
+            all_watts = (watts[:, None] + front.watts[None, :]).ravel()
+            all_yields = (yields[:, None] + front.worth[None, :]).ravel()
+            hope = (all_yields + lp.price_per_w * (room_w - all_watts) + rest) * (1 + NOISE)
+            alive = np.flatnonzero((all_watts <= room) & (hope > best_worth))
+            order = alive[np.lexsort((alive, -all_yields[alive], all_watts[alive]))]
+            before = np.maximum.accumulate(np.concatenate(([-np.inf], all_yields[order][:-1])))
+            order = order[all_yields[order] > before] if len(order) else order
+            most = states if work < budget else 1
+            if len(order) > most:
+                ranked = order[np.argsort(-hope[order], kind="stable")]
+                dropped = max(dropped, float(hope[ranked[most]]))
+                order = np.sort(ranked[:most])
+            trail.append((order // width, order % width))
+            watts, yields = all_watts[order], all_yields[order]
+    if len(watts):
+        best = _followed(fronts, trail, int(np.argmax(yields)))
+        best_worth = worth(fronts, best)
+    bound = min(lp.bound, max(best_worth, dropped))
+    return Choice(tuple(tuple(chosen) for chosen in best), bound, work, dropped <= best_worth)
+
+
+def _followed(fronts: Sequence[Front], trail: list[tuple[Whole, Whole]], state: int) -> list[list[int]]:
+    """The options that led to this sum."""
+    options = []
+    for parents, taken in reversed(trail):
+        options.append(int(taken[state]))
+        state = int(parents[state])
+    options.reverse()
+    picks, start = [], 0
+    for front in fronts:
+        picks.append(options[start : start + front.gpus])
+        start += front.gpus
+    return picks

@@ -1,0 +1,121 @@
+"""Which model runs on which share of which GPU, at which batch and clock, when watts are short (Morak, section V)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from solvers.planning.problem import GpuType, Profile
+
+
+class WrongPowerProblem(ValueError):
+    """A problem that names what is not there, or holds a number that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is run at saturated load: every batch is full, and one follows the other."""
+
+    name: str
+    limit_ms: float  # of one batch's execution: Morak, constraint (3)
+    profiles: Mapping[str, Profile]  # by GPU type
+    sm_percents: Mapping[str, tuple[int, ...]]  # by GPU type: what a GPU may be split into; `knees.shares` offers some
+    weight: float = 1.0  # worth of one request
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU under its own cap."""
+
+    name: str
+    gpu_type: str
+    cap_w: float | None = None  # None: the type's limit
+    models: tuple[str, ...] | None = None  # None: all
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fleet, the models, and the watts that all GPUs may draw together."""
+
+    gpu_types: Mapping[str, GpuType]
+    gpus: tuple[Gpu, ...]
+    models: tuple[Model, ...]
+    budget_w: float | None = None
+    residents_per_gpu: int = 4
+
+    def __post_init__(self) -> None:
+        names = {model.name for model in self.models}
+        for gpu in self.gpus:
+            if gpu.gpu_type not in self.gpu_types:
+                raise WrongPowerProblem(f"GPU {gpu.name} is of the unknown type {gpu.gpu_type}")
+            for unknown in sorted(set(gpu.models or ()) - names):
+                raise WrongPowerProblem(f"GPU {gpu.name} admits the unknown model {unknown}")
+        if len(names) < len(self.models) or len({gpu.name for gpu in self.gpus}) < len(self.gpus):
+            raise WrongPowerProblem("two models or two GPUs share a name")
+        if self.residents_per_gpu < 1:
+            raise WrongPowerProblem(f"residentsPerGpu {self.residents_per_gpu} leaves every GPU empty; 1 is the least")
+        for model in self.models:
+            if not (model.limit_ms > 0 and model.weight > 0):
+                raise WrongPowerProblem(f"model {model.name}: limit {model.limit_ms:g} ms and weight {model.weight:g} "
+                                        "must be over 0")  # fmt: skip
+            for gpu_type, shares in model.sm_percents.items():
+                curves = model.profiles[gpu_type].latency_ms.values()
+                low, high = min(curve[0][0] for curve in curves), max(curve[-1][0] for curve in curves)
+                if any(not low <= share <= high for share in shares):
+                    raise WrongPowerProblem(f"model {model.name} on {gpu_type}: SM% outside the measured {low}..{high}")
+
+    def cap_w(self, gpu: Gpu) -> float:
+        most = self.gpu_types[gpu.gpu_type].max_w
+        return most if gpu.cap_w is None else min(gpu.cap_w, most)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Resident:
+    """One model on its part of a GPU."""
+
+    model: str
+    sm_percent: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one GPU is set to. A GPU without a setting idles."""
+
+    gpu: str
+    clock_mhz: float
+    residents: tuple[Resident, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """A GPU or a model that gets nothing: what binds, and the least change that helps while the others stay."""
+
+    kind: str  # gpu or model
+    name: str
+    reason: str
+    relaxation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The judged worth (weight x requests per second), what no answer can exceed, and how both were found."""
+
+    worth_per_second: float
+    bound: float
+    method: str
+    work: int
+
+    @property
+    def gap(self) -> float:
+        """What is missing to the bound, relative to it."""
+        return max(0.0, self.bound - self.worth_per_second) / self.bound if self.bound > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Every GPU's setting, with its proof."""
+
+    settings: tuple[Setting, ...]
+    certificate: Certificate
+    starved: tuple[Starved, ...] = ()

@@ -1,0 +1,50 @@
+"""How many instances of which type a service runs: HetSev's integer program and its heuristic behind one function."""
+
+from __future__ import annotations
+
+from solvers.scaling import exact, greedy, judge
+from solvers.scaling.problem import (
+    Actions,
+    Budget,
+    Certificate,
+    InstanceType,
+    Outcome,
+    Problem,
+    Promise,
+    Totals,
+    WrongProblem,
+)
+
+__all__ = [
+    "Actions", "Budget", "Certificate", "InstanceType", "Outcome", "Problem", "Promise", "Totals", "WrongProblem",
+    "scale",
+]  # fmt: skip
+
+
+UNTIL_PROVED = Budget()
+
+
+def scale(problem: Problem, budget: Budget = UNTIL_PROVED) -> Outcome:
+    """The cheapest right answer of the exact solver and the heuristic, judged; the heuristic's where time is up."""
+    answers = []
+    bound = None
+    if budget.nodes != 0:
+        claim = exact.solve(problem, budget)
+        bound = claim.bound
+        if claim.actions is not None and not judge.violations(problem, claim.actions):
+            method = f"integer program, {budget.solver}" + ("" if claim.is_proved else ", cut short")
+            answers.append((claim.actions, method))
+    answers.append((greedy.solve(problem), "greedy" if bound is not None else "greedy; bound unknown"))
+    certified = [_certified(problem, actions, bound, method) for actions, method in answers]
+    return min(certified, key=lambda outcome: outcome.certificate.cost)
+
+
+def _certified(problem: Problem, actions: Actions, bound: float | None, method: str) -> Outcome:
+    cost = judge.cost(problem, actions)
+    below = None if bound is None else min(bound, cost)  # a solver's bound is as exact as its tolerances
+    # The objective counts changes and may fall below zero; the gap is of what runs in the end.
+    paid = sum(kind.cost_per_hour * kind.running for kind in problem.types)
+    gap = None
+    if below is not None and below + paid > 0:
+        gap = (cost - below) / (below + paid)
+    return Outcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, below, gap, method))

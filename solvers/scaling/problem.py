@@ -1,0 +1,113 @@
+"""One service and the instance types it may run on: how many more, or fewer, of each (HetSev, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+RESOURCES = ("cpu_cores", "host_memory_gib", "gpu_memory_gib")
+
+
+class WrongProblem(ValueError):
+    """A problem that holds a number that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """HetSev's SLO: at least `sl_min_percent` of the requests are answered within `rt_max_ms`."""
+
+    rt_max_ms: float
+    sl_min_percent: float = 98.0
+
+    def __post_init__(self) -> None:
+        if not self.rt_max_ms > 0:
+            raise WrongProblem(f"rt_max_ms {self.rt_max_ms:g} is not over 0")
+        if not 0 < self.sl_min_percent <= 100:
+            raise WrongProblem(f"sl_min_percent {self.sl_min_percent:g} is outside 0..100")
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """What one instance of the service takes, carries and costs on one GPU type, as profiled."""
+
+    name: str
+    throughput_per_second: float  # T
+    exec_ms: float  # L
+    gpu_memory_gib: float
+    price_per_gib: float  # per hour and GiB of GPU memory held
+    launch_seconds: float = 0.0  # O
+    cpu_cores: float = 0.0
+    host_memory_gib: float = 0.0
+    running: int = 0  # N
+    most: int | None = None  # what the GPUs of the type hold; the paper knows only the sum over types
+
+    @property
+    def cost_per_hour(self) -> float:
+        """C: HetSev bills the GPU memory that an instance holds (section 6.3)."""
+        return self.price_per_gib * self.gpu_memory_gib
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """R_total: what there is of each resource, over all types."""
+
+    cpu_cores: float = float("inf")
+    host_memory_gib: float = float("inf")
+    gpu_memory_gib: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The arrivals of one service, and what could carry them."""
+
+    arrivals_per_second: float  # W
+    promise: Promise
+    types: tuple[InstanceType, ...]
+    totals: Totals = Totals()
+    unpredictability: float = 0.0  # lambda: what a second of launching weighs
+    unserved_price: float = 1000.0  # per request a second that nothing carries: no arrivals make the model infeasible
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.arrivals_per_second < float("inf"):
+            raise WrongProblem(f"arrivals of {self.arrivals_per_second:g} a second are no rate")
+        names = [kind.name for kind in self.types]
+        if len(set(names)) != len(names):
+            raise WrongProblem(f"two instance types have one name among {', '.join(names)}")
+        for kind in self.types:
+            if not kind.throughput_per_second > 0 or not kind.cost_per_hour >= 0 or kind.running < 0:
+                raise WrongProblem(f"instance type {kind.name} needs a throughput over 0, a cost and a count from 0 on")
+
+    def keeps_promise(self, kind: InstanceType) -> bool:
+        """HetSev, constraint (4): the profiled time is within the SLO. What breaks it carries nothing."""
+        return kind.exec_ms <= self.promise.rt_max_ms
+
+
+Actions = Mapping[str, int]
+"""By instance type: how many to start (positive) or to stop (negative); types left out stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much work the exact solver may do, in branch-and-bound nodes: 0 is none, None is until it is proved."""
+
+    nodes: int | None = None
+    solver: str = "highs"  # or cbc, ortools
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The judged cost of the actions, what no actions can undercut, and how both came about."""
+
+    cost: float
+    bound: float | None
+    gap: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to do, how many requests a second it leaves unserved, and the proof."""
+
+    actions: Actions
+    unserved_per_second: float
+    certificate: Certificate

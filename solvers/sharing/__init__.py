@@ -1,0 +1,33 @@
+"""The smallest SM% that meet the SLOs of those who share a GPU, proved, or who cannot fit and what would help."""
+
+from __future__ import annotations
+
+from solvers.sharing.answer import Certificate, NoRoom, Outcome, Relaxation, Shares
+from solvers.sharing.explain import no_room
+from solvers.sharing.find import find
+from solvers.sharing.judge import violations
+from solvers.sharing.problem import Resident, SharedGpu, WrongSharing, two_piece
+
+__all__ = [
+    "Certificate",
+    "NoRoom",
+    "Outcome",
+    "Relaxation",
+    "Resident",
+    "SharedGpu",
+    "Shares",
+    "WrongSharing",
+    "share",
+    "two_piece",
+]
+
+
+def share(gpu: SharedGpu, work_limit: int = 2000) -> Outcome:
+    """The SM% of least sum; `work_limit` counts boxes, and matters only where some pressure falls with SM%."""
+    found = find(gpu, work_limit)
+    if found.percents is None or found.bound_percent is None:
+        return no_room(gpu, found, work_limit)
+    percents = dict(zip((resident.name for resident in gpu.residents), found.percents, strict=True))
+    if wrong := violations(gpu, percents):
+        raise AssertionError(f"{found.method} gives SM% that are not right: {'; '.join(wrong)}")
+    return Shares(percents, Certificate(sum(found.percents), found.bound_percent, found.method, found.work))

@@ -1,0 +1,60 @@
+"""What comes back: SM% with the proof of how small they are, or who cannot fit and the least that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How small the answer is, and how that is known."""
+
+    total_percent: int
+    bound_percent: int  # no right answer's sum is smaller
+    method: str
+    work: int  # boxes looked at by the search; 0: none were needed
+
+    @property
+    def is_proved(self) -> bool:
+        return self.total_percent == self.bound_percent
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """SM% under which everyone meets its SLO."""
+
+    percents: Mapping[str, int]
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """One change, alone enough, checked by applying it."""
+
+    resident: str
+    what: Literal["sloMs", "ratePerSecond", "outstanding", "leaves"]
+    value: float  # the new value; 0 where it leaves
+    change: float  # relative to the old one; 1 where it leaves
+
+    def __str__(self) -> str:
+        if self.what == "leaves":
+            return f"{self.resident} leaves this GPU"
+        direction = "raised" if self.what == "sloMs" else "lowered"
+        return f"{self.what} of {self.resident} {direction} to {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """No SM% were found. `is_proved`: there are none; otherwise the search ran out of work."""
+
+    cannot_fit: tuple[str, ...]
+    reason: str
+    relaxations: tuple[Relaxation, ...]  # the one change of least relative size, or everyone who must leave
+    is_proved: bool
+    method: str
+    work: int
+
+
+Outcome: TypeAlias = Shares | NoRoom

@@ -1,0 +1,102 @@
+"""Raising SM% from the least, for any number of GPUs in one call: compiled loops, nothing else.
+
+Residents stand one after another, `first[g]` to `first[g + 1]` being those of GPU g. Their curves likewise: points
+`start[i]` to `start[i + 1]` are those of resident i. `most_ms` is what a batch may take, slowed by its neighbours.
+"""
+
+from __future__ import annotations
+
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.compiled import njit
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+SLACK = 1e-9  # relative, as in the judge
+
+
+@njit("float64(int64, int64, int64[::1], float64[::1], int64)")
+def value_at(start: int, stop: int, percents: Whole, values: Floats, percent: int) -> float:
+    """Linear between the points, flat beyond them."""
+    if percent <= percents[start]:
+        return float(values[start])
+    for point in range(start + 1, stop):
+        if percent <= percents[point]:
+            low, high = percents[point - 1], percents[point]
+            share = (percent - low) / (high - low)
+            return float(values[point - 1] + (values[point] - values[point - 1]) * share)
+    return float(values[stop - 1])
+
+
+@njit("int64(int64, int64, int64[::1], float64[::1], float64)")
+def least_whole_percent(start: int, stop: int, percents: Whole, values: Floats, most: float) -> int:
+    """The smallest whole SM% at which a curve that never rises is at or below `most`; 0: nowhere. Closed form."""
+    if values[start] <= most:
+        return int(percents[start])
+    for point in range(start + 1, stop):
+        if values[point] <= most:
+            low, high = percents[point - 1], percents[point]
+            slow, fast = values[point - 1], values[point]
+            whole: int = floor(low + (high - low) * (slow - most) / (slow - fast))
+            # The division rounds: the whole SM% below is taken only if it is fast enough in itself.
+            if slow + (fast - slow) * ((whole - low) / (high - low)) <= most:
+                return whole
+            return whole + 1
+    return 0
+
+
+@njit(
+    "void(int64[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64[::1], float64[::1],"
+    " float64[::1], float64[::1], float64[::1], int64[::1], int64[::1])"
+)
+def raise_from_least(
+    first: Whole,
+    latency_start: Whole,
+    latency_percents: Whole,
+    latency_ms: Floats,
+    pressure_start: Whole,
+    pressure_percents: Whole,
+    pressures: Floats,
+    sensitivity: Floats,
+    most_ms: Floats,
+    other_pressure: Floats,
+    percents: Whole,
+    blocked: Whole,
+) -> None:
+    """Fill `percents` with the first SM% that hold each other up, and `blocked` with 1 + the resident that none serves.
+
+    Everyone starts at the least and is raised to what its neighbours' present pressure asks for, never lowered. That
+    ends: SM% are whole, and at most 100. Where pressure does not fall with SM%, it ends at the least fixed point.
+    """
+    for gpu in range(first.size - 1):
+        begin, end = first[gpu], first[gpu + 1]
+        blocked[gpu] = 0
+        pressing = np.empty(end - begin)
+        for i in range(begin, end):
+            percents[i] = latency_percents[latency_start[i]]
+            pressing[i - begin] = value_at(
+                pressure_start[i], pressure_start[i + 1], pressure_percents, pressures, percents[i]
+            )
+        rises = True
+        while rises and blocked[gpu] == 0:
+            rises = False
+            for i in range(begin, end):
+                neighbours = other_pressure[gpu]
+                for j in range(begin, end):
+                    if j != i:
+                        neighbours += pressing[j - begin]
+                most = most_ms[i] / (1 + sensitivity[i] * neighbours) * (1 + SLACK)
+                needed = least_whole_percent(latency_start[i], latency_start[i + 1], latency_percents, latency_ms, most)
+                if needed == 0:
+                    blocked[gpu] = 1 + i - begin
+                    break
+                if needed > percents[i]:
+                    percents[i] = needed
+                    pressing[i - begin] = value_at(
+                        pressure_start[i], pressure_start[i + 1], pressure_percents, pressures, needed
+                    )
+                    rises = True

@@ -1,0 +1,109 @@
+"""Many documents at once: all of them or none, and what a dry run tells."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.server import RunningServer
+from tests.support.world import gpu_type, manifest, model, profile, service
+
+FILES = {"Content-Type": "application/vnd.gpuwright.files+json"}
+YAML = {"Content-Type": "application/yaml"}
+
+
+def test_one_fault_keeps_all_documents_out_and_every_fault_is_named(server: RunningServer) -> None:
+    documents = [
+        gpu_type("all-or-none"),
+        service("a", "shop", "no-such-model"),
+        service("b", "shop", priority=0),
+        model("broken", variants=[]),
+        service("c", "shop", "broken"),  # what it refers to is at fault, and not missing
+    ]
+    reply = server.request("POST", "/api/v1/apply", documents)
+    assert reply.status == 422
+    named = {(fault["document"].partition(" ")[2], fault["field"]) for fault in reply.json["faults"]}
+    assert named == {
+        ("Service shop/a", "spec.model"),
+        ("Service shop/b", "spec.priority"),
+        ("Model broken", "spec.variants"),
+    }
+    assert server.request("GET", "/api/v1/gputypes/all-or-none").status == 404
+
+
+def test_documents_may_refer_to_each_other_in_any_order(server: RunningServer) -> None:
+    documents = [service("fwd", "shop", "fwd"), profile("fwd"), model("fwd")]
+    reply = server.request("POST", "/api/v1/apply", documents)
+    assert reply.status == 200, reply.text
+    assert [change["action"] for change in reply.json["changes"]] == ["created"] * 3
+
+
+def test_what_get_shows_can_be_applied_again_and_changes_nothing(server: RunningServer) -> None:
+    shown = server.request("GET", "/api/v1/services/shop/search").json
+    reply = server.request("POST", "/api/v1/apply", [shown])
+    assert reply.json["changes"][0]["action"] == "unchanged"
+    assert reply.json["changes"][0]["resourceVersion"] == shown["metadata"]["resourceVersion"]
+
+
+def test_a_dry_run_tells_the_difference_field_by_field(server: RunningServer) -> None:
+    server.request("PUT", "/api/v1/services/shop/dry", service("dry", "shop"))
+    wanted = service("dry", "shop", slo={"latencyMs": 60, "percentile": 98}, minInstances=2)
+    reply = server.request("POST", "/api/v1/apply?dryRun=true", [wanted])
+    changes = {change["path"]: (change["before"], change["after"]) for change in reply.json["changes"][0]["diff"]}
+    assert changes == {"spec.slo.latencyMs": (80, 60), "spec.minInstances": (None, 2)}
+    assert server.request("GET", "/api/v1/services/shop/dry").json["spec"]["slo"]["latencyMs"] == 80
+
+
+def test_several_yaml_files_go_as_one(server: RunningServer) -> None:
+    one = "apiVersion: gpuwright/v1\nkind: Tenant\nmetadata: {name: from-files}\nspec: {}\n"
+    two = "---\napiVersion: gpuwright/v1\nkind: Tenant\nmetadata: {name: from-more}\nspec: {}\n---\n"
+    body = json.dumps({"files": [{"name": "one.yaml", "text": one}, {"name": "two.yaml", "text": two}]})
+    reply = server.request("POST", "/api/v1/apply", body, headers=FILES)
+    assert reply.status == 200, reply.text
+    assert [change["name"] for change in reply.json["changes"]] == ["from-files", "from-more"]
+
+
+def test_a_fault_says_in_which_file_and_document_it_is(server: RunningServer) -> None:
+    text = "apiVersion: gpuwright/v1\nkind: Tenannt\nmetadata: {name: x}\nspec: {}\n"
+    body = json.dumps({"files": [{"name": "fleet.yaml", "text": text}]})
+    reply = server.request("POST", "/api/v1/apply", body, headers=FILES)
+    (fault,) = reply.json["faults"]
+    assert fault["document"].startswith("fleet.yaml#1")
+    assert fault["suggestion"] == "Tenant"
+
+
+def test_prune_deletes_what_the_files_leave_out_and_only_where_asked(server: RunningServer) -> None:
+    kept, left_out = manifest("Tenant", "kept", {}, set="p"), manifest("Tenant", "left-out", {}, set="p")
+    outside = manifest("Tenant", "outside", {})
+    server.request("POST", "/api/v1/apply", [kept, left_out, outside])
+    server.request("POST", "/api/v1/apply", [kept])
+    assert server.request("GET", "/api/v1/tenants/left-out").status == 200
+    reply = server.request("POST", "/api/v1/apply?prune=true&pruneSelector=set%3Dp", [kept])
+    actions = {change["name"]: change["action"] for change in reply.json["changes"]}
+    assert actions == {"kept": "unchanged", "left-out": "deleted"}
+    assert server.request("GET", "/api/v1/tenants/outside").status == 200
+
+
+def test_a_warning_says_that_an_accepted_slo_cannot_be_met(server: RunningServer) -> None:
+    hopeless = service("warned", "shop", slo={"latencyMs": 1, "percentile": 98})
+    reply = server.request("POST", "/api/v1/apply", [hopeless])
+    assert reply.status == 200
+    assert any("Service shop/warned" in text for text in reply.json["warnings"])
+
+
+def test_a_service_without_a_tenant_belongs_to_the_tokens(server: RunningServer) -> None:
+    wanted = service("own", "shop")
+    del wanted["metadata"]["tenant"]
+    reply = server.request("POST", "/api/v1/apply", [wanted], token=server.token("operator", tenant="shop"))
+    assert reply.json["changes"][0]["tenant"] == "shop"
+
+
+def test_state_is_for_files_and_refused_here(server: RunningServer) -> None:
+    text = "apiVersion: gpuwright/v1\nkind: State\nmetadata: {name: now}\nspec: {}\n"
+    reply = server.request("POST", "/api/v1/apply", text, headers=YAML)
+    assert reply.status == 422
+
+
+def test_another_media_type_is_refused_with_those_that_are_understood(server: RunningServer) -> None:
+    reply = server.request("POST", "/api/v1/apply", "x", headers={"Content-Type": "text/csv"})
+    assert reply.status == 415
+    assert "application/yaml" in reply.json["detail"]

@@ -1,0 +1,248 @@
+"""Who may do what, asked of every route there is: generated from the routes and the access table."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+from fastapi import APIRouter
+
+import app.api
+from app.access import TABLE, Noun, Role, Verb
+from app.main import assemble
+from app.manifests.model import BY_PLURAL, Kind
+from app.settings import Settings
+from tests.support.server import Reply, RunningServer
+from tests.support.world import gpu_type, job, manifest, model, node, profile, service
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+OPEN = {"/healthz", "/readyz", "/openapi.json", "/api/v1/join"}  # no token needed
+ANY_TOKEN = {"/api/v1/whoami"}
+BY_DOCUMENT = {"/api/v1/apply", "/api/v1/watch"}  # what they may do depends on what they are asked for
+NOUNS = {
+    "/api/v1/tokens": Noun.TOKEN,
+    "/api/v1/tokens/{token_id}": Noun.TOKEN,
+    "/api/v1/jointokens": Noun.JOIN_TOKEN,
+    "/api/v1/jointokens/{token_id}": Noun.JOIN_TOKEN,
+    "/api/v1/audit": Noun.AUDIT,
+    "/metrics": Noun.METRICS,
+    "/api/v1/nodes/{name}/report": Noun.REPORT,
+    "/api/v1/nodes/{name}/assignment": Noun.ASSIGNMENT,
+    "/api/v1/nodes/{name}/telemetry": Noun.TELEMETRY,
+}
+CANARY = "canary"  # part of every name of the other tenant's things
+LAST = "told-last"
+
+
+def routes() -> list[tuple[str, str]]:
+    assembled = assemble(Settings(database_url="postgresql://nobody@127.0.0.1/none"))
+    found = [(method.upper(), path) for path, methods in assembled.openapi()["paths"].items() for method in methods]
+    assert len(found) > 40
+    return found
+
+
+def noun_of(path: str) -> Kind | Noun:
+    if path in NOUNS:
+        return NOUNS[path]
+    first = path.removeprefix("/api/v1/").split("/")[0]
+    assert first in BY_PLURAL, f"say in NOUNS what {path} is about, so that its access can be tested"
+    return BY_PLURAL[first]
+
+
+GUARDED = [(method, path) for method, path in routes() if path not in OPEN | ANY_TOKEN | BY_DOCUMENT]
+
+
+@pytest.fixture(scope="module")
+def world(server: RunningServer) -> RunningServer:
+    """What belongs to tenant `other`, each thing with the canary in its name."""
+    documents = [
+        model(f"{CANARY}-model", tenants=["other"]),
+        profile(f"{CANARY}-model"),
+        service(f"{CANARY}-service", "other", f"{CANARY}-model"),
+        job(f"{CANARY}-job", "other"),
+    ]
+    reply = server.request("POST", "/api/v1/apply", documents)
+    assert reply.status == 200, reply.text
+    return server
+
+
+@pytest.fixture(scope="module")
+def tokens(world: RunningServer) -> dict[Role, str]:
+    return {
+        Role.VIEWER: world.token("viewer"),
+        Role.OPERATOR: world.token("operator"),
+        Role.ADMIN: world.token("admin"),
+        Role.NODE: world.token("node", node="node-1"),
+        Role.TENANT_VIEWER: world.token("viewer", tenant="shop"),
+        Role.TENANT_OPERATOR: world.token("operator", tenant="shop"),
+    }
+
+
+def test_no_route_hides_from_the_document_that_these_tests_are_made_of() -> None:
+    modules = [importlib.import_module(f"app.api.{found.name}") for found in pkgutil.iter_modules(app.api.__path__)]
+    routers = [module.router for module in modules if isinstance(getattr(module, "router", None), APIRouter)]
+    assert len(routers) > 4
+    hidden = [route for router in routers for route in router.routes if not getattr(route, "include_in_schema", False)]
+    assert hidden == []
+
+
+def test_the_table_speaks_of_every_role() -> None:
+    assert set(TABLE) == set(Role)
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED + [(m, p) for m, p in routes() if p in ANY_TOKEN | BY_DOCUMENT])
+def test_no_route_answers_without_a_token(world: RunningServer, method: str, path: str) -> None:
+    reply = world.request(method, filled(path, "any"), token="")
+    assert reply.status == 401
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+def test_a_route_refuses_exactly_those_whom_the_table_does_not_grant_it(
+    world: RunningServer, tokens: dict[Role, str], role: Role, method: str, path: str
+) -> None:
+    verb = Verb.READ if method == "GET" else Verb.WRITE
+    granted = (noun_of(path), verb) in TABLE[role]
+    reply = world.request(method, filled(path, "shop"), *sample(method, path), token=tokens[role], headers=head(method))
+    assert reply.status < 500, reply.text
+    if granted:
+        assert reply.status not in (401, 403), reply.text
+    else:
+        assert reply.status in (403, 404), reply.text
+
+
+@pytest.mark.parametrize("role", [Role.TENANT_VIEWER, Role.TENANT_OPERATOR])
+@pytest.mark.parametrize(("method", "path"), [(m, p) for m, p in GUARDED if "{" in p])
+def test_what_another_tenant_has_looks_exactly_like_what_is_not_there(
+    world: RunningServer, tokens: dict[Role, str], role: Role, method: str, path: str
+) -> None:
+    there = ask(world, tokens[role], method, path, CANARY)
+    nowhere = ask(world, tokens[role], method, path, "absent")
+    assert there.status in (403, 404), there.text
+    assert comparable(there, CANARY) == comparable(nowhere, "absent")
+
+
+def ask(world: RunningServer, token: str, method: str, path: str, marker: str) -> Reply:
+    plural = path.removeprefix("/api/v1/").split("/")[0]
+    last = {"services": "service", "jobs": "job", "models": "model", "profiles": "model-fp16-v100"}.get(plural, "thing")
+    target = path.replace("{tenant}", "other").replace("{name}", f"{marker}-{last}").replace("{token_id}", marker)
+    return world.request(method, target, *sample(method, path), token=token, headers=head(method))
+
+
+def comparable(reply: Reply, marker: str) -> tuple[int, str]:
+    body = json.loads(reply.text)
+    body.pop("requestId")
+    return reply.status, json.dumps(body).replace(marker, "*")
+
+
+LISTS = [p for m, p in GUARDED if m == "GET" and "{" not in p]
+QUERIES = ["", "?tenant=other", "?labelSelector=team", "?fieldSelector=spec.model%3Dcanary-model", "?limit=500"]
+
+
+@pytest.mark.parametrize("role", [Role.TENANT_VIEWER, Role.TENANT_OPERATOR])
+@pytest.mark.parametrize("path", LISTS)
+def test_no_list_shows_another_tenant(world: RunningServer, tokens: dict[Role, str], role: Role, path: str) -> None:
+    for query in QUERIES:
+        reply = world.request("GET", path + query, token=tokens[role])
+        told = json.dumps(reply.json["items"]) if reply.status == 200 else reply.json["detail"]
+        assert CANARY not in told
+        assert "other" not in told
+
+
+def test_a_tenant_watches_its_own_and_nothing_of_others(world: RunningServer, tokens: dict[Role, str]) -> None:
+    assert world.request("PUT", f"/api/v1/services/shop/{LAST}", service(LAST, "shop")).status == 201
+    seen = "".join(stream(world, "/api/v1/watch?resourceVersion=0", tokens[Role.TENANT_VIEWER]))
+    assert '"name":"search"' in seen
+    assert CANARY not in seen
+    assert '"tenant":"lab"' not in seen
+
+
+def test_a_model_that_is_not_admitted_reads_like_one_that_does_not_exist(
+    world: RunningServer, tokens: dict[Role, str]
+) -> None:
+    def refused(name: str) -> str:
+        wanted = service("probe", "shop", name)
+        reply = world.request("PUT", "/api/v1/services/shop/probe", wanted, token=tokens[Role.TENANT_OPERATOR])
+        assert reply.status == 422
+        return comparable(reply, name)[1]
+
+    assert refused("canary-model") == refused("absent-model")
+
+
+def test_an_idempotency_key_of_another_principal_means_nothing(world: RunningServer, tokens: dict[Role, str]) -> None:
+    key = {"Idempotency-Key": "shared-key"}
+    mine = world.request("PUT", "/api/v1/gputypes/keyed", gpu_type("keyed"), headers=key)
+    assert mine.status == 201
+    theirs = world.request(
+        "PUT",
+        "/api/v1/services/shop/keyed",
+        service("keyed", "shop"),
+        token=tokens[Role.TENANT_OPERATOR],
+        headers=key,
+    )
+    assert theirs.status == 201
+    assert "keyed" in theirs.json["metadata"]["name"]
+    assert "idempotency-replayed" not in theirs.headers
+
+
+def test_a_tenant_is_not_told_which_others_a_model_admits(world: RunningServer, tokens: dict[Role, str]) -> None:
+    world.request("PUT", "/api/v1/models/shared", model("shared", tenants=["shop", "other"]))
+    reply = world.request("GET", "/api/v1/models/shared", token=tokens[Role.TENANT_VIEWER])
+    assert reply.json["spec"]["tenants"] == ["shop"]
+
+
+def filled(path: str, tenant: str) -> str:
+    # A node's token ends with its Node, so the one deleted on the way is another.
+    name = "node-1" if "/nodes/{name}/" in path else "search"
+    path = path.replace("/assignment", "/assignment?waitSeconds=0")
+    return path.replace("{tenant}", tenant).replace("{name}", name).replace("{token_id}", "abcdefabcdef")
+
+
+def head(method: str) -> dict[str, str]:
+    if method == "PATCH":
+        return MERGE
+    return {} if method in ("GET", "DELETE") else {"Content-Type": "application/json"}
+
+
+def sample(method: str, path: str) -> tuple[bytes, ...]:
+    """A body that would be right for the route, so that only access decides."""
+    if method == "PATCH":
+        return (b'{"metadata": {"labels": {}}}',)
+    if method == "POST":
+        return (json.dumps({"scope": "viewer"} if path == "/api/v1/tokens" else {}).encode(),)
+    if method == "PUT":
+        noun = noun_of(path)
+        made = {
+            Kind.GPU_TYPE: gpu_type("search"),
+            Kind.NODE: node("node-1"),
+            Kind.MODEL: model("search"),
+            Kind.PROFILE: profile("resnet50"),
+            Kind.SERVICE: service("search", "shop"),
+            Kind.JOB: job("search", "shop"),
+            Kind.POLICY: manifest("Policy", "default", {}),
+            Kind.TENANT: manifest("Tenant", "search", {}),
+        }
+        assert isinstance(noun, Kind)
+        return (json.dumps({"spec": made[noun]["spec"]}).encode(),)
+    return ()
+
+
+def stream(world: RunningServer, path: str, token: str) -> Iterator[str]:
+    """What a watch sends until what was written last; changes come in their order."""
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=60)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    response = connection.getresponse()
+    assert response.status == 200
+    for raw in response:
+        line = raw.decode()
+        yield line
+        if f'"name":"{LAST}"' in line:
+            break
+    connection.close()

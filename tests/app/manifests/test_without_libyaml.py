@@ -1,0 +1,28 @@
+"""A PyYAML without libyaml reads the same, only slower."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.manifests import yaml_text
+from app.manifests.faults import Refused
+from app.manifests.reader import API, read
+from tests.app.manifests import bad
+from tests.app.manifests.test_contract_example import EXAMPLE
+
+
+@pytest.fixture(autouse=True)
+def _without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_text, "CParser", None)
+
+
+def test_the_contracts_example_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read(EXAMPLE.encode(), "yaml")
+    monkeypatch.undo()
+    assert found == read(EXAMPLE.encode(), "yaml")
+
+
+@pytest.mark.parametrize(("data", "says"), bad.UNREADABLE.values(), ids=bad.UNREADABLE)
+def test_what_cannot_be_read_is_refused_as_well(data: bytes, says: str) -> None:
+    with pytest.raises(Refused):
+        read(data, "yaml", API)

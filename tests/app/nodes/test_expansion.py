@@ -1,0 +1,178 @@
+"""Finished minutes become rows once, in any number of replicas, and late ones are put right."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from app.nodes import expansion
+from app.nodes.pace import Pace
+from app.store import partitions, rollups
+from app.store.database import Database
+from tests.support.postgres import GivenDatabase
+from tests.support.reports import instance, report, this_minute
+
+HOUR = this_minute().replace(minute=0) - timedelta(hours=3)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url, pool_size=4, direct=True)
+    yield opened
+    opened.close()
+
+
+def expand_finished(database: Database) -> int:
+    return expansion.expand_finished(database, Pace(rests=0))
+
+
+def put(database: Database, body: dict[str, Any], quiet_seconds: float = 60) -> None:
+    """A report as it lies there when its minute is over; its sequence is its ordinal."""
+    database.write(
+        lambda connection: connection.execute(
+            text(
+                "INSERT INTO report_minute VALUES (:minute, :node, :ordinal, "
+                "now() - make_interval(secs => :quiet), :body)"
+            ),
+            {
+                "minute": datetime.fromisoformat(body["minute"]),
+                "node": body["node"],
+                "ordinal": body["sequence"],
+                "quiet": quiet_seconds,
+                "body": zlib.compress(msgspec.json.encode(body)),
+            },
+        )
+    )
+
+
+def rows(database: Database, sql: str) -> list[Any]:
+    return database.read(lambda connection: list(connection.execute(text(sql))))
+
+
+def count(database: Database, table: str) -> int:
+    return int(rows(database, f"SELECT count(*) FROM {table}")[0][0])
+
+
+def test_a_minute_becomes_one_row_a_gpu_and_instance(database: Database) -> None:
+    limits = {"requested": {"smPercent": 30}, "measured": {"smPercent": 29.5}}
+    instances = [instance("a", **limits), instance("b", gpu=1, service="", job="train", latencyCounts=[])]
+    gpus = [{"index": 0, "powerMeanW": 120.5, "throttleReasons": ["hw_slowdown"]}, {"index": 1}]
+    put(database, report("node-1", 4, HOUR, gpus=gpus, instances=instances))
+    assert expand_finished(database) == 1
+    gpu, other = rows(database, "SELECT * FROM gpu_minute ORDER BY gpu")
+    assert (gpu.minute, gpu.power_mean_w, gpu.throttle_reasons) == (HOUR, 120.5, ["hw_slowdown"])
+    assert (other.health, other.power_mean_w) == ("ok", 0)
+    a, b = rows(database, "SELECT * FROM instance_minute ORDER BY instance")
+    assert (a.service, a.requests, a.latency_counts, a.limits) == ("search", 10, [0, 4, 6], limits)
+    assert (b.job, b.gpu, b.latency_counts, b.limits) == ("train", 1, [], None)
+    assert count(database, "report_minute") == 0
+
+
+def test_a_minute_that_still_receives_reports_is_left(database: Database) -> None:
+    put(database, report("node-1", 1, HOUR), quiet_seconds=2)
+    put(database, report("node-2", 1, this_minute()))
+    assert expand_finished(database) == 0
+    assert count(database, "report_minute") == 2
+
+
+def test_a_late_report_replaces_only_what_is_older(database: Database) -> None:
+    put(database, report("node-1", 5, HOUR, instances=[instance(requests=50)]))
+    expand_finished(database)
+    put(database, report("node-1", 3, HOUR, instances=[instance(requests=30)]))
+    expand_finished(database)
+    assert rows(database, "SELECT requests FROM instance_minute") == [(50,)]
+    put(database, report("node-1", 6, HOUR, instances=[instance(requests=60)]))
+    expand_finished(database)
+    assert rows(database, "SELECT requests FROM instance_minute") == [(60,)]
+
+
+def test_replicas_share_the_work_and_do_it_once(each_database: GivenDatabase) -> None:
+    database = Database(each_database.url, pool_size=4, direct=each_database.direct)
+    for number in range(90):
+        put(database, report(f"node-{number}", 1, HOUR + timedelta(minutes=number % 3)))
+    with ThreadPoolExecutor(4) as threads:
+        expanded = list(threads.map(lambda _: expand_finished(database), range(4)))
+    assert sum(expanded) == 90
+    assert (count(database, "gpu_minute"), count(database, "instance_minute")) == (90, 90)
+    database.close()
+
+
+def test_numbers_at_the_edge_of_what_is_taken_can_be_stored(database: Database) -> None:
+    tiny, huge = 5e-324, 1e12
+    gpus = [{"index": 0, "powerMeanW": tiny, "powerPeakW": huge, "energyCounterMj": 2**63 - 1}]
+    extreme = instance(requests=10**12, latencyCounts=[10**12] * 61, batchMean=tiny, busySeconds=huge)
+    put(database, report("node-1", 1, HOUR, gpus=gpus, instances=[extreme]))
+    assert expand_finished(database) == 1
+    assert rows(database, "SELECT power_mean_w, power_peak_w FROM gpu_minute") == [(tiny, huge)]
+    for hour, _ in [(HOUR, None)]:
+        database.write(lambda connection, hour=hour: rollups.roll_up(connection, hour, ["node-1"]))  # type: ignore[misc]
+    assert rows(database, "SELECT requests FROM instance_hour") == [(10**12,)]
+
+
+def test_a_minute_that_cannot_be_stored_is_given_up_and_the_others_are_kept(database: Database) -> None:
+    put(database, report("node-1", 1, HOUR))
+    put(database, report("node-2", 1, HOUR))
+    database.write(lambda c: c.execute(text("UPDATE report_minute SET body = 'not compressed' WHERE node = 'node-1'")))
+    expand_finished(database)
+    assert rows(database, "SELECT node FROM gpu_minute") == [("node-2",)]
+    assert count(database, "report_minute") == 0
+
+
+def test_an_hour_is_the_sum_of_its_minutes(database: Database) -> None:
+    counters = [1000, 1500, 100, 400]  # falls once: the driver was reloaded
+    put(database, report("node-1", 1, HOUR - timedelta(minutes=1), gpus=[{"index": 0, "energyCounterMj": 900}]))
+    for number, counter in enumerate(counters):
+        gpus = [{"index": 0, "energyCounterMj": counter, "powerMeanW": 100 + number, "powerPeakW": 200}]
+        one = instance(requests=number, latencyCounts=[1] * number, busySeconds=1.5)
+        put(database, report("node-1", number + 2, HOUR + timedelta(minutes=number), gpus=gpus, instances=[one]))
+    expand_finished(database)
+    database.write(lambda connection: rollups.roll_up(connection, HOUR, ["node-1"]))
+    database.write(lambda connection: rollups.roll_up(connection, HOUR, ["node-1"]))
+    (gpu,) = rows(database, "SELECT * FROM gpu_hour")
+    assert (gpu.hour, gpu.minutes, gpu.power_mean_w) == (HOUR, 4, 101.5)
+    assert gpu.energy_mj == 100 + 500 + 100 + 300
+    (one,) = rows(database, "SELECT * FROM instance_hour")
+    assert (one.minutes, one.requests, one.latency_counts, one.busy_seconds) == (4, 6, [3, 2, 1], 6.0)
+
+
+def test_an_hour_waits_until_its_minutes_stop_coming(database: Database) -> None:
+    put(database, report("node-1", 1, HOUR))
+    expand_finished(database)
+    assert database.read(rollups.pending) == []
+    database.write(lambda c: c.execute(text("UPDATE pending_hour SET touched_at = touched_at - interval '5 minutes'")))
+    ((hour, touched_at),) = database.read(rollups.pending)
+    assert hour == HOUR
+    put(database, report("node-1", 2, HOUR + timedelta(minutes=1)))
+    expand_finished(database)
+    database.write(lambda connection: rollups.done(connection, hour, touched_at))
+    assert count(database, "pending_hour") == 1, "minutes came in while the hour was rolled up"
+
+
+def test_partitions_are_made_once_and_dropped_whole(each_database: GivenDatabase) -> None:
+    database = Database(each_database.url, pool_size=4, direct=each_database.direct)
+    days = [datetime(2026, 1, 31, 23, 59, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)]
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda _: database.write(lambda c: partitions.ensure(c, days)), range(4)))
+    assert sorted(name for names in made for name in names) == [
+        "gpu_hour_202601",
+        "gpu_hour_202602",
+        "gpu_minute_20260131",
+        "gpu_minute_20260201",
+        "instance_hour_202601",
+        "instance_hour_202602",
+        "instance_minute_20260131",
+        "instance_minute_20260201",
+    ]
+    edge = datetime(2026, 2, 1, tzinfo=UTC)
+    dropped = database.write(lambda c: partitions.drop_before(c, partitions.DAILY, edge))
+    assert sorted(dropped) == ["gpu_minute_20260131", "instance_minute_20260131"]
+    dropped = database.write(lambda c: partitions.drop_before(c, partitions.MONTHLY, edge))
+    assert sorted(dropped) == ["gpu_hour_202601", "instance_hour_202601"]
+    database.close()

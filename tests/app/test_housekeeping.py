@@ -1,0 +1,112 @@
+"""Housekeeping as the server runs it: what is old goes, what is over is rolled up, a second look changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.context import Context
+from app.housekeeping import Housekeeping
+from app.main import assemble
+from app.settings import Settings
+
+
+@pytest.fixture
+def context(database_url: str) -> Iterator[Context]:
+    settings = Settings(database_url=database_url, database_direct=True, telemetry_retention_days=3)
+    made: Context = assemble(settings).state.context
+    yield made
+    made.parser.close()
+    made.database.close()
+
+
+@pytest.fixture
+def housekeeping(context: Context) -> Housekeeping:
+    return Housekeeping(context)
+
+
+def run(context: Context, sql: str) -> list[Any]:
+    def execute(connection: Any) -> list[Any]:
+        result = connection.execute(text(sql))
+        return list(result) if result.returns_rows else []
+
+    return context.database.write(execute)
+
+
+def partitions(context: Context) -> set[str]:
+    rows = run(context, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'gpu_minute'::regclass")
+    return {row[0] for row in rows}
+
+
+def days(context: Context, *offsets: int) -> set[str]:
+    wanted = ", ".join(f"to_char(now() AT TIME ZONE 'UTC' + interval '{n} days', 'YYYYMMDD')" for n in offsets)
+    return {f"gpu_minute_{day}" for day in run(context, f"SELECT {wanted}")[0]}
+
+
+def test_partitions_are_there_before_they_are_needed(context: Context, housekeeping: Housekeeping) -> None:
+    for _ in range(2):
+        housekeeping.make_partitions()
+    assert partitions(context) == days(context, -1, 0, 1, 2)
+
+
+def test_telemetry_beyond_the_retention_is_dropped(context: Context, housekeeping: Housekeeping) -> None:
+    housekeeping.make_partitions()
+    old = days(context, -5)
+    (name,) = old
+    day = name.removeprefix("gpu_minute_")
+    run(
+        context,
+        f"CREATE TABLE {name} PARTITION OF gpu_minute FOR VALUES FROM ('{day}Z') TO ('{day}Z'::timestamptz + "
+        "interval '1 day')",
+    )
+    assert old <= partitions(context)
+    housekeeping.drop_old_partitions()
+    assert partitions(context) == days(context, -1, 0, 1, 2)
+
+
+def test_old_changes_go_and_the_floor_rises(context: Context, housekeeping: Housekeeping) -> None:
+    run(context, "UPDATE version SET value = 12 WHERE name = 'object'")
+    for version, hours in ((10, 48), (11, 25), (12, 1)):
+        run(
+            context,
+            "INSERT INTO change (version, kind, tenant, name, uid, action, object, at) VALUES "
+            f"({version}, 'Tenant', '', 'shop', gen_random_uuid(), 'added', '{{}}', now() - interval '{hours} hours')",
+        )
+    housekeeping.prune()
+    assert run(context, "SELECT version FROM change") == [(12,)]
+    assert run(context, "SELECT floor FROM version WHERE name = 'object'") == [(11,)]
+
+
+def test_an_hour_that_is_over_is_rolled_up_once(context: Context, housekeeping: Housekeeping) -> None:
+    housekeeping.make_partitions()
+    hour = "date_trunc('hour', now() - interval '2 hours')"
+    run(
+        context,
+        "INSERT INTO gpu_minute SELECT "
+        f"{hour} + n * interval '1 minute', 'node-' || m, 0, 1, 'ok', 50, 1, 100, 150, n * 1000, 60, 1400, '{{}}' "
+        "FROM generate_series(0, 59) AS n, generate_series(1, 45) AS m",
+    )
+    run(context, f"INSERT INTO pending_hour VALUES ({hour}, now() - interval '10 minutes')")
+    for _ in range(2):
+        housekeeping.roll_up_hours()
+    rows = run(context, "SELECT minutes, energy_mj, utilization_percent FROM gpu_hour")
+    assert rows == [(60, 59_000, 50)] * 45
+    assert run(context, "SELECT * FROM pending_hour") == []
+
+
+def test_an_hour_cut_short_by_a_stop_stays_pending(context: Context, housekeeping: Housekeeping) -> None:
+    run(context, "INSERT INTO pending_hour VALUES ('2026-01-01T00:00Z', now() - interval '10 minutes')")
+    housekeeping.start()
+    housekeeping.stop()
+    housekeeping.roll_up_hours()
+    assert len(run(context, "SELECT * FROM pending_hour")) == 1
+
+
+def test_a_job_that_fails_is_counted_and_the_others_go_on(context: Context, housekeeping: Housekeeping) -> None:
+    run(context, "DROP TABLE pending_hour")
+    housekeeping._guarded(housekeeping.roll_up_hours)()
+    housekeeping.make_partitions()
+    assert partitions(context)

@@ -1,0 +1,86 @@
+"""The cache of tokens: what it remembers, and that a revocation is never missed by it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Connection
+
+from app import tokens
+from app.store import tokens as rows
+from app.store.database import Database
+from app.tokens import Authenticator
+from tests.support.caller import until
+from tests.support.postgres import DatabaseServer
+
+
+@pytest.fixture
+def database(postgres: DatabaseServer) -> Iterator[Database]:
+    """One with a single connection, so that a test can keep it busy."""
+    url = postgres.create()
+    database = Database(url, pool_size=1, direct=True)
+    yield database
+    database.close()
+    postgres.drop(url)
+
+
+def bearer(database: Database) -> str:
+    new = tokens.new()
+    database.write(
+        lambda connection: rows.insert(
+            connection, token_id=new.id, secret_hash=new.secret_hash, scope="viewer", created_by="tests"
+        )
+    )
+    return f"Bearer {new.text}"
+
+
+def test_a_token_is_looked_up_once(database: Database) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+    assert authenticator.cached(header) is None
+    assert authenticator.principal(header) == authenticator.cached(header)
+
+
+def test_no_cached_token_is_good_while_a_busy_database_keeps_a_revocation_from_being_looked_up(
+    database: Database,
+) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+    authenticator.principal(header)
+    busy, done = threading.Event(), threading.Event()
+
+    def occupy(_: Connection) -> None:
+        busy.set()
+        done.wait(60)
+
+    flood = threading.Thread(target=database.read, args=[occupy])
+    flood.start()
+    busy.wait(60)
+    notice = threading.Thread(target=authenticator.changed)
+    notice.start()
+    until(lambda: authenticator.cached(header) is None, "a token of before the revocation is still taken")
+    done.set()
+    flood.join()
+    notice.join()
+    until(lambda: authenticator.cached(header) is not None, "the others are remembered again")
+
+
+def test_a_token_revoked_here_ends_at_once_and_the_others_stay(database: Database) -> None:
+    authenticator = Authenticator(database)
+    ended, stays = bearer(database), bearer(database)
+    authenticator.principal(stays)
+    authenticator.forget(authenticator.principal(ended).id)
+    assert authenticator.cached(ended) is None
+    assert authenticator.cached(stays) is not None
+
+
+def test_what_a_revocation_elsewhere_left_in_doubt_is_not_made_good_by_one_here(database: Database) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+    authenticator.principal(header)
+    database.close()
+    other = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
+    authenticator._database = other
+    authenticator.changed()  # the database is away: nobody can say whether the token stands
+    authenticator.forget("another-one")
+    assert authenticator.cached(header) is None
+    other.close()

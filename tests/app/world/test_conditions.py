@@ -1,0 +1,52 @@
+"""Conditions change when what they say changes, and remember since when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from app.manifests.model import Kind, Manifest
+from app.store.objects import Stored
+from app.world.conditions import Condition, with_condition
+from app.world.decisions import decide
+
+TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
+ELEVEN = datetime(2026, 11, 20, 11, tzinfo=UTC)
+HEARD = Condition("Reporting", "True", "Reporting", "reports arrive")
+SILENT = Condition("Reporting", "Unknown", "Silent", "no report")
+
+
+def node() -> Stored:
+    (decision,) = decide([Manifest(Kind.NODE, "", "node-1", {"gpuType": "t4", "gpus": 1})], {}, TEN)
+    return decision.object
+
+
+def said(stored: Stored) -> Any:
+    conditions: Any = stored.status["conditions"]
+    (condition,) = conditions
+    return condition
+
+
+def test_saying_the_same_again_changes_nothing() -> None:
+    once = with_condition(node(), HEARD, TEN)
+    assert with_condition(once, HEARD, ELEVEN) is once
+
+
+def test_another_status_is_a_transition() -> None:
+    turned = with_condition(with_condition(node(), HEARD, TEN), SILENT, ELEVEN)
+    assert said(turned)["status"] == "Unknown"
+    assert said(turned)["lastTransitionTime"] == "2026-11-20T11:00:00.000Z"
+
+
+def test_another_message_of_the_same_status_is_none() -> None:
+    reworded = Condition("Reporting", "True", "Reporting", "reports arrive again")
+    told = with_condition(with_condition(node(), HEARD, TEN), reworded, ELEVEN)
+    assert said(told)["message"] == "reports arrive again"
+    assert said(told)["lastTransitionTime"] == "2026-11-20T10:00:00.000Z"
+
+
+def test_conditions_of_other_types_stay() -> None:
+    other = Condition("Healthy", "True", "Healthy", "all GPUs answer")
+    both = with_condition(with_condition(node(), HEARD, TEN), other, ELEVEN)
+    conditions: Any = both.status["conditions"]
+    assert [condition["type"] for condition in conditions] == ["Reporting", "Healthy"]

@@ -1,0 +1,67 @@
+"""What a new plan moves is counted by comparing plans, whatever the planner says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import hetsev
+from benchmarks.families import family, times
+from benchmarks.replanning import SWING, Moved, moved, new_rates, percentiles, rounds
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from solvers.planning.replan import Replanner
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return times(family("A", 8, 4, 2), 4)
+
+
+@pytest.fixture(scope="module")
+def plan(problem: Problem) -> Plan:
+    return hetsev.solve(problem)
+
+
+def test_a_plan_beside_itself_moves_nothing(plan: Plan) -> None:
+    assert moved(plan, plan, ()) == Moved(0, 0, 0, 0)
+
+
+def test_a_new_rate_alone_moves_nothing(plan: Plan) -> None:
+    slower = [replace(one, rate_per_second=one.rate_per_second / 2, batch_timeout_ms=1.0) for one in plan.instances]
+    assert moved(plan, replace(plan, instances=tuple(slower)), ()) == Moved(0, 0, 0, 0)
+
+
+def test_an_instance_of_an_untouched_service_that_moves_is_told(plan: Plan) -> None:
+    first, *rest = plan.instances
+    free = ("elsewhere", 0)
+    elsewhere = replace(plan, instances=(replace(first, node=free[0], gpu=free[1]), *rest))
+    assert moved(plan, elsewhere, {first.service}) == Moved(1, 1, 0, 0)
+    assert moved(plan, elsewhere, ()) == Moved(1, 1, 0, 2)
+    larger = replace(plan, instances=(replace(first, sm_percent=first.sm_percent + 1), *rest))
+    assert moved(plan, larger, ()) == Moved(0, 0, 1, 1)
+
+
+def test_new_rates_swing_around_what_is_declared_and_touch_the_part_that_was_asked_for() -> None:
+    problem = family("A", 20, 40, 0)
+    rates = new_rates(problem, 0.05, np.random.default_rng(0))
+    assert len(rates) == 2
+    for name, rate in rates.items():
+        assert 1 / SWING <= rate / problem.services[name].rate_per_second <= SWING
+
+
+def test_each_round_is_a_right_plan_and_goes_on_from_the_one_before(problem: Problem, plan: Plan) -> None:
+    ticks = iter(np.arange(0.0, 100.0, 0.005))
+    found = list(rounds(problem, plan, Replanner.of(problem, plan), 0.5, 3, 0, lambda: float(next(ticks))))
+    assert [row["ms"] for _, row in found] == pytest.approx([5.0] * 3)
+    assert all(row["violations"] == [] and row["untouched_moved"] == 0 for _, row in found)
+    last = found[-1][0]
+    assert (
+        sum(last.services[name].rate_per_second != one.rate_per_second for name, one in problem.services.items()) >= 2
+    )
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    assert percentiles([3.0, 1.0, 2.0]) == {"p50_ms": 2.0, "p99_ms": 3.0, "max_ms": 3.0}

@@ -1,0 +1,34 @@
+"""The benchmark measures what it says: a small run of it, whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.bench.api import percentile
+
+
+def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "20", "--seconds", "2"]
+    done = subprocess.run(
+        [*command, "--rate", "50", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) == {"reports_per_second", "p50_ms", "p99_ms", "decision_to_agent_p99_ms", "errors"}
+    assert found["errors"] == 0
+    assert 0 < found["reports_per_second"] <= 50
+    assert found["decision_to_agent_p99_ms"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [([], 99, None), ([5.0], 99, 5.0), ([3.0, 1.0, 2.0], 50, 2.0), (list(map(float, range(1, 101))), 99, 99.0)],
+)
+def test_a_percentile_is_a_value_that_was_measured(values: list[float], percent: float, expected: float | None) -> None:
+    assert percentile(values, percent) == expected

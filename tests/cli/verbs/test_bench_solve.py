@@ -1,0 +1,81 @@
+"""The benchmarks of plans print what the contract says, from processes of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from benchmarks.families import family
+from benchmarks.rows import row
+from benchmarks.timed import Order
+from cli.bench import child
+from cli.main import main
+
+Bench: TypeAlias = Callable[..., tuple[Any, str]]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+    """What `gpuwright bench` prints as JSON, and its progress; it starts processes of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[Any, str]:
+        assert main(["bench", *words, "--json"]) == 0
+        printed = capsys.readouterr()
+        return json.loads(printed.out), printed.err
+
+    return run
+
+
+def test_a_plan_is_timed_in_a_process_of_its_own_and_its_memory_watched() -> None:
+    heard: list[str] = []
+    problem = family("A", 8, 4, 0)
+    told, peak_mb = child.planned(problem, Order("hetsev", 1.0), lambda line: heard.append(line["what"]))
+    assert heard == ["loaded", "planned", "judged"]
+    assert 20 < peak_mb < 2000
+    assert row(told, peak_mb, 1.0)["violations"] == []
+
+
+def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench, tmp_path: Path) -> None:
+    size = ("--gpus", "8", "--services", "4", "--family", "A", "--seeds", "1", "--seconds", "1")
+    found, progress = bench("solve", *size, "--plot", "gap.png")
+    (one,) = found["rows"]
+    wanted = {"gpus", "services", "family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bound", "gap"}
+    assert wanted | {"peak_mb", "gap_1s"} <= one.keys()
+    assert (one["gpus"], one["services"], one["family"], one["seed"]) == (8, 4, "A", 0)
+    assert one["violations"] == []
+    assert found["medians"]["A"]["of"] == 1
+    assert "judged" in progress
+    assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_replan_prints_the_rows_of_its_contract(bench: Bench) -> None:
+    size = ("--gpus", "8", "--services", "4", "--seconds", "1", "--rounds", "2", "--no-cold")
+    found, _ = bench("replan", *size)
+    assert [one["round"] for one in found["rows"]] == [0, 1]
+    for one in found["rows"]:
+        assert {"ms", "started", "stopped", "resized", "untouched_moved"} <= one.keys()
+        assert one["untouched_moved"] == 0
+        assert one["violations"] == []
+
+
+def test_bench_hetsev_compares_costs_where_both_serve_everything(bench: Bench) -> None:
+    found, _ = bench("hetsev", "--gpus", "8", "--services", "4", "--seeds", "1", "--seconds", "1")
+    (one,) = found["rows"]
+    assert found["ratio"] == one["ratio"] == one["cost"] / one["hetsev_cost"]
+
+
+def test_a_family_is_written_as_files_that_verify_and_solve_read(bench: Bench, tmp_path: Path) -> None:
+    found, _ = bench("family", "--gpus", "8", "--services", "4", "--seeds", "2", "--out", "files")
+    assert [one["file"] for one in found["rows"]] == ["files/family-a-8-4-0.json", "files/family-a-8-4-1.json"]
+    kinds = {entry["kind"] for entry in json.loads((tmp_path / "files/family-a-8-4-0.json").read_text())}
+    assert kinds == {"GpuType", "Node", "Model", "Profile", "Service", "Policy"}
+
+
+def test_a_missing_data_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "place", "--data", "nowhere"]) == 2
+    assert "nowhere" in capsys.readouterr().err

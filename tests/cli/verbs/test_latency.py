@@ -1,0 +1,51 @@
+"""`gpuwright latency`, as a person and as a machine call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from cli.main import main
+
+QUESTION = ("latency", "--batch", "8", "--exec-ms", "20", "--percentile", "98")
+
+
+def called(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = main(words)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_machine_reads_the_rate_and_its_timeout(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called([*QUESTION, "--slo-ms", "60", "--json"], capsys)
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert set(found) == {"ratePerSecond", "batchTimeoutMs"}
+    assert found["ratePerSecond"] == pytest.approx(0.852 * 400, rel=5e-3)
+    assert found["batchTimeoutMs"] == 0.0
+
+
+def test_a_person_reads_load_and_latency_too(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called([*QUESTION, "--slo-ms", "39.5"], capsys)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["rate", "batch", "load", "latency"]
+    assert "19.5 ms" in out
+
+
+def test_an_slo_that_no_batch_meets_is_an_answer_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called([*QUESTION, "--slo-ms", "19"], capsys)
+    assert code == 0
+    assert "a batch alone takes 20 ms, and the SLO is 19 ms" in out
+    code, out, _ = called([*QUESTION, "--slo-ms", "19", "--json"], capsys)
+    assert json.loads(out) == {"ratePerSecond": 0.0, "batchTimeoutMs": 0.0}
+
+
+def test_every_wrong_argument_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["latency", "--batch", "300", "--exec-ms", "nan", "--slo-ms", "-1", "--percentile", "99.95"]
+    code, out, err = called(words, capsys)
+    assert (code, out) == (2, "")
+    for flag in ("--batch 300", "--exec-ms nan", "--slo-ms -1", "--percentile 99.95"):
+        assert flag in err
+    assert called(["latency", "--batch", "x"], capsys)[0] == 2

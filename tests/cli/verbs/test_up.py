@@ -1,0 +1,219 @@
+"""`gpuwright up`: starts, says where it is, ends without a trace, and comes back with the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.postgres.leftover import servers_on
+from tests.support.postgres import DatabaseServer, free_port
+
+HANG_SECONDS = 90.0
+
+
+class Up:
+    """A running `gpuwright up`."""
+
+    def __init__(self, data: Path, config: Path, *arguments: str, **environment: str) -> None:
+        self.data = data
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.screen = data.parent / "screen.txt"
+        self.errors = data.parent / "errors.txt"
+        variables = {**os.environ, "GPUWRIGHT_CONFIG": str(config), **environment}
+        with self.screen.open("w") as screen, self.errors.open("w") as errors:
+            command = [sys.executable, "-m", "cli.main", "up", "--data-dir", str(data), "--port", str(self.port)]
+            self.process = subprocess.Popen(
+                [*command, *arguments], stdout=screen, stderr=errors, env=variables, start_new_session=True
+            )
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + HANG_SECONDS
+        while "Ctrl-C" not in self.screen.read_text():
+            assert self.process.poll() is None, self.errors.read_text()
+            assert time.monotonic() < deadline, "hung"
+            time.sleep(0.05)
+
+    def get(self, path: str) -> Any:
+        return self.send("GET", path)
+
+    def send(self, method: str, path: str, body: object = None) -> Any:
+        request = urllib.request.Request(self.url + path, method=method)
+        request.add_header("Authorization", f"Bearer {(self.data / 'admin.token').read_text().strip()}")
+        request.add_header("Content-Type", "application/json")
+        content = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(request, content, timeout=30) as answer:
+            return json.loads(answer.read())
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(HANG_SECONDS)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "config.json"
+
+
+@contextmanager
+def up(data: Path, config: Path, *arguments: str, **environment: str) -> Iterator[Up]:
+    running = Up(data, config, *arguments, **environment)
+    try:
+        running.await_ready()
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for the tests that only look at it."""
+    folder = tmp_path_factory.mktemp("shared")
+    with up(folder / "data", folder / "config.json") as running:
+        yield running
+
+
+def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Path, config: Path) -> None:
+    data = tmp_path / "data"
+    with up(data, config) as first:
+        token = (data / "admin.token").read_text().strip()
+        assert token in first.screen.read_text()
+        assert (data / "admin.token").stat().st_mode & 0o777 == 0o600
+        first.send("PUT", "/api/v1/tenants/shop", {"spec": {}})
+        assert first.end(signal.SIGINT) == 0
+        assert "the data is safe" in first.errors.read_text()
+        assert servers_on(data / "postgres") == []
+    with up(data, config) as second:
+        assert token not in second.screen.read_text() + second.errors.read_text()
+        assert (data / "admin.token").read_text().strip() == token
+        assert second.get("/api/v1/tenants/shop")["metadata"]["name"] == "shop"
+        assert second.end(signal.SIGTERM) == 0
+        assert servers_on(data / "postgres") == []
+    with up(data, config) as third:
+        assert third.end(signal.SIGHUP) == 0, "a closed terminal"
+        assert servers_on(data / "postgres") == []
+
+
+def test_ended_before_it_is_ready_it_leaves_no_server(tmp_path: Path, config: Path) -> None:
+    data = tmp_path / "data"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        starting = Up(data, config)
+        while not (data / "postgres/postmaster.pid").exists():
+            assert starting.process.poll() is None
+            time.sleep(0.01)
+        assert starting.end(number) in (0, 130)
+        assert servers_on(data / "postgres") == []
+
+
+def test_after_sigkill_the_next_start_finds_everything_and_no_obstacle(tmp_path: Path, config: Path) -> None:
+    data = tmp_path / "data"
+    for n in range(2):
+        with up(data, config) as running:
+            running.send("PUT", f"/api/v1/tenants/t{n}", {"spec": {}})
+            running.end(signal.SIGKILL)
+    with up(data, config) as running:
+        names = [item["metadata"]["name"] for item in running.get("/api/v1/tenants")["items"]]
+    assert names == ["t0", "t1"]
+
+
+def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -> None:
+    config = shared.data.parent / "config.json"
+    ran = gpuwright("get", "services", config=config, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    written = json.loads(config.read_text())
+    assert written["current"] == "local"
+    assert written["contexts"]["local"]["server"] == shared.url
+    assert config.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_request_without_a_token_is_401_with_problem_json(shared: Up) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{shared.url}/api/v1/services", timeout=30)
+    assert refused.value.code == 401
+    assert refused.value.headers["Content-Type"] == "application/problem+json"
+
+
+def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> None:
+    ran = gpuwright("up", "--data-dir", str(shared.data), "--port", "0", config=config)
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") == 1
+    assert f"{shared.data} is in use by another gpuwright" in ran.stderr
+
+
+def test_a_port_that_is_taken_is_said_in_one_line_and_leaves_no_server(
+    shared: Up, tmp_path: Path, config: Path
+) -> None:
+    ran = gpuwright("up", "--data-dir", str(tmp_path / "two"), "--port", str(shared.port), config=config)
+    assert ran.returncode == 2
+    assert f"port {shared.port}" in ran.stderr.splitlines()[-1]
+    assert servers_on(tmp_path / "two/postgres") == []
+
+
+def test_a_deleted_token_file_is_made_anew_and_shown(tmp_path: Path, config: Path) -> None:
+    data = tmp_path / "data"
+    with up(data, config) as running:
+        running.end(signal.SIGINT)
+    (data / "admin.token").unlink()
+    with up(data, config) as running:
+        assert (data / "admin.token").read_text().strip() in running.screen.read_text()
+        running.get("/api/v1/services")
+
+
+def test_database_url_takes_the_place_of_our_own_postgres(
+    tmp_path: Path, config: Path, postgres: DatabaseServer
+) -> None:
+    url = postgres.create_empty()
+    data = tmp_path / "data"
+    with up(data, config, DATABASE_URL=url) as running:
+        assert running.get("/api/v1/tenants")["items"] == []
+        assert not (data / "postgres").exists()
+        assert running.end(signal.SIGINT) == 0
+    postgres.drop(url)
+
+
+def test_beyond_this_machine_it_wants_tls_or_an_explicit_word(tmp_path: Path, config: Path) -> None:
+    ran = gpuwright("up", "--data-dir", str(tmp_path / "data"), "--host", "0.0.0.0", config=config)
+    assert ran.returncode == 2
+    assert "TLS" in ran.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_postgres_killed_under_it_comes_back_unaided(tmp_path: Path, config: Path) -> None:
+    data = tmp_path / "data"
+    with up(data, config) as running:
+        running.send("PUT", "/api/v1/tenants/shop", {"spec": {}})
+        for pid in servers_on(data / "postgres"):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        deadline = time.monotonic() + HANG_SECONDS
+        while True:
+            try:
+                assert running.get("/api/v1/tenants/shop")["metadata"]["name"] == "shop"
+                break
+            except urllib.error.HTTPError as error:
+                assert error.code == 503
+                assert time.monotonic() < deadline, "hung"
+                time.sleep(0.1)
+
+
+def gpuwright(*words: str, config: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "GPUWRIGHT_CONFIG": str(config)}
+    for name in ("DATABASE_URL", "GPUWRIGHT_SERVER", "GPUWRIGHT_TOKEN"):
+        variables.pop(name, None)
+    command = [sys.executable, "-m", "cli.main", *words]
+    return subprocess.run(command, env=variables, cwd=cwd, capture_output=True, text=True, timeout=HANG_SECONDS)

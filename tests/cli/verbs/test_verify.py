@@ -1,0 +1,143 @@
+"""`verify` judges plans that come as files: right ones, wrong ones, and what is no plan at all."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from tests.cli.conftest import Done
+from tests.cli.offline import FLEET, process
+
+Verify = Callable[..., Done]
+
+
+def instance(**fields: Any) -> dict[str, Any]:
+    """One that carries all of search, by half a GPU."""
+    return {
+        "id": "a", "service": "shop/search", "node": "n1", "gpu": 0, "variant": "v", "batch": 4,
+        "batchTimeoutMs": 0.0, "smPercent": 50, "memoryGib": 2.0, "clockMhz": 1200, "ratePerSecond": 20.0,
+        "predicted": {"execMs": 22.0, "latencyMs": 50.0},
+    } | fields  # fmt: skip
+
+
+@pytest.fixture
+def verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Verify:
+    """`verify` of a plan, given as a value or as bytes, against the fleet."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def call(plan: Any, *flags: str, stdin: bool = False) -> Done:
+        (tmp_path / "fleet.yaml").write_text(FLEET)
+        data = plan if isinstance(plan, bytes) else json.dumps(plan).encode()
+        (tmp_path / "plan.json").write_bytes(data)
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        name = "-" if stdin else str(tmp_path / "plan.json")
+        capsys.readouterr()
+        code = main(["verify", "-f", str(tmp_path / "fleet.yaml"), name, *flags])
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return call
+
+
+def test_a_right_plan_is_exit_0_with_its_cost_and_attainment(verify: Verify) -> None:
+    done = verify({"instances": [instance()]}, "--json")
+    assert done.code == 0
+    assert json.loads(done.out) == {
+        "violations": [],
+        "cost": 2.0,
+        "resourceCost": 2.0,
+        "unservedCost": 0.0,
+        "jobCost": 0.0,
+        "churnCost": 0.0,
+        "attainment": {"shop/search": 1.0},
+        "changes": {"keep": 0, "retune": 0, "resize": 0, "start": 1, "stop": 0, "move": 0},
+        "misstated": [],
+    }
+    assert done.err == ""
+    assert verify({"instances": [instance()]}, "--json", stdin=True).out == done.out
+
+
+def test_a_broken_rule_is_exit_1_with_its_name_its_place_and_its_numbers(verify: Verify) -> None:
+    plan = {"instances": [instance(smPercent=19, predicted={"execMs": 40.0}), instance(id="b", gpu=1, ratePerSecond=5)]}
+    done = verify(plan, "--json")
+    assert done.code == 1
+    assert [(one["rule"], one["where"]) for one in json.loads(done.out)["violations"]] == [
+        ("rates_add_up", "shop/search"),
+        ("sm_profiled", "shop/search on n1/0"),
+    ]
+    assert [one["rule"] for one in json.loads(done.out)["misstated"]] == ["exec_told"]
+    text = verify(plan)
+    assert text.code == 1
+    assert "broken: shop/search on n1/0: sm_profiled: smPercent 19 is not a whole number of the" in text.out
+    assert "broken: shop/search: rates_add_up: 25 served and 0 unserved a second are not the 20 asked" in text.out
+    assert "misstated: shop/search on n1/0: exec_told: predicted execMs 40 is 32" in text.out
+    assert "the plan is wrong: 2 broken rules" in text.out
+
+
+def test_an_slo_that_is_not_kept_is_simulated(verify: Verify) -> None:
+    done = verify({"instances": [instance(batchTimeoutMs=400.0)]}, "--json")
+    told = json.loads(done.out)
+    assert (done.code, [one["rule"] for one in told["violations"]]) == (1, ["slo_holds"])
+    assert 0 < told["attainment"]["shop/search"] < 0.9
+
+
+def test_a_plan_is_shown_to_people_with_the_services_nearest_to_their_promise(verify: Verify) -> None:
+    lines = verify({"instances": [instance()]}).lines
+    assert lines[0] == "the plan is right: 0 broken rules"
+    assert lines[1].startswith("cost 2 an hour")
+    assert lines[-1].split() == ["shop/search", "100.000", "%"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (b"", "this is not JSON"),
+        (b"{", "this is not JSON"),
+        (b"\xff", "not UTF-8"),
+        (b"[" * 100_000, "nested deeper than 64 levels"),
+        (b'{"instances": [NaN]}', "NaN is not a number that can be used"),
+        (b'{"instances": [1e999]}', "too large"),
+        (b'{"instances": [], "instances": []}', 'the key "instances" stands twice'),
+        (b"[" + b"0," * 2_000_001 + b"0]", "more than 2,000,000 values"),
+        (b"null", "the plan: null is not allowed (allowed: a mapping)"),
+        (b"{}", "instances: this field is required (allowed: a list)"),
+        (b'{"instances": [{"gpu": "0"}]}', "instances[0].gpu: '0' is not allowed (allowed: a number"),
+    ],
+)
+def test_what_is_no_plan_is_exit_2_and_told(verify: Verify, plan: bytes, says: str) -> None:
+    done = verify(plan, "--json")
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+    assert "Traceback" not in done.err
+    assert "internal error" not in done.err
+
+
+def test_files_that_are_not_there_and_two_that_want_stdin_are_told(tmp_path: Path, verify: Verify) -> None:
+    verify({"instances": []})
+    assert main(["verify", "-f", str(tmp_path / "fleet.yaml"), str(tmp_path / "none.json")]) == 2
+    assert main(["verify", "-f", str(tmp_path / "none.yaml"), str(tmp_path / "plan.json")]) == 2
+    assert main(["verify", "-f", "-", "-"]) == 2
+
+
+def test_names_of_a_plan_steer_no_terminal(verify: Verify) -> None:
+    done = verify(
+        {"instances": [instance(service="shop/\x1b[2J\u202e")], "unserved": [{"service": "\x07", "ratePerSecond": 1}]}
+    )
+    assert done.code == 1
+    assert "\x1b" not in done.out
+    assert "\u202e" not in done.out
+    assert "\x07" not in done.out
+
+
+def test_a_whole_process_verifies(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "plan.json").write_text(json.dumps({"instances": [instance()]}))
+    done = process(tmp_path, "verify", "-f", str(tmp_path / "fleet.yaml"), str(tmp_path / "plan.json"), "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["violations"] == []

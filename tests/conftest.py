@@ -1,0 +1,102 @@
+"""Fixtures for every test that needs a database or a running server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.support.postgres import (
+    DatabaseServer,
+    GivenDatabase,
+    at_port,
+    pgbouncer,
+    postgres_of_debian,
+    postgres_of_the_wheel,
+)
+from tests.support.server import RunningServer, running_server
+
+# Every day the same examples: a change is judged by what it changed. The soak looks for new ones.
+settings.register_profile("everyday", derandomize=True, deadline=None)
+if not os.environ.get("GPUWRIGHT_SOAK"):
+    settings.load_profile("everyday")
+
+KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
+    """The wheel's Postgres, one for the whole run."""
+    with postgres_of_the_wheel(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def debian_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
+    with postgres_of_debian(tmp_path_factory.mktemp("debian")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pooler_port(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with pgbouncer(tmp_path_factory.mktemp("pgbouncer"), postgres.server.url) as port:
+        yield port
+
+
+@pytest.fixture
+def database_url(postgres: DatabaseServer) -> Iterator[str]:
+    """A migrated, empty database of this test alone."""
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture
+def empty_database_url(postgres: DatabaseServer) -> Iterator[str]:
+    """A database without any schema."""
+    url = postgres.create_empty()
+    yield url
+    postgres.drop(url)
+
+
+def _server_and_port(request: pytest.FixtureRequest, name: str) -> tuple[DatabaseServer, int]:
+    """The server meant by a parameter, and the pooler's port in front of it or 0."""
+    port: int = request.getfixturevalue("pooler_port") if name == "pgbouncer" else 0
+    server: DatabaseServer = request.getfixturevalue("debian_postgres" if name == "debian-15" else "postgres")
+    return server, port
+
+
+@pytest.fixture(params=KINDS_OF_DATABASE)
+def each_database(request: pytest.FixtureRequest) -> Iterator[GivenDatabase]:
+    """The test runs three times: on the wheel's Postgres, on Debian's 15, and through PgBouncer."""
+    server, port = _server_and_port(request, request.param)
+    url = server.create()
+    yield GivenDatabase(request.param, at_port(url, port) if port else url, url)
+    server.drop(url)
+
+
+@pytest.fixture(params=KINDS_OF_DATABASE)
+def each_empty(request: pytest.FixtureRequest) -> Iterator[GivenDatabase]:
+    """As each_database, without a schema."""
+    server, port = _server_and_port(request, request.param)
+    url = server.create_empty()
+    yield GivenDatabase(request.param, at_port(url, port) if port else url, url)
+    server.drop(url)
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[RunningServer]:
+    """A server process on a database of this test alone."""
+    with running_server(database_url) as server:
+        yield server
+
+
+@pytest.fixture
+def cli_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A command-line configuration of this test's own, so that no test writes into yours."""
+    path = tmp_path / "config.json"
+    monkeypatch.setenv("GPUWRIGHT_CONFIG", str(path))
+    return path

@@ -1,0 +1,207 @@
+"""Migrations go forward and back, survive being killed at every statement, and take turns."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+
+import psycopg
+import pytest
+from alembic.script import ScriptDirectory
+
+from app.postgres.binaries import installed
+from app.store import schema
+from app.store.database import Database
+from tests.support.postgres import DatabaseServer, GivenDatabase
+
+# For each target: children that end themselves with SIGKILL before the k-th statement or COMMIT they send, for
+# k = 1, 2, ... until one gets through; after each, where the database stands.
+DIES = """
+import os, signal, sys
+from itertools import count
+from sqlalchemy import event, Engine
+from alembic import command
+from app.store import schema
+from app.store.database import Database
+
+def run_until_kth(url, target, k):
+    left = iter(range(k - 1, -1, -1))
+    def die(*_):
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    event.listen(Engine, "before_cursor_execute", die)
+    event.listen(Engine, "commit", die)
+    schema.migrate(url, target)
+    os._exit(0)
+
+url, *targets = sys.argv[1:]
+for target in targets:
+    for k in count(1):
+        child = os.fork()
+        if child == 0:
+            run_until_kth(url, target, k)
+        _, status = os.waitpid(child, 0)
+        database = Database(url, pool_size=1)
+        print(target, "killed" if os.WIFSIGNALED(status) else status, database.read(schema.found), flush=True)
+        database.close()
+        if not os.WIFSIGNALED(status):
+            break
+"""
+
+
+def test_the_versions_by_file_name_are_those_alembic_finds() -> None:
+    script = ScriptDirectory.from_config(schema.configuration())
+    assert tuple(reversed([revision.revision for revision in script.walk_revisions()])) == schema.VERSIONS
+
+
+def test_there_is_one_line_of_versions() -> None:
+    script = ScriptDirectory.from_config(schema.configuration())
+    assert script.get_heads() == [schema.KNOWN]
+    assert script.get_bases() == [schema.VERSIONS[0]]
+
+
+def test_each_version_forward_back_and_forward_gives_the_same_schema(empty_database_url: str) -> None:
+    url = empty_database_url
+    empty = dump(url)
+    before = empty
+    for version in schema.VERSIONS:
+        previous = standing(url) or schema.BASE
+        assert schema.migrate(url, version) == [version]
+        after = dump(url)
+        assert after != before
+        assert schema.migrate(url, previous) == [previous]
+        assert dump(url) == before if previous != schema.BASE else tables(url) <= {"alembic_version"}
+        schema.migrate(url, version)
+        assert dump(url) == after
+        before = after
+
+
+def test_all_the_way_down_and_up_again_gives_the_same_schema(each_empty: GivenDatabase) -> None:
+    schema.migrate(each_empty.url)
+    first = catalogue(each_empty.direct_url)
+    schema.migrate(each_empty.url, schema.BASE)
+    assert tables(each_empty.direct_url) <= {"alembic_version"}
+    schema.migrate(each_empty.url)
+    assert catalogue(each_empty.direct_url) == first
+
+
+def test_migrating_again_changes_nothing(database_url: str) -> None:
+    assert schema.migrate(database_url) == []
+
+
+@pytest.mark.parametrize("direction", ["forward", "back"])
+def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, direction: str) -> None:
+    """FAILURES 31. Wherever it dies the database stands at a whole version, and running it again gets there."""
+    url, reference = postgres.create_empty(), postgres.create_empty()
+    schema.migrate(reference)
+    targets = list(schema.VERSIONS)
+    if direction == "back":
+        schema.migrate(url)
+        schema.migrate(reference, schema.BASE)
+        targets = [*reversed(schema.VERSIONS[:-1]), schema.BASE]
+    ran = subprocess.run(
+        [sys.executable, "-c", DIES, url, *targets], capture_output=True, text=True, timeout=240, check=True
+    )
+    outcomes = [line.split() for line in ran.stdout.splitlines()]
+    for target in targets:
+        *deaths, last = [(word, version) for aim, word, version in outcomes if aim == target]
+        standing_there = "None" if target == schema.BASE else target
+        assert last == ("0", standing_there), ran.stderr
+        assert {word for word, _ in deaths} == {"killed"}
+        assert len({version for _, version in deaths} - {standing_there}) == 1, "half-way"
+        assert len(deaths) > 4
+    assert dump(url) == dump(reference)
+    postgres.drop(url)
+    postgres.drop(reference)
+
+
+def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> None:
+    passed: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: passed.append(schema.migrate(each_empty.url))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(passed) == len(threads)
+    assert sorted(version for versions in passed for version in versions) == sorted(schema.VERSIONS)
+
+
+def test_a_server_refuses_a_database_without_schema(empty_database_url: str) -> None:
+    with pytest.raises(schema.SchemaError, match="run: gpuwright db migrate"):
+        reading(empty_database_url)
+
+
+def test_a_server_refuses_an_older_schema(empty_database_url: str) -> None:
+    schema.migrate(empty_database_url, schema.VERSIONS[0])
+    with pytest.raises(schema.SchemaError, match=f"{schema.VERSIONS[0]}.*run: gpuwright db migrate"):
+        reading(empty_database_url)
+
+
+def test_a_server_and_a_migrator_refuse_a_schema_from_the_future(database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(schema.SchemaError, match="9999, unknown to this gpuwright"):
+        reading(database_url)
+    with pytest.raises(schema.SchemaError, match="9999, unknown to this gpuwright"):
+        schema.migrate(database_url)
+
+
+def test_a_target_that_does_not_exist_is_refused_with_those_that_do(empty_database_url: str) -> None:
+    with pytest.raises(schema.SchemaError, match=r"schema 7 is not known; .* base, 0001"):
+        schema.migrate(empty_database_url, "7")
+
+
+def reading(url: str) -> None:
+    database = Database(url, pool_size=1)
+    try:
+        database.read(schema.require)
+    finally:
+        database.close()
+
+
+def standing(url: str) -> str | None:
+    database = Database(url, pool_size=1)
+    try:
+        return database.read(schema.found)
+    finally:
+        database.close()
+
+
+def tables(url: str) -> set[str]:
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace")
+        return {name for (name,) in found if not name.startswith("alembic_version_")}
+
+
+def dump(url: str) -> str:
+    """The schema as pg_dump of the wheel writes it."""
+    program = installed() / "bin/pg_dump"
+    ran = subprocess.run(
+        [str(program), "--schema-only", url], capture_output=True, text=True, check=True, env={"LC_ALL": "C"}
+    )
+    # It guards itself with a random word against text that would be run as a command.
+    return re.sub(r"^\\(un)?restrict .*$", "", ran.stdout, flags=re.MULTILINE)
+
+
+def catalogue(url: str) -> list[tuple[str, ...]]:
+    """Columns, constraints, indexes, functions and triggers: for servers older and newer than our pg_dump."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            """
+            SELECT 'column', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
+                   coalesce(pg_get_expr(d.adbin, d.adrelid), '') || a.attnotnull || a.attidentity::text
+            FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+            LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+            WHERE c.relnamespace = 'public'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped
+            UNION ALL SELECT 'constraint', conname, pg_get_constraintdef(oid), '', '' FROM pg_constraint
+            WHERE connamespace = 'public'::regnamespace
+            UNION ALL SELECT 'index', indexname, indexdef, '', '' FROM pg_indexes WHERE schemaname = 'public'
+            UNION ALL SELECT 'function', proname, prosrc, '', '' FROM pg_proc
+            WHERE pronamespace = 'public'::regnamespace
+            UNION ALL SELECT 'trigger', tgname, pg_get_triggerdef(oid), '', '' FROM pg_trigger
+            WHERE NOT tgisinternal
+            ORDER BY 1, 2, 3, 4, 5
+            """
+        ).fetchall()

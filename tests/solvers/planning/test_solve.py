@@ -1,0 +1,79 @@
+"""What `solve` promises of any budget: an answer, the same one for the same input, and a bound below its cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, Service
+from solvers.planning.solve import Budget, solve
+from tests.solvers.planning.random_problems import random_problem
+from tests.support.soak import scaled
+
+SEEDS = range(scaled(60, 4))
+
+
+def permuted(problem: Problem, seed: int) -> Problem:
+    """The same, its parts named in another order."""
+    r = Random(seed)
+
+    def shuffled(parts: dict[object, object]) -> dict[object, object]:
+        names = list(parts)
+        r.shuffle(names)
+        return {name: parts[name] for name in names}
+
+    parts = ("gpu_types", "nodes", "models", "profiles", "services", "jobs", "limits")
+    return replace(problem, **{part: shuffled(getattr(problem, part)) for part in parts})  # type: ignore[arg-type]
+
+
+def said(plan: Plan) -> Plan:
+    """All but the seconds it took."""
+    assert plan.certificate
+    return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_a_budget_there_is_still_an_answer(seed: int) -> None:
+    problem = random_problem(seed)
+    plan = solve(problem, Budget(seconds=0))
+    assert judge(problem, plan).violations == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_with_work_two_runs_and_another_order_are_equal(seed: int) -> None:
+    problem = random_problem(seed)
+    budget = Budget(seconds=None, work=4, seed=seed)
+    plan = said(solve(problem, budget))
+    assert said(solve(problem, budget)) == plan
+    assert said(solve(permuted(problem, seed), budget)) == plan
+
+
+def test_an_empty_problem_has_an_empty_plan() -> None:
+    plan = solve(Problem({}, {}, {}, {}, {}))
+    assert (plan.instances, plan.jobs, plan.unserved, plan.warnings, plan.releasable) == ((), (), (), (), ())
+    assert plan.certificate
+    assert plan.certificate.cost.total == 0
+
+
+def test_without_services_every_node_may_go() -> None:
+    problem = replace(random_problem(0), services={}, jobs={}, state=None)
+    plan = solve(problem, Budget(seconds=0))
+    assert {entry.node for entry in plan.releasable} == set(problem.nodes)
+
+
+def test_without_nodes_nothing_is_served_and_the_reason_says_so() -> None:
+    service = Service("shop/a", "shop", "m", ("v",), 80, 98, 50)
+    plan = solve(Problem({}, {}, {"m": ()}, {}, {"shop/a": service}))
+    assert [(one.rate_per_second, one.reason) for one in plan.unserved] == [(50, "the fleet has no GPU")]
+
+
+def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
+    heard: list[float] = []
+    plan = solve(random_problem(3), Budget(seconds=None, work=6), lambda _, cost, bound, method: heard.append(cost))
+    assert plan.certificate
+    assert heard == sorted(heard, reverse=True)
+    assert heard

@@ -1,0 +1,1 @@
+"""What tests start and stop: databases, a pooler, server processes."""

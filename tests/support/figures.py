@@ -1,0 +1,46 @@
+"""Figures of a running process tree, and of what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value that `percent` % of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def tree(pid: int) -> list[int]:
+    """A process and everything under it."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it ended just now
+        parents.setdefault(parent, []).append(int(stat.parent.name))
+    found = [pid]
+    for known in found:
+        found += parents.get(known, [])
+    return found
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory of a process tree, in MB."""
+    return sum(_rss_kb(each) for each in tree(pid)) / 1024
+
+
+def own_rss_mb(pid: int) -> float:
+    """Resident memory of one process alone, in MB."""
+    return _rss_kb(pid) / 1024
+
+
+def _rss_kb(pid: int) -> int:
+    try:
+        lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)

@@ -1,0 +1,171 @@
+"""Real Postgres servers for tests: the wheel's, Debian's, and Debian's PgBouncer in front of one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+from app.embedded import EmbeddedPostgres
+from app.postgres import child
+from app.postgres.admission import ROLE
+from app.store import schema
+
+DEBIAN_15 = Path("/usr/lib/postgresql/15")
+PGBOUNCER = Path("/usr/sbin/pgbouncer")
+TEMPLATE = "migrated"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDatabase:
+    """A migrated, empty database of one test. `url` may lead through a pooler, `direct_url` never does."""
+
+    name: str
+    url: str
+    direct_url: str
+
+    @property
+    def direct(self) -> bool:
+        return self.url == self.direct_url
+
+
+class DatabaseServer:
+    """A running server on which each test gets a database of its own, copied from a migrated one."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self.server = server
+        self._migrated = False
+
+    def create(self) -> str:
+        """A new database with our schema; its URL."""
+        if not self._migrated:
+            self._new(TEMPLATE, "template0")
+            schema.migrate(at_database(self.server.url, TEMPLATE))
+            self._migrated = True
+        return self._new(f"test_{secrets.token_hex(6)}", TEMPLATE)
+
+    def create_empty(self) -> str:
+        """A new database without a schema; its URL."""
+        return self._new(f"test_{secrets.token_hex(6)}", "template0")
+
+    def drop(self, url: str) -> None:
+        name = urlsplit(url).path.lstrip("/")
+        self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _new(self, name: str, template: str) -> str:
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" OWNER {ROLE}')
+        return at_database(self.server.url, name)
+
+    def _execute(self, sql: str) -> None:
+        with psycopg.connect(self.server.admin_conninfo, autocommit=True) as admin:
+            admin.execute(sql.encode())
+
+
+def at_database(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path="/" + name))
+
+
+def at_port(url: str, port: int) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{parts.username}:{parts.password}@127.0.0.1:{port}"))
+
+
+@contextmanager
+def postgres_of_the_wheel(folder: Path) -> Iterator[DatabaseServer]:
+    with EmbeddedPostgres(folder) as server:
+        yield DatabaseServer(server)
+
+
+@contextmanager
+def postgres_of_debian(folder: Path) -> Iterator[DatabaseServer]:
+    need(DEBIAN_15 / "bin/postgres", "postgresql-15")
+    with EmbeddedPostgres(folder, install=DEBIAN_15) as server:
+        yield DatabaseServer(server)
+
+
+@contextmanager
+def pgbouncer(folder: Path, server_url: str) -> Iterator[int]:
+    """Debian's PgBouncer in transaction mode in front of every database of a server; its port."""
+    need(PGBOUNCER, "pgbouncer")
+    server = urlsplit(server_url)
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "users.txt").write_text(f'"{server.username}" "{server.password}"\n')
+    (folder / "pgbouncer.ini").write_text(
+        f"[databases]\n* = host=127.0.0.1 port={server.port}\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        "pool_mode = transaction\nauth_type = scram-sha-256\n"
+        "default_pool_size = 20\nmax_client_conn = 500\n"
+    )
+    # It refuses root; as `nobody` it reads its files through a handle, for the folder is private to us.
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    with (folder / "pgbouncer.ini").open("a") as config:
+        config.write(f"auth_file = /proc/self/fd/{handle}/users.txt\n")
+    root = os.geteuid() == 0
+    if root:
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, 65534, 65534)
+    launcher = [
+        sys.executable,
+        "-I",
+        "-S",
+        child.__file__,
+        str(os.getpid()),
+        "65534" if root else "-",
+        "65534",
+    ]
+    with (folder / "pgbouncer.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*launcher, str(PGBOUNCER), f"/proc/self/fd/{handle}/pgbouncer.ini"],
+            pass_fds=[handle],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    os.close(handle)
+    try:
+        _await_port(port, process, folder / "pgbouncer.log")
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def need(program: Path, package: str) -> None:
+    """Skip where a program is not installed; in CI, where it should be, fail."""
+    if program.exists():
+        return
+    reason = f"{program} is not installed (Debian package {package})"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise AssertionError(f"pgbouncer did not start: {log.read_text()}")

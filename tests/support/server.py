@@ -1,0 +1,148 @@
+"""A real server process for tests: started, killed, restarted on one database and one port."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from app import tokens
+from app.store import tokens as token_rows
+from app.store.database import Database
+from tests.support.postgres import free_port
+
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: status, headers with lower-case names, the body as text."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class RunningServer:
+    """`gpuwright serve` as a process of its own. Its log is in `log_path`."""
+
+    def __init__(self, database_url: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self.database_url = database_url
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log_path = folder / "server.log"
+        self._environment = {**os.environ, "DATABASE_URL": database_url, **environment}
+        self.admin_token = self.token("admin")
+        self.process = self._launch()
+
+    def token(self, scope: str, *, tenant: str = "", node: str = "") -> str:
+        """A new token, put into the database directly."""
+        new = tokens.new()
+        database = Database(self.database_url, pool_size=1)
+        try:
+            database.write(
+                lambda connection: token_rows.insert(
+                    connection,
+                    token_id=new.id,
+                    secret_hash=new.secret_hash,
+                    scope=scope,
+                    tenant=tenant,
+                    node=node,
+                    created_by="tests",
+                )
+            )
+        finally:
+            database.close()
+        return new.text
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 30.0,
+    ) -> Reply:
+        """One request on a connection of its own; as the admin, unless a token (or "" for none) is given."""
+        sent = dict(headers or {})
+        token = self.admin_token if token is None else token
+        if token:
+            sent.setdefault("Authorization", f"Bearer {token}")
+        if body is not None and not isinstance(body, bytes | str):
+            body = json.dumps(body)
+            sent.setdefault("Content-Type", "application/json")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_seconds)
+        try:
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
+        finally:
+            connection.close()
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is tidied up."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, as an orchestrator does it; the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def restart(self) -> None:
+        """Start again on the same port, after `kill()` or `stop()`."""
+        if self.process.poll() is None:
+            self.kill()
+        self.process = self._launch()
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if self.request("GET", "/readyz", token="").status == 200:
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.03)
+        raise AssertionError(f"the server is not ready: {self.log_path.read_text()[-4000:]}")
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", "serve", "--port", str(self.port)],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.await_ready()
+        return self.process
+
+
+@contextmanager
+def running_server(database_url: str, **environment: str) -> Iterator[RunningServer]:
+    """A server on this database, for example `running_server(url, GPUWRIGHT_RATE_PER_SECOND="5")`."""
+    with TemporaryDirectory(prefix="gpuwright-server-") as folder:
+        server = RunningServer(database_url, Path(folder), environment)
+        try:
+            yield server
+        finally:
+            server.kill()

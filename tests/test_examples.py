@@ -1,0 +1,202 @@
+"""Every file of examples/ is valid, can be served, applies, and is what its first lines say."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.manifests.model import Kind, Manifest
+from app.manifests.reader import read
+from app.manifests.validate import validate
+from cli.main import main
+from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer, running_server
+
+FOLDER = Path(__file__).parent.parent / "examples"
+FILES = sorted(path.name for path in FOLDER.iterdir())
+TESTBEDS = {
+    "hetsev.yaml": ({"v100-sxm2-32gb": 8, "t4-16gb": 8}, [400, 600, 900, 1200]),
+    "mudi.yaml": ({"a100-sxm4-40gb": 12}, [150, 120, 100, 330, 110, 2200]),
+    "inss.yaml": ({"rtx-2060-super-8gb": 2, "rtx-2060-6gb": 2}, [25, 80, 150, 50, 60, 40, 60, 200]),
+    "morak.yaml": ({"rtx-2080-ti-11gb": 4}, [100] * 4),
+    "oltunes.yaml": (
+        {"a100-pcie-40gb": 5, "a30-24gb": 2, "rtx-4090-24gb": 1},
+        [10, 25, 45, 80, 170, 150, 200],
+    ),
+}
+EXEC_WITHIN_SLO = 2.2  # below 2 x exec a batch server has next to no capacity
+
+
+@pytest.fixture(scope="module")
+def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
+    url = postgres.create()
+    with running_server(url) as running:
+        yield running
+    postgres.drop(url)
+
+
+@cache
+def manifests_of(file: str) -> tuple[Manifest, ...]:
+    manifests, faults = validate(read((FOLDER / file).read_bytes(), "yaml", source=file))
+    assert faults == []
+    return tuple(manifests)
+
+
+def of_kind(file: str, kind: Kind) -> list[Any]:
+    return [manifest for manifest in manifests_of(file) if manifest.kind == kind]
+
+
+def gpus(file: str) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for node in of_kind(file, Kind.NODE):
+        counted[node.spec["gpuType"]] += node.spec["gpus"]
+    return counted
+
+
+def profiles_of(file: str, service: Manifest) -> list[Any]:
+    """The profiles a service may run by."""
+    spec: Any = service.spec
+    model = next(each for each in of_kind(file, Kind.MODEL) if each.name == spec["model"])
+    variants = {
+        variant["name"]
+        for variant in model.spec["variants"]
+        if variant["accuracy"] >= spec.get("minAccuracy", 0)
+        and variant["name"] in spec.get("variants", [variant["name"]])
+    }
+    return [
+        profile
+        for profile in of_kind(file, Kind.PROFILE)
+        if profile.spec["model"] == spec["model"]
+        and profile.spec["variant"] in variants
+        and profile.spec["gpuType"] in spec.get("gpuTypes", gpus(file))
+    ]
+
+
+def test_there_is_a_quickstart_and_a_file_a_paper() -> None:
+    assert set(FILES) == {"quickstart.yaml", *TESTBEDS}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_example_is_valid_and_refers_to_nothing_outside_itself(file: str) -> None:
+    types = {manifest.name for manifest in of_kind(file, Kind.GPU_TYPE)}
+    assert set(gpus(file)) == types
+    models = {model.name: {v["name"] for v in model.spec["variants"]} for model in of_kind(file, Kind.MODEL)}
+    for profile in of_kind(file, Kind.PROFILE):
+        assert profile.spec["variant"] in models[profile.spec["model"]]
+        assert profile.spec["gpuType"] in types
+    for job in of_kind(file, Kind.JOB):
+        assert set(job.spec["profiles"]) <= types
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_example_says_at_its_top_what_was_derived(file: str) -> None:
+    head = (FOLDER / file).read_text().split("apiVersion")[0]
+    assert "derived" in head
+    if file in TESTBEDS:
+        assert "Table" in head or "Section" in head
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_service_has_a_shape_that_keeps_its_slo_with_room(file: str) -> None:
+    for service in of_kind(file, Kind.SERVICE):
+        fastest = min(
+            latency_ms
+            for profile in profiles_of(file, service)
+            for by_share in profile.spec["latencyMs"].values()
+            for latency_ms in by_share.values()
+        )
+        assert EXEC_WITHIN_SLO * fastest <= service.spec["slo"]["latencyMs"], service.name
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_profile_fits_its_gpu_and_a_full_gpu_keeps_its_power_limit(file: str) -> None:
+    types = {manifest.name: manifest.spec for manifest in of_kind(file, Kind.GPU_TYPE)}
+    capped = file == "morak.yaml"  # there the cap binds: that is its point
+    for profile in of_kind(file, Kind.PROFILE):
+        gpu = types[profile.spec["gpuType"]]
+        assert max(profile.spec["memoryGib"].values()) <= gpu["memoryGib"], profile.name
+        assert capped or gpu["idleW"] + max(profile.spec["powerW"].values()) <= gpu["maxW"], profile.name
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_load_of_an_example_fits_three_quarters_of_its_fleet(file: str) -> None:
+    """One service after the other takes what is free of the GPU type that serves it best, then of the next."""
+    free = {gpu_type: 0.75 * count for gpu_type, count in gpus(file).items()}
+    for service in of_kind(file, Kind.SERVICE):
+        unserved = 1.0
+        for needed_gpus, gpu_type in sorted(
+            (
+                _gpus_for(profile.spec["latencyMs"], service.spec["slo"]["latencyMs"], service.spec["ratePerSecond"]),
+                profile.spec["gpuType"],
+            )
+            for profile in profiles_of(file, service)
+        ):
+            served = min(unserved, free[gpu_type] / needed_gpus)
+            free[gpu_type] -= served * needed_gpus
+            unserved -= served
+        assert unserved < 1e-9, service.name
+
+
+def _gpus_for(latency_ms: dict[str, dict[str, float]], slo_ms: float, rate_per_second: float) -> float:
+    """GPUs that carry the rate at utilization 0.8; infinitely many where the type cannot keep the SLO."""
+    shares = [
+        float(share) / 100 * rate_per_second * exec_ms / 1000 / float(batch) / 0.8
+        for batch, by_share in latency_ms.items()
+        for share, exec_ms in by_share.items()
+        if EXEC_WITHIN_SLO * exec_ms <= slo_ms
+    ]
+    return min(shares, default=math.inf)
+
+
+@pytest.mark.parametrize("file", sorted(TESTBEDS))
+def test_a_testbed_has_the_gpus_and_slos_of_its_paper(file: str) -> None:
+    fleet, slos_ms = TESTBEDS[file]
+    assert gpus(file) == fleet
+    assert sorted(service.spec["slo"]["latencyMs"] for service in of_kind(file, Kind.SERVICE)) == sorted(slos_ms)
+
+
+def test_the_quickstart_has_16_gpus_of_3_types_12_services_and_2_jobs_of_2_tenants() -> None:
+    file = "quickstart.yaml"
+    assert len(gpus(file)) == 3
+    assert gpus(file).total() == 16
+    assert len(of_kind(file, Kind.SERVICE)) == 12
+    assert len(of_kind(file, Kind.JOB)) == 2
+    assert len(of_kind(file, Kind.POLICY)) == 1
+    tenants = {tenant.name for tenant in of_kind(file, Kind.TENANT)}
+    assert {each.tenant for each in of_kind(file, Kind.SERVICE) + of_kind(file, Kind.JOB)} == tenants
+    assert len(tenants) == 2
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_server_accepts_an_example_without_a_warning(
+    file: str,
+    server: RunningServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cli_config: Path,
+) -> None:
+    monkeypatch.setenv("GPUWRIGHT_SERVER", server.url)
+    monkeypatch.setenv("GPUWRIGHT_TOKEN", server.admin_token)
+    assert main(["apply", "-f", str(FOLDER / file), "--dry-run"]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == len(manifests_of(file))
+    assert printed.err == ""
+
+
+def test_applying_the_quickstart_twice_changes_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cli_config: Path
+) -> None:
+    with running_server(database_url) as server:
+        monkeypatch.setenv("GPUWRIGHT_SERVER", server.url)
+        monkeypatch.setenv("GPUWRIGHT_TOKEN", server.admin_token)
+        words = ["apply", "-f", str(FOLDER / "quickstart.yaml")]
+        assert main(words) == 0
+        assert capsys.readouterr().out.count(" created") == len(manifests_of("quickstart.yaml"))
+        assert main(words) == 0
+        assert capsys.readouterr().out.count(" unchanged") == len(manifests_of("quickstart.yaml"))

@@ -1,0 +1,191 @@
+"""docs/mathematics.md speaks of the code as it is: its names exist, its worked example is what `solve` finds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.control.formulate import formulate
+from app.manifests.offline import load
+from cli.main import main
+from solvers.latency import kernels, limits
+from solvers.planning import finish
+from solvers.planning.bound import bound_at
+from solvers.planning.bound.fleet import fleet, look_at
+from solvers.planning.exact import scope
+from solvers.planning.jobs import exact as every_placement
+from solvers.planning.judge import Standing, Verdict, judge
+from solvers.planning.judge import gpus as gpu_rules
+from solvers.planning.judge import jobs as job_rules
+from solvers.planning.judge import services as service_rules
+from solvers.planning.judge import shapes as shape_rules
+from solvers.planning.judge import tenants as tenant_rules
+from solvers.planning.problem import Problem
+from solvers.planning.replan import replanner, running
+from solvers.planning.solve import Budget, solve
+from solvers.planning.tables import tables
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "mathematics.md").read_text()
+PLAIN = " ".join(TEXT.split())
+NAMES = sorted(set(re.findall(r"\bsolvers(?:\.\w+)+", TEXT)))
+RULES = [
+    rule.__name__
+    for rules in (
+        shape_rules.RULES, shape_rules.LOAD_RULES, gpu_rules.RULES, gpu_rules.NODE_RULES, service_rules.RULES,
+        tenant_rules.RULES, job_rules.LINE_RULES, job_rules.RULES,
+    )
+    for rule in rules
+]  # fmt: skip
+JUDGED_OVER_ALL = ["slo_holds", "power_budget_holds", "unserved_exists", "unplaced_exists"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The worked example's manifests, as they are printed."""
+    found = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert found
+    path = tmp_path_factory.mktemp("example") / "two-gpus.yaml"
+    path.write_text(found[1])
+    return path
+
+
+@pytest.fixture(scope="module")
+def problem(file: Path) -> Problem:
+    return formulate(load([file]))
+
+
+def is_said(phrase: str) -> bool:
+    return phrase in PLAIN
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_stands_for_something(name: str) -> None:
+    words = name.split(".")
+    size = next(size for size in range(len(words), 0, -1) if _source(".".join(words[:size])))
+    assert _is_in(".".join(words[:size]), words[size:])
+
+
+def _source(module: str) -> Path | None:
+    path = ROOT / module.replace(".", "/")
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def _is_in(module: str, words: list[str]) -> bool:
+    """Read, not imported: some of the solvers' libraries take seconds to load."""
+    file = _source(module)
+    assert file
+    body: list[ast.stmt] = ast.parse(file.read_text()).body
+    while words:
+        for one in body:
+            match one:
+                case ast.FunctionDef(name=found) if found == words[0]:
+                    return len(words) == 1
+                case ast.ClassDef(name=found) if found == words[0]:
+                    body, words = one.body, words[1:]
+                    break
+                case ast.AnnAssign(target=ast.Name(id=found)) if found == words[0]:
+                    return len(words) == 1
+                case ast.ImportFrom(module=str(other)) if words[0] in {alias.name for alias in one.names}:
+                    inner = f"{other}.{words[0]}"
+                    return _is_in(inner, words[1:]) if _source(inner) else _is_in(other, words)
+        else:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("rule", [*RULES, *JUDGED_OVER_ALL])
+def test_every_rule_of_the_judge_is_named(rule: str) -> None:
+    assert f"`{rule}`" in TEXT
+
+
+def test_no_rule_is_named_that_the_judge_does_not_have() -> None:
+    section = TEXT.split("## The rules")[1].split("\n## ")[0]
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", section))
+    assert named == {*RULES, *JUDGED_OVER_ALL}
+
+
+def test_the_worked_example_prints_what_is_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "-f", str(file), "--work", "30"]) == 0
+    printed = re.sub(r" in [\d.]+ s\n", "", capsys.readouterr().out)
+    assert printed.strip() in re.sub(r" in [\d.]+ s\n", "\n", TEXT)
+
+
+def test_the_worked_examples_numbers_are_those_of_solve_and_judge(problem: Problem) -> None:
+    plan = solve(problem, Budget(seconds=None, work=30))
+    verdict: Verdict = judge(problem, plan)
+    assert verdict.is_right
+    assert verdict.cost.total == 1
+    assert plan.certificate
+    assert plan.certificate.bound == pytest.approx(1)
+    photos, search = sorted(plan.instances, key=lambda instance: instance.service)
+    standing = Standing(problem, plan)
+    for instance, alone, exec_ms in ((photos, 20, 21), (search, 20, 24)):
+        line = next(one for one in standing.residents if one.instance is instance)
+        assert line.alone_ms == pytest.approx(alone)
+        assert line.exec_ms == pytest.approx(exec_ms)
+        slo_ms, judged = problem.services[instance.service].slo_ms, exec_ms * 1.05
+        accepted = kernels.accepted_load(limits(95).loads[instance.batch], slo_ms / judged)
+        load = instance.rate_per_second * judged / 1000 / instance.batch
+        assert is_said(f"{instance.node}/{instance.gpu}, {instance.sm_percent}, {instance.batch}")
+        assert is_said(f"{instance.rate_per_second:g} · {exec_ms / 1000:g} / {instance.batch} = {load / 1.05:.4g}")
+        assert is_said(f"{slo_ms / judged:.4g}, {load:.4g}")
+        assert is_said(f"{accepted:.4f}")
+        assert is_said(f"{instance.latency_ms:.2f} of {slo_ms:g} ms")
+
+
+def test_less_for_either_service_breaks_the_rule_that_is_said(problem: Problem) -> None:
+    by_type = problem.profiles
+    for model, sm, before, neighbour, rate, batch, told in (
+        ("resnet", 59, 60, 0.25, 300, 8, 0.807), ("bert", 39, 40, 0.5, 130, 4, 0.819),
+    ):  # fmt: skip
+        profile = by_type[model, "fp16", "a10"]
+        points, values = zip(*profile.latency_ms[batch], strict=True)
+        slowed = 1 + profile.demand.sensitivity * neighbour
+        loads = [rate * float(np.interp(at, points, values)) * slowed / 1000 / batch for at in (sm, before)]
+        assert loads[0] == pytest.approx(told, abs=5e-4)
+        assert loads[1] <= 0.8 < loads[0]
+
+
+def test_the_prices_of_the_example_prove_its_cost(problem: Problem) -> None:
+    t = tables(problem)
+    assert t.services == ("shop/photos", "shop/search")
+    prices = np.array([0.55 / 300, 0.45 / 130])
+    assert bound_at(t, prices) == pytest.approx(1)
+    seen = look_at(fleet(t, 3), prices)
+    dear, cheap = seen.worth  # no GPU is worth more than it costs
+    assert dear <= 1 and cheap < 0.4
+    assert seen.bound == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(("value", "told"), [(200 / 300 * 0.55, 0.367), (0.8 * 4 / 0.03 / 130 * 0.45, 0.369)])
+def test_the_cheap_gpu_is_worth_what_is_said(value: float, told: float) -> None:
+    assert value == pytest.approx(told, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "ratio", "percentile", "told"),
+    [(1, 2.0, 80, "0.5266"), (32, 1.95, 98, "0.017"), (32, 2.0, 98, "0.813"), (32, 2.25, 98, "0.905")],
+)
+def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, percentile: float, told: str) -> None:
+    load = kernels.accepted_load(limits(percentile).loads[batch], ratio)
+    assert f"{load:.{len(told) - 2}f}" == told
+    assert is_said(told)
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        f"Up to {finish.MOST_SIMULATED} instances are simulated",
+        f"Up to {scope.MOST_GPUS} GPUs and {scope.MOST_SERVICES} services",
+        f"at most {every_placement.MOST_PLACEMENTS:,}",
+        f"only for {100 * running.WORTH_CHANGING:g} % and more",
+        f"drifts {100 * replanner.DRIFT:g} % above",
+    ],
+)
+def test_constants_are_those_quoted(phrase: str) -> None:
+    assert is_said(phrase)
