@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -49,13 +50,15 @@ class Cluster:
 
     def ensure(self) -> bool:
         """Make the folder where there is none; True if it was made."""
+        # Under another name until it is complete and on disk: a start killed half-way begins again. Under a new
+        # name each time: what that start left running may still write into its own for a moment.
+        beginnings = f"{self.folder.name}.new."
+        for left in self.folder.parent.glob(f"{beginnings}*"):
+            shutil.rmtree(left, ignore_errors=True)
         if self.folder.exists():
             self._refuse_another_version()
             return False
-        # Under another name until it is complete and on disk: a start killed half-way begins again.
-        fresh = self.folder.with_name(self.folder.name + ".new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(mode=0o700)
+        fresh = Path(tempfile.mkdtemp(prefix=beginnings, dir=self.folder.parent))  # for its owner alone
         if self.owner.switch:
             os.chown(fresh, self.owner.uid, self.owner.gid)
         self._initialise(fresh)
