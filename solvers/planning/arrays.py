@@ -38,6 +38,8 @@ class World(NamedTuple):
     offer_profile: Ints
     offer_group: Ints
     service_group: Ints  # [service, site] -> group, -1 where it has no offer
+    service_start: Ints  # [services + 1] into service_offers
+    service_offers: Ints  # every offer, service by service
     site_start: Ints
     group_start: Ints
     site_group: Ints
@@ -102,6 +104,8 @@ def world(t: Tables) -> World:
         offer_profile=t.offer_profile,
         offer_group=groups.astype(np.int64),
         service_group=service_group,
+        service_start=np.searchsorted(np.sort(t.offer_service), np.arange(len(t.services) + 1)).astype(np.int64),
+        service_offers=np.argsort(t.offer_service, kind="stable").astype(np.int64),
         site_start=t.site_start,
         group_start=t.group_start,
         site_group=t.site_group,

@@ -33,6 +33,7 @@ class Depth:
 
 
 QUICK = Depth()
+SHALLOW = Depth(rounds=1, up=0.5, useful=0.5)
 WATT_ROOM = 0.985  # of a budget
 DEARER, DEAREST = 16.0, 1e6
 

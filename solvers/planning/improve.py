@@ -1,4 +1,4 @@
-"""Compiled: take a few GPUs apart and fill them anew; keep what is cheaper, or as cheap with more to spare."""
+"""Compiled: take a few GPUs apart and fill them anew, again and again; keep what is cheaper or has more to spare."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from solvers.planning.pattern import PATTERN, SCRATCH, Pattern, Scratch
 from solvers.planning.tables import Floats, Ints
 
 FEW_MORE = 4  # empty GPUs of each pool that may be used beside those taken apart
+URGENT = 100.0  # times its price, at most, for who was served too little
+SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
 
 @njit(F8(WORLD, BOARD, POOLS, I8, F8))
@@ -79,15 +81,19 @@ def unserved_cost(w: World, b: Board, need: Floats) -> float:
     return cost
 
 
-@njit(F8(WORLD, BOARD, F1, F1))
-def to_spare(w: World, b: Board, prices: Floats, spare_of: Floats) -> float:
-    """What is carried beyond the need, at the prices: with enough of it together, a GPU is not needed."""
-    worth = 0.0
-    for service in range(prices.shape[0]):
-        over = b.cover[service] - w.rate[service]
-        if over > 0.0:
-            worth += prices[service] * over * spare_of[service]
-    return worth
+@njit((WORLD, BOARD, F1, I1, I8, F1, F1))
+def balance(w: World, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
+    """What these services need; into: what that costs, and what is carried beyond the need, at the prices."""
+    into[0], into[1] = 0.0, 0.0
+    for place in range(count):
+        service = services[place]
+        missing = w.rate[service] - b.cover[service]
+        need[service] = 0.0
+        if missing > 1e-9 * w.rate[service]:
+            need[service] = missing
+            into[0] += w.unserved_price[service] * max(missing, 1.0)
+        elif missing < 0.0:
+            into[1] -= prices[service] * missing
 
 
 @njit((BOARD, POOLS, I8))
@@ -101,71 +107,45 @@ def restack(b: Board, pools: Pools, pool: int) -> None:
     pools.empties[pool] = count
 
 
-@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, F1, F8, F8, I1, I8, SCRATCH, PATTERN, BOARD, I1))
-def attempt(
-    w: World, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, need: Floats, spare_of: Floats,
-    bonus: float, worst: float, apart: Ints, count: int, s: Scratch, p: Pattern, undo: Board, filled: Ints,
-) -> float:  # fmt: skip
-    """Take the GPUs `apart[:count]` apart and fill anew. Returns what is saved, 0 when all is as before.
-
-    `undo` keeps who stood there; only its first rows are used.
-    """
-    before = unserved_cost(w, b, need)
-    spare = to_spare(w, b, prices, spare_of)
-    for place in range(count):
-        gpu = apart[place]
-        before += cost_of(w, b, pools, gpu, w.watt_price)
-        undo.count[place], undo.clock[place] = b.count[gpu], b.clock[gpu]
-        for i in range(b.count[gpu]):
-            undo.offer[place, i], undo.sm[place, i] = b.offer[gpu, i], b.sm[gpu, i]
-            undo.batch[place, i], undo.cap[place, i] = b.batch[gpu, i], b.cap[gpu, i]
-        clear(w, b, gpu)
-    unserved_cost(w, b, need)
-    for pool in range(pools.price.shape[0]):
-        top, taken = pools.empties[pool], min(FEW_MORE, pools.empties[pool])
-        kept = 0
-        for j in range(taken):
-            local.empty[local.start[pool] + kept] = pools.empty[pools.start[pool] + top - taken + j]
-            kept += 1
-        for place in range(count):
-            if b.pool[apart[place]] == pool:
-                local.empty[local.start[pool] + kept] = apart[place]
-                kept += 1
-        local.empties[pool] = kept
-    done = fill(w, b, local, tabled, prices, need, bonus, worst, s, p, filled)
-    after = unserved_cost(w, b, need)
-    for place in range(done):
-        after += cost_of(w, b, pools, filled[place], w.watt_price)
-    saved = before - after
-    if saved > 1e-9 or (saved > -1e-9 and to_spare(w, b, prices, spare_of) > spare + 1e-12):
-        for pool in range(pools.price.shape[0]):
-            restack(b, pools, pool)
-        return saved if saved > 1e-9 else 0.0
-    for place in range(done):
-        clear(w, b, filled[place])
-    for place in range(count):
-        n = undo.count[place]
-        for i in range(n):
-            p.offer[i], p.sm[i] = undo.offer[place, i], undo.sm[place, i]
-            p.batch[i], p.cap[i] = undo.batch[place, i], undo.cap[place, i]
-        p.about[0], p.about[2] = n, undo.clock[place]
-        if n > 0:
-            put(w, b, apart[place], p)
-    return 0.0
+@njit((BOARD, I8, BOARD, I8))
+def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
+    """Remember who stands on a GPU."""
+    undo.count[place], undo.clock[place] = b.count[gpu], b.clock[gpu]
+    for i in range(b.count[gpu]):
+        undo.offer[place, i], undo.sm[place, i] = b.offer[gpu, i], b.sm[gpu, i]
+        undo.batch[place, i], undo.cap[place, i] = b.batch[gpu, i], b.cap[gpu, i]
 
 
-@njit(I8(WORLD, BOARD, POOLS, F1, I8, I8, I1, I1))
-def neighbourhood(
-    w: World, b: Board, pools: Pools, prices: Floats, seed: int, size: int, used: Ints, into: Ints
-) -> int:
+@njit((WORLD, BOARD, I8, BOARD, I8, PATTERN))
+def bring_back(w: World, b: Board, gpu: int, undo: Board, place: int, p: Pattern) -> None:
+    """Those who stood on a GPU move onto it again."""
+    count = undo.count[place]
+    for i in range(count):
+        p.offer[i], p.sm[i] = undo.offer[place, i], undo.sm[place, i]
+        p.batch[i], p.cap[i] = undo.batch[place, i], undo.cap[place, i]
+    p.about[0], p.about[2] = count, undo.clock[place]
+    if count > 0:
+        put(w, b, gpu, p)
+
+
+@njit(I8(BOARD, I1))
+def list_used(b: Board, used: Ints) -> int:
+    """GPUs somebody is on; how many."""
+    count = 0
+    for gpu in range(b.count.shape[0]):
+        if b.count[gpu] > 0:
+            used[count] = gpu
+            count += 1
+    return count
+
+
+@njit(I8(WORLD, BOARD, POOLS, F1, I8, I1, I1))
+def neighbourhood(w: World, b: Board, pools: Pools, prices: Floats, size: int, used: Ints, into: Ints) -> int:
     """Which GPUs to take apart: one that is worth little for its price, and others that share its services.
 
     `used` lists the GPUs somebody is on.
     """
-    np.random.seed(seed)
     n = used.shape[0]
-    if n == 0:
-        return 0
     first, least = -1, np.inf
     for _ in range(4):
         gpu = used[np.random.randint(n)]
@@ -197,3 +177,90 @@ def neighbourhood(
             into[count] = gpu
             count += 1
     return count
+
+
+@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, I8, F8, F8, F8, SCRATCH, PATTERN, BOARD, I1))
+def improve(
+    w: World, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
+    tries: int, most: int, noise: float, heat: float, bonus: float, s: Scratch, p: Pattern, undo: Board, filled: Ints,
+) -> float:  # fmt: skip
+    """So many times take up to `most` GPUs apart and fill them anew, and keep what is cheaper; what is saved in all.
+
+    What is carried beyond the need counts for a part of its price: enough of it together, and a GPU is not needed.
+    A filling always finds the same at the same prices, so every try has its own: `noise` is how far they are off. What
+    is dearer by about `heat` is kept, too, or the walk ends at the first board that no try betters.
+    """
+    np.random.seed(seed)
+    used, apart = np.zeros(b.count.shape[0], dtype=np.int64), np.zeros(undo.count.shape[0], dtype=np.int64)
+    services = prices.shape[0]
+    need, own, short = np.zeros(services), np.zeros(services), np.zeros(services)
+    touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
+    before, after = np.zeros(2), np.zeros(2)
+    standing = list_used(b, used)
+    unserved_cost(w, b, short)
+    total = 0.0
+    for _ in range(tries):
+        if standing == 0:
+            break
+        count = neighbourhood(w, b, pools, prices, 2 + np.random.randint(most - 1), used[:standing], apart)
+        concerned = 0
+        for service in range(services):
+            is_touched[service] = 1 if short[service] > 0.0 else 0
+            if short[service] > 0.0:
+                touched[concerned] = service
+                concerned += 1
+        paid = 0.0
+        for place in range(count):
+            gpu = apart[place]
+            for i in range(b.count[gpu]):
+                service = w.offer_service[b.offer[gpu, i]]
+                if is_touched[service] == 0:
+                    is_touched[service] = 1
+                    touched[concerned] = service
+                    concerned += 1
+        balance(w, b, prices, touched, concerned, need, before)
+        for place in range(count):
+            paid += cost_of(w, b, pools, apart[place], w.watt_price)
+            remember(b, apart[place], undo, place)
+            clear(w, b, apart[place])
+        balance(w, b, prices, touched, concerned, need, after)
+        urgent = URGENT ** np.random.random()
+        for place in range(concerned):
+            service = touched[place]
+            own[service] = prices[service] * np.exp(noise * np.random.standard_normal())
+            if short[service] > 0.0:
+                own[service] *= urgent
+        part = 0.5 * np.random.randint(3)
+        for pool in range(pools.price.shape[0]):
+            local.extra[pool] = part * extra[pool]
+            top, taken = pools.empties[pool], min(FEW_MORE, pools.empties[pool])
+            kept = 0
+            for j in range(taken):
+                local.empty[local.start[pool] + kept] = pools.empty[pools.start[pool] + top - taken + j]
+                kept += 1
+            for place in range(count):
+                if b.pool[apart[place]] == pool:
+                    local.empty[local.start[pool] + kept] = apart[place]
+                    kept += 1
+            local.empties[pool] = kept
+        done = fill(w, b, local, tabled, own, need, bonus * np.random.random(), 0.0, s, p, filled)
+        pays = 0.0
+        for place in range(done):
+            pays += cost_of(w, b, pools, filled[place], w.watt_price)
+        balance(w, b, prices, touched, concerned, need, after)
+        saved = paid + before[0] - pays - after[0]
+        if saved + SPARE_IS_WORTH * (after[1] - before[1]) > heat * np.log(1.0 - np.random.random()) + 1e-12:
+            total += saved
+            for place in range(concerned):
+                short[touched[place]] = need[touched[place]]
+            standing = list_used(b, used)
+            for pool in range(pools.price.shape[0]):
+                restack(b, pools, pool)
+        else:
+            for place in range(done):
+                clear(w, b, filled[place])
+            for place in range(count):
+                bring_back(w, b, apart[place], undo, place, p)
+        for place in range(concerned):
+            need[touched[place]] = 0.0
+    return total

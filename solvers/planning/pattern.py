@@ -157,7 +157,7 @@ def settle(
                 least = i
         if count == 0:
             break
-        fits = used <= memory and cores <= cpu and hosted <= host and watts <= w.site_max_w[site]
+        fits = free_sm >= 0.0 and used <= memory and cores <= cpu and hosted <= host and watts <= w.site_max_w[site]
         if fits and p.batch[least] >= 0 and worth[least] > 0.0:
             break
         count -= 1
@@ -177,26 +177,42 @@ def watts_of(w: World, site: int, p: Pattern) -> float:
     return watts
 
 
+@njit((I1,))
+def _begin(starts: Ints) -> None:
+    """Counts, each one place late, become where each one's entries begin; once they are entered, where they end."""
+    total = 0
+    for place in range(starts.shape[0]):
+        count = starts[place]
+        starts[place] = total
+        total += count
+
+
 @njit((WORLD, F1, SCRATCH))
 def activate(w: World, need: Floats, s: Scratch) -> None:
     """List the offers of services that are needed; nothing is known of their values yet."""
-    count, alone = 0, 0
     s.stale[:, :] = 1
-    for site in range(w.site_start.shape[0] - 1):
-        s.alone_start[site] = alone
-        for group in range(w.site_group[site], w.site_group[site + 1]):
-            s.active_start[group] = count
-            for offer in range(w.group_start[group], w.group_start[group + 1]):
-                service = w.offer_service[offer]
-                if need[service] > 0.0:
-                    if w.dedicated[service] == 1:
-                        s.alone[alone] = offer
-                        alone += 1
-                    else:
-                        s.active[count] = offer
-                        count += 1
-            s.active_start[group + 1] = count
-    s.alone_start[w.site_start.shape[0] - 1] = alone
+    s.active_start[:] = 0
+    s.alone_start[:] = 0
+    for pass_ in range(2):  # how many of each group and site, then which
+        for service in range(need.shape[0]):
+            if need[service] <= 0.0:
+                continue
+            for at in range(w.service_start[service], w.service_start[service + 1]):
+                offer = w.service_offers[at]
+                if w.dedicated[service] == 1:
+                    place = 1
+                    while offer >= w.site_start[place]:
+                        place += 1
+                    starts, offers = s.alone_start, s.alone
+                else:
+                    place = w.offer_group[offer] + 1
+                    starts, offers = s.active_start, s.active
+                if pass_ == 1:
+                    offers[starts[place]] = offer
+                starts[place] += 1
+        if pass_ == 0:  # from counts to where each begins, one place late: the second pass moves them on
+            _begin(s.active_start)
+            _begin(s.alone_start)
 
 
 @njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH))

@@ -11,18 +11,21 @@ from solvers.planning import dive
 from solvers.planning.limits import kept
 from solvers.planning.prices import resource_prices
 from solvers.planning.realise import Standing, prune, standing
-from solvers.planning.recombine import MOST_COLUMNS, MOST_SERVICES, laid_out, recombine
 from solvers.planning.tables import Floats, Tables
-from solvers.planning.workshop import MOST_APART, Column, ColumnKey, Workshop, usual_levels, workshop
+from solvers.planning.workshop import Restless, Workshop, usual_levels, workshop
 
 COARSE, FINE = 4, 2  # steps of SM%
+STEPS = (10, 4, 10, 2)  # of a walk's turns: profiles bend at round numbers, and there a filling is quick
 LEVELS = (0.5, 0.9)  # of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 6  # at most, until everything is served
 ROUNDS = 10
 DIVES = 5  # before their patterns are combined
-ATTEMPTS = 50  # to serve more, for one step of work
-MOST_SQUEEZES = 60
-PATIENCE = 600  # attempts without gain
+TRIES = 200  # of a walk for one step of work, and so many
+TRIES_A_GPU = 0.2  # more for each GPU in use
+PATIENCE = 20_000  # tries without gain, and so many
+PATIENCE_A_GPU = 50  # more for each GPU in use
+SMALL = 500  # services: beyond, a walk gains more in the time of a careful dive
+HEAT = 0.02  # of a GPU's price
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,10 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
                     break
     yield Draft(_NOBODY, np.inf, work, "", True)
     rng = np.random.default_rng(seed)
+    walking = _Walk(shop, seed)
+    small = len(t.services) <= SMALL
     for step in (COARSE, FINE):
-        if step != COARSE:
-            shop.refine(step, usual_levels(t, LEVELS))
+        shop.look_at(step)
         told = None
         for prices in dive.generate(shop, course, ROUNDS):
             if prices is None:
@@ -88,23 +92,16 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
         columns = dive.columns_of(course)
         weights = told._replace(weight=told.weight[told.weight > dive.NONE])
         rate, extra = course.rate.copy(), course.extra.copy()
-        for _ in dive.dive(shop, course, weights, columns, dive.QUICK):
+        for _ in dive.dive(shop, course, weights, columns, dive.QUICK if small else dive.SHALLOW):
             work += 1
         found = draft("a dive from the LP")
         if found:
             yield found
-        if shop.need.any():
-            for _ in _squeezed(shop, course.rate, seed):
-                work += 1
-                yield Draft(_NOBODY, np.inf, work, "")
-            found = draft("GPUs taken apart and filled anew")
-            if found:
-                yield found
-    seen: dict[ColumnKey, Column] = {}
-    least: tuple[float, list[Column]] = (np.inf, [])
-    number = 0
+        for _ in walking.on(rate, extra):
+            work += 1
+            yield draft("a walk from there") or Draft(_NOBODY, np.inf, work, "")
     while True:
-        number += 1
+        shop.look_at(FINE)
         course.rate = rate * np.exp(float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(rate)))
         course.extra = extra.copy()
         depth = dive.Depth(
@@ -115,39 +112,33 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
         for _ in dive.dive(shop, course, weights, columns, depth):
             work += 1
             yield Draft(_NOBODY, np.inf, work, "")
-        found = draft("the best of several dives")
-        if found:
-            yield found
-        if len(t.services) > MOST_SERVICES or shop.need.any():
-            continue
-        here = shop.columns(shop.used)
-        seen.update((column.key, column) for column in here)
-        least = min(least, (shop.cost, here), key=lambda known: known[0])
-        if number % DIVES == 0 and len(seen) <= MOST_COLUMNS:
-            work += DIVES
-            better = recombine(shop, list(seen.values()), least[1])
-            if better and laid_out(shop, better):
-                found = draft("patterns of several dives, chosen by branch and bound")
-                least = (shop.cost, better)
-                if found:
-                    yield found
+        for _ in walking.on(rate, extra):
+            work += 1
+            yield draft("the best of several walks") or Draft(_NOBODY, np.inf, work, "")
 
 
-def _squeezed(shop: Workshop, prices: Floats, seed: int) -> Iterator[None]:
-    """Where the fleet is short: take a few GPUs apart and fill them anew, as long as that serves more."""
-    apart, need, used = np.zeros(MOST_APART, dtype=np.int64), np.zeros(len(prices)), shop.used
-    true = shop.t.unserved_price
-    stalled, weights = 0, prices
-    for number in range(MOST_SQUEEZES * ATTEMPTS):
-        # Now what is missed counts for what it is: its price beside what its rate is worth elsewhere.
-        weights = np.where(shop.need > 0, true, prices) if number % ATTEMPTS == 0 else weights
-        saved = shop.improve(weights, seed * 1_000_003 + number, 2 + number % 5, used, apart, need)
-        stalled = 0 if saved > 0 else stalled + 1
-        if number % ATTEMPTS == ATTEMPTS - 1:
-            used = shop.used
+@dataclass
+class _Walk:
+    """From board to board, a few GPUs at a time, while that pays."""
+
+    shop: Workshop
+    seed: int
+    turns: int = 0
+
+    def on(self, rate: Floats, extra: Floats) -> Iterator[None]:
+        """Walk at these prices; a turn of so many tries at a time, until there is no gain for long."""
+        shop, t = self.shop, self.shop.t
+        restless = Restless(heat=HEAT * float(np.median([pool.price_per_hour for pool in t.pools])))
+        rate = np.where(rate > 0, rate, rate[rate > 0].min(initial=np.inf))
+        tries = TRIES + int(TRIES_A_GPU * len(shop.used))
+        least, since = shop.cost, 0
+        while since < PATIENCE + PATIENCE_A_GPU * len(shop.used):
+            shop.look_at(STEPS[self.turns % len(STEPS)])
+            shop.improve(rate, extra, self.seed * 1_000_003 + self.turns, tries, restless)
+            self.turns += 1
             yield
-            if stalled > PATIENCE or not shop.need.any():
-                return
+            since = 0 if shop.cost < least - 1e-9 else since + tries
+            least = min(least, shop.cost)
 
 
 _NONE = np.zeros(0, dtype=np.int64)

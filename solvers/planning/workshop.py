@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from solvers.planning.arrays import MOST_RESIDENTS, Board, World, empty_board, world
 from solvers.planning.capacity import rate_table, sm_grid
 from solvers.planning.fill import Pools, Tabled, clear, fill, put
-from solvers.planning.improve import attempt, costs_of, neighbourhood, restack, unserved_cost
+from solvers.planning.improve import costs_of, improve, restack, unserved_cost
 from solvers.planning.pattern import Pattern, Scratch, pattern, scratch
 from solvers.planning.tables import Floats, Ints, Tables
 
 MOST_APART = 16  # GPUs taken apart at once
 ROOM = 4 * MOST_APART  # GPUs filled at once while improving
 FEW = 3  # points of a profile's range in a table: with fewer, its ends are looked at, too
-SPARE_IS_WORTH = 0.2  # of its price: carrying more than is needed now may free a GPU later
 
 
 ColumnKey: TypeAlias = tuple[int, float, bytes, bytes]
@@ -46,6 +45,16 @@ class Column(NamedTuple):
         return self._replace(offers=self.offers[who], sms=self.sms[who], batches=self.batches[who], caps=self.caps[who])
 
 
+@dataclass(frozen=True, slots=True)
+class Restless:
+    """How a walk over boards goes."""
+
+    most_apart: int = 3  # GPUs at once
+    noise: float = 0.1  # of prices, from try to try
+    heat: float = 0.02  # dearer by about so much is good enough
+    bonus: float = 0.4  # at most, for what is carried beyond the need
+
+
 @dataclass
 class Workshop:
     """One planner's tools. A board belongs to one workshop; everything on it is right at every moment."""
@@ -57,15 +66,19 @@ class Workshop:
     local: Pools
     counts: Floats
     tabled: Tabled
+    seen: dict[int, Tabled]  # by step of SM%
     scratch: Scratch
     pattern: Pattern
     undo: Board
     filled: Ints
 
-    def refine(self, step: int, levels: Sequence[float]) -> None:
-        """Look at other SM% and levels of pressure from now on."""
-        self.tabled = tabulated(self.t, self.w, step, levels)
-        self.scratch = scratch(self.w, len(levels), len(self.tabled.sms))
+    def look_at(self, step: int) -> None:
+        """See every `step` of SM% from now on."""
+        if step not in self.seen:
+            self.seen[step] = tabulated(self.t, self.w, step, self.tabled.levels.tolist())
+        self.tabled = self.seen[step]
+        if len(self.tabled.sms) > len(self.scratch.best):
+            self.scratch = scratch(self.w, len(self.tabled.levels), len(self.tabled.sms))
 
     def fill(self, prices: Floats, need: Floats, worst: float = 0.0) -> Ints:
         """Put patterns on empty GPUs until `need` is met; the GPUs used. `need` is changed."""
@@ -140,12 +153,11 @@ class Workshop:
         costs_of(self.w, self.board, self.pools, gpus.astype(np.int64), costs, watts)
         return costs, watts
 
-    def improve(self, prices: Floats, seed: int, size: int, used: Ints, apart: Ints, need: Floats) -> float:
-        """One attempt to fill a few GPUs better; what it saves."""
-        count = neighbourhood(self.w, self.board, self.pools, prices, seed, size, used, apart)
-        saved: float = attempt(
-            self.w, self.board, self.pools, self.local, self.tabled, prices, need, np.ones(len(prices)),
-            SPARE_IS_WORTH, 0.0, apart, count, self.scratch, self.pattern, self.undo, self.filled[:ROOM],
+    def improve(self, prices: Floats, extra: Floats, seed: int, tries: int, restless: Restless) -> float:
+        """Take a few GPUs apart and fill them anew, so many times; what that saves."""
+        saved: float = improve(
+            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, restless.most_apart,
+            restless.noise, restless.heat, restless.bonus, self.scratch, self.pattern, self.undo, self.filled[:ROOM],
         )  # fmt: skip
         return saved
 
@@ -186,6 +198,7 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
         closed=_closed(t),
     )
     local = pools._replace(
+        extra=np.zeros(len(price)),
         start=np.arange(len(price) + 1, dtype=np.int64) * ROOM,
         empty=np.zeros(len(price) * ROOM, dtype=np.int64),
         empties=np.zeros(len(price), dtype=np.int64),
@@ -200,7 +213,7 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
     )
     tabled = tabulated(t, w, step, levels)
     found = Workshop(
-        t, w, board, pools, local, np.diff(start).astype(np.float64), tabled,
+        t, w, board, pools, local, np.diff(start).astype(np.float64), tabled, {step: tabled},
         scratch(w, len(levels), len(tabled.sms)), pattern(), undo, np.zeros(max(len(board.pool), ROOM), dtype=np.int64),
     )  # fmt: skip
     found.restack()

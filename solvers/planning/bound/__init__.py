@@ -21,6 +21,9 @@ __all__ = ["Column", "Round", "bound_at", "left_out", "rounds", "why_not"]
 LEVELS = 1
 FAMILIES = (60, 250, 700)
 WEIGHT = 0.5  # of the best prices so far, in the mixture with the linear programme's that is looked at next
+LARGE = 1_000  # services: prices of more are not found one by one
+RECENT = 2  # rounds: what the linear programme has bought since then goes on
+SHIFT = 0.382  # of a family
 PATIENCE = 10  # rounds
 SLOW = 0.003  # of the bound: what so many rounds should prove
 STALLED = 1e-3  # so small a weight: nothing new is found even at the linear programme's own prices
@@ -61,7 +64,10 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
         patterns = moved
         yield s.best
     master = Master(f)
-    sizes = [size for size in FAMILIES if 2 * size <= len(f.need)] + [len(f.need)]
+    sizes = [size for size in FAMILIES if 2 * size <= len(f.need)]
+    is_large, turn = len(f.need) > LARGE, 0
+    if not is_large:
+        sizes.append(len(f.need))
     master.rebuild(patterns, s.centre, families(f, sizes.pop(0)))
     weight, goal, since, before = WEIGHT, STEP_UP, 0, s.rough
     while work is None or s.work < work:
@@ -77,20 +83,23 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
         if (gap <= goal and not master.is_boxed) or weight < STALLED or is_slow:
             weight, since, before = WEIGHT, 0, s.rough
             classes = sum(len(m.classes) for m in f.markets)
-            patterns = list(master.columns)
+            patterns = master.recent(RECENT)
             for moved in s.deepen(patterns, SLOW if is_slow else 0.5 * goal):
                 patterns = moved
                 yield s.best
-            if (sizes or is_slow) and f.scales:
+            if (sizes or is_slow or is_large) and f.scales:
                 seen = s.look(s.centre)
                 extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
                 for found in evened(f, seen, extra, AGAIN):
                     s.take(found)
                     patterns += found.patterns
-            if is_slow:
+            if is_slow and not is_large:
                 master.rebuild(patterns, s.centre, master.family)
             elif sizes:
                 master.rebuild(patterns, s.centre, families(f, sizes.pop(0)))
+            elif is_large:
+                turn += 1
+                master.rebuild(patterns, s.centre, families(f, FAMILIES[-1], turn * SHIFT % 1.0))
             elif sum(len(m.classes) for m in f.markets) > classes:
                 master.rebuild(patterns, s.centre, master.family)
                 goal = max(0.5 * goal, CLOSE)

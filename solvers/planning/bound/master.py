@@ -170,6 +170,10 @@ class Master:
         prices = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
         return prices, float(info.objective_function_value), weights, int(info.simplex_iteration_count)
 
+    def recent(self, rounds: int) -> list[Pattern]:
+        """Columns that were worth their cost in one of the last so many rounds."""
+        return [p for p, idle in zip(self.columns, self.idle_rounds, strict=True) if idle <= rounds]
+
     def purge(self, rounds: int) -> None:
         """Forget columns that have priced out for so many rounds."""
         old = np.flatnonzero(self.idle_rounds > rounds)

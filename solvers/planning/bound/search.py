@@ -105,8 +105,11 @@ class Search:
         self.best = replace(self.best, columns=columns, limit=limit)
 
 
-def families(f: Fleet, count: int) -> Ints:
-    """Services that are alike, so many families: of one model, then by how demanding their promise is."""
+def families(f: Fleet, count: int, shift: float = 0.0) -> Ints:
+    """Services that are alike, so many families: of one model, then by how demanding their promise is.
+
+    Shifted by a part of a family, others are together.
+    """
     t = f.tables
     if count >= len(f.need):
         return np.arange(len(f.need))
@@ -115,7 +118,7 @@ def families(f: Fleet, count: int) -> Ints:
     np.minimum.at(slowness, t.offer_service, t.slo_ms[t.offer_service] / alone[t.offer_profile])
     order = np.lexsort((slowness, t.model))
     found = np.zeros(len(f.need), dtype=np.int64)
-    found[order] = np.arange(len(f.need)) * count // len(f.need)
+    found[order] = ((np.arange(len(f.need)) * count / len(f.need) + shift) // 1).astype(np.int64)
     return found
 
 
