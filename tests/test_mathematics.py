@@ -169,7 +169,7 @@ def test_the_cheap_gpu_is_worth_what_is_said(value: float, told: float) -> None:
 
 @pytest.mark.parametrize(
     ("batch", "ratio", "percentile", "told"),
-    [(1, 2.0, 80, "0.5266"), (32, 1.95, 98, "0.017"), (32, 2.0, 98, "0.813"), (32, 2.25, 98, "0.905")],
+    [(1, 2.0, 80, "0.5266"), (32, 1.95, 98, "0.020"), (32, 2.0, 98, "0.813"), (32, 2.25, 98, "0.905")],
 )
 def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, percentile: float, told: str) -> None:
     load = kernels.accepted_load(limits(percentile).loads[batch], ratio)

@@ -32,9 +32,13 @@ class Limits:
 
 
 @cache
-def table() -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
-    """By batch and load: late shares by ratio; the chances that a start leaves nobody, and of too few for a batch."""
-    return np.load(FOLDER / "late.npy"), np.load(FOLDER / "starts.npy")
+def table() -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]]:
+    """By batch and load: late shares by ratio, at low loads and at usual ones; chances of what a start meets.
+
+    These are that a start leaves nobody waiting, and that fewer than a batch come within each timeout.
+    """
+    low, late, starts = (np.load(FOLDER / f"{name}.npy") for name in ("low", "late", "starts"))
+    return low, late, starts
 
 
 @lru_cache(maxsize=64)
@@ -42,12 +46,12 @@ def limits(percentile: float) -> Limits:
     """The limits at this percentile (50..99.9)."""
     if not 50.0 <= percentile <= 99.9:
         raise OutsideTheTable(f"percentile {percentile:g} is outside 50..99.9")
-    late, starts = table()
+    low, late, starts = table()
     prompt = np.zeros((grids.MOST + 1, kernels.WIDTH))
     either = np.zeros_like(prompt)
     kernels.fill_limits(
-        late, starts, grids.LOADS, grids.RATIOS, grids.TIMEOUTS, grids.STEP, grids.CLIFF, 1.0 - percentile / 100.0,
-        WORTH, prompt, either,
+        low, late, starts, grids.LOADS, grids.RATIOS, grids.TIMEOUTS, grids.STEP, grids.CLIFF,
+        1.0 - percentile / 100.0, WORTH, prompt, either,
     )  # fmt: skip
     for rows in (prompt, either):
         rows[:, kernels.POINTS : 3 * kernels.POINTS] *= 1.0 - luck(percentile)

@@ -58,7 +58,7 @@ def latency_at(
 @cache
 def none_left() -> NDArray[np.float64]:
     """The chance that a start leaves nobody waiting, by batch and load 0, 1 / 128, .. 1: rows for kernels.busy_at."""
-    _, starts = table()
+    _, _, starts = table()
     at = np.linspace(0.0, 1.0, kernels.BUSY_POINTS)
     rows = np.ones((grids.MOST + 1, len(at)))
     for batch in range(1, grids.MOST + 1):
