@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from solvers.compiled import read_all
 from solvers.planning import dive
 from solvers.planning.judge import Change, Standing, Verdict, Violation
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
@@ -70,6 +71,7 @@ class Replanner:
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Replanner:
         """Takes a while: prices are made anew."""
+        read_all()  # or the first change would wait for the compiled loops
         now = problem.state.now if problem.state else None
         problem = replace(problem, state=State(now=now))
         t = tables(problem)
