@@ -220,18 +220,22 @@ def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Ar
 
 @njit(
     "void(uint16[:, :, ::1], uint16[:, :, ::1], float32[:, :, ::1], float64[::1], float64[::1], float64[::1], float64,"
-    " int64, float64, float64, float64[:, ::1], float64[:, ::1])"
+    " int64, float64, float64, int64[::1], float64, float64[:, ::1],"
+    " float64[:, ::1])"
 )
 def fill_limits(
     low: Array, late: Array, starts: Array, loads: Array, ratios: Array, timeouts: Array, step: float, cliff: int,
-    missing: float, worth: float, prompt: Array, either: Array,
+    missing: float, worth: float, batches: Array, sure: float, prompt: Array, either: Array,
 ) -> None:  # fmt: skip
-    """Rows by batch where `missing` may be late: at timeout 0, and with a timeout where it is worth this much load."""
+    """Rows of these batches where `missing` may be late: at timeout 0, and with a timeout where that pays.
+
+    That is where it raises the load `worth` times. Of each load the part `sure` is accepted.
+    """
     count, lows = loads.shape[0], low.shape[1]
     needs, patient, least = np.empty(count), np.empty(count), np.empty(count)
     timeouts = np.append(0.0, timeouts)
     unfilled = np.ones(timeouts.shape[0])
-    for batch in range(1, late.shape[0] + 1):
+    for batch in batches:
         for at in range(count):
             per_exec = loads[at] * batch
             none_left = float(starts[batch - 1, at, 0])
@@ -256,3 +260,5 @@ def fill_limits(
             following = min(following, patient[at] if pays else needs[at])
             least[at] = following
         _fill_row(either[batch], least, needs, patient, loads)
+        for rows in (prompt, either):
+            rows[batch, count : 3 * count] *= sure
