@@ -25,7 +25,7 @@ from solvers.planning.judge import services as service_rules
 from solvers.planning.judge import shapes as shape_rules
 from solvers.planning.judge import tenants as tenant_rules
 from solvers.planning.problem import Problem
-from solvers.planning.replan import replanner, running
+from solvers.planning.replan import replanner
 from solvers.planning.solve import Budget, solve
 from solvers.planning.tables import tables
 
@@ -183,7 +183,6 @@ def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, perce
         f"Up to {finish.MOST_SIMULATED} instances are simulated",
         f"Up to {scope.MOST_GPUS} GPUs and {scope.MOST_SERVICES} services",
         f"at most {every_placement.MOST_PLACEMENTS:,}",
-        f"only for {100 * running.WORTH_CHANGING:g} % and more",
         f"drifts {100 * replanner.DRIFT:g} % above",
     ],
 )
