@@ -43,14 +43,19 @@ HERE = Path(__file__).parent
 IMPORTS = re.compile(r"^from (solvers[.\w]*) import", re.MULTILINE)
 
 
-def njit(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile for this signature alone; nothing is compiled later, inside a decision."""
+def njit(signature: Any, makes_arrays: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile for this signature alone; nothing is compiled later, inside a decision.
+
+    A loop that makes no arrays may say so: then nobody counts who holds those that it was given. Each of the dozens in
+    a named tuple is counted up and down at every call, which takes ten times as long as most small loops.
+    """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
         code = function.__code__
         folder = _folder() / digest(Path(code.co_filename))
         vars(numba.config)["CACHE_DIR"] = str(folder)
-        loop = numba.njit(cache=True)(function)
+        options: dict[str, Any] = {"cache": True, "_nrt": makes_arrays}
+        loop = numba.njit(**options)(function)
         name = f"{Path(code.co_filename).stem}.{function.__qualname__}-{code.co_firstlineno}."
         if any(kept.startswith(name) for kept in _kept(folder)):
             _read_when_called(loop, signature)

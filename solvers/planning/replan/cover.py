@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.planning.replan.desk import Desk
-from solvers.planning.replan.kernels import bear, capacities, keeps, larger, new_ones
+from solvers.planning.replan.kernels import bear, capacities, keeps
+from solvers.planning.replan.room import larger, new_ones
 from solvers.planning.tables import Floats, Ints
 
 CLOSE = 1e-7  # of a rate: less than this is not needed
@@ -172,7 +173,7 @@ def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus:
         own, slots = d.seats(service)
         caps = d.b.cap[own, slots]
         count = larger(d.w, d.b, d.x, need, worth, own, slots, caps, o)
-        count = new_ones(d.w, d.b, d.x, service, need, worth, gpus, count, o)
+        count = new_ones(d.w, d.b, d.x, d.shop.tabled, service, need, worth, part, gpus, count, o, d.guesses)
         had_options = had_options or count > 0
         used: set[int] = set()
         for k in np.argsort(-o.score[:count], kind="stable"):
@@ -232,5 +233,4 @@ def _open(d: Desk, need: Floats, prices: Floats, worst: float) -> None:
 
 def _least_sm(d: Desk) -> int:
     """The least SM% of any profile."""
-    finite = np.isfinite(d.w.exec_ms).any(axis=(0, 1)) if len(d.w.exec_ms) else np.zeros(1)
-    return max(1, int(np.flatnonzero(finite)[0])) if finite.any() else 101
+    return max(1, int(d.x.least_sm.min(initial=101)))

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from solvers.planning.arrays import MOST_RESIDENTS, Board, World
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Instance, PlacedJob, Problem
-from solvers.planning.replan.kernels import Beside, Options, bear, execs, find, roomy, stack
+from solvers.planning.replan.kernels import Beside, bear, execs, find, roomy, stack
+from solvers.planning.replan.room import Options
 from solvers.planning.tables import Floats, Ints, Tables
 from solvers.planning.workshop import Workshop
 
@@ -35,6 +36,7 @@ class Desk:
     place_of: list[tuple[str, int]]
     options: Options
     found: Ints
+    guesses: Floats
     unsure: NDArray[np.bool_]  # GPUs of whom it is not known how much more pressure they bear
     saved: dict[int, Row] = field(default_factory=dict)  # GPUs as they were before the change
     touched: set[int] = field(default_factory=set)  # services that change
@@ -206,6 +208,7 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
     place_of = [place for pool in t.pools for place in pool.gpus]
     tenants = sorted({service.tenant for service in problem.services.values()})
     limits = [problem.limits.get(tenant) for tenant in tenants]
+    profiled: NDArray[np.bool_] = np.isfinite(t.exec_ms.min(axis=1))  # [profile, SM%]
     x = Beside(
         rate=np.zeros((gpus, MOST_RESIDENTS)),
         memory=np.zeros((gpus, MOST_RESIDENTS)),
@@ -226,6 +229,8 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
             [np.inf if one is None or one.price_per_hour is None else one.price_per_hour for one in limits],
             dtype=np.float64,
         ),
+        least_sm=profiled.argmax(axis=1).astype(np.int64),
+        most_sm=(profiled.shape[1] - 1 - profiled[:, ::-1].argmax(axis=1)).astype(np.int64),
     )
     none = np.zeros(MOST_OPTIONS, dtype=np.int64)
     options = Options(
@@ -234,7 +239,7 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
     made = Desk(
         t, w, b, x, shop, [[] for _ in range(gpus)], [{} for _ in t.services],
         {place: gpu for gpu, place in enumerate(place_of)}, place_of, options,
-        np.zeros(gpus, dtype=np.int64), np.ones(gpus, dtype=np.bool_),
+        np.zeros(gpus, dtype=np.int64), np.zeros(gpus), np.ones(gpus, dtype=np.bool_),
     )  # fmt: skip
     for job in jobs:
         _seat_job(made, problem, job)
