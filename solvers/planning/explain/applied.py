@@ -199,7 +199,7 @@ def _cap(terms: Terms, one: Instance) -> float:
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
     judged = one.exec_ms * margin
-    row = latency_limits(service.percentile).loads[one.batch]
+    row = latency_limits(service.percentile, [one.batch]).loads[one.batch]
     load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * one.batch / judged * (1 - 1e-9), 0.0))
 

@@ -8,10 +8,9 @@ from math import inf
 
 import numpy as np
 
-from solvers.latency import limits
 from solvers.planning.explain.fleet import Fleet, Kind
 from solvers.planning.explain.kernels import is_able
-from solvers.planning.explain.options import Measurements, Notes, Options, Terms, measured, options, ways_on
+from solvers.planning.explain.options import Measurements, Notes, Options, Terms, loads_of, measured, options, ways_on
 from solvers.planning.explain.spots import Spot
 from solvers.planning.problem import Problem, Profile, Service
 
@@ -64,7 +63,7 @@ def impossible(fleet: Fleet, service: Service, able: Sequence[Kind], memo: Measu
 def able_kinds(fleet: Fleet, service: Service, memo: Measurements) -> list[Kind]:
     """Kinds on which an instance carries anything, alone on its GPU and its node."""
     policy = fleet.problem.policy
-    loads, margin = limits(service.percentile).loads, 1 + policy.exec_margin
+    margin = 1 + policy.exec_margin
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
 
     def is_one(kind: Kind, spot: Spot) -> bool:
@@ -77,7 +76,7 @@ def able_kinds(fleet: Fleet, service: Service, memo: Measurements) -> list[Kind]
                 demand.cpu_cores <= kind.most_cpu_cores
                 and demand.host_memory_gib <= kind.most_host_memory_gib
                 and is_able(
-                    spot.memory_gib, watts, at.exec_ms, at.memory_gib, loads[at.batches], at.power_w,
+                    spot.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service), at.power_w,
                     demand.sensitivity, way.ratio**demand.clock_exponent, way.ratio**-demand.power_exponent,
                     service.slo_ms, margin, share_pressure,
                 )

@@ -129,7 +129,6 @@ def _looked_at(problem: Problem, lot: Lot, terms: Terms, notes: Notes) -> Option
         if admits(spot, service, policy):
             clock = 0.0 if spot.is_empty else spot.clocks_mhz[0]
             alike[spot.gpu_type.name, spot.node.templates, clock].append(number)
-    loads = limits(service.percentile).loads
     ways: list[Way] = []
     at, by_way, cap, by, exec_ms = [], [], [], [], []
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
@@ -141,7 +140,7 @@ def _looked_at(problem: Problem, lot: Lot, terms: Terms, notes: Notes) -> Option
             mine, batch, time = np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(size)
             looked = caps(
                 which, lot.sm_percent, lot.memory_gib, lot.watts, lot.pressure, lot.first, lot.neighbours,
-                way.at.exec_ms, way.at.memory_gib, way.at.batches, np.ascontiguousarray(loads[way.at.batches]),
+                way.at.exec_ms, way.at.memory_gib, way.at.batches, loads_of(way.at, service),
                 way.at.pressure, way.at.power_w, demand.sensitivity, way.ratio**demand.clock_exponent,
                 way.ratio**-demand.power_exponent, service.slo_ms, 1 + policy.exec_margin, policy.utilization,
                 share_pressure, mine, batch, time,
@@ -196,6 +195,12 @@ def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile
         template = templates.get(variant)
         if profile and (node.templates is None or template is None or template in node.templates):
             yield profile
+
+
+def loads_of(at: Measured, service: Service) -> Floats:
+    """The limits of each batch at the service's percentile."""
+    rows: Floats = limits(service.percentile, at.batches.tolist()).loads[at.batches]
+    return rows
 
 
 def measured(profile: Profile) -> Measured:

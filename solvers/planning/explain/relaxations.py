@@ -17,7 +17,7 @@ from solvers.planning.problem import Limit, Node, Problem
 
 LONGEST = 1e3  # times the longest exec of any batch, and times the SLO: an SLO beyond it changes nothing
 CLOSE = 1.002  # an SLO is found within this factor, a limit within this part of its raise
-PERCENTILES = (99.5, *(float(whole) for whole in range(99, 89, -1)), *(float(whole) for whole in range(85, 49, -5)))
+PERCENTILES = (99.5, *(float(whole) for whole in range(99, 49, -1)))
 MOST_GPUS = 4096
 
 

@@ -162,7 +162,7 @@ def alone_ms(problem: Problem, one: Instance) -> float:
 def _bears(problem: Problem, one: Instance, now_ms: float) -> float:
     """The longest exec at which it still may carry what it carries."""
     service, policy = problem.services[one.service], problem.policy
-    row = limits(service.percentile).loads[one.batch]
+    row = limits(service.percentile, [one.batch]).loads[one.batch]
     margin = 1 + policy.exec_margin
     most: float = most_exec_ms(
         row, float(one.batch), one.rate_per_second, service.slo_ms, margin, policy.utilization, now_ms
