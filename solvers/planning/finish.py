@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
+from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET
 from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
@@ -63,6 +65,14 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
         changes=verdict.changes,
         certificate=Certificate(cost, sound, method, 0, 0.0),
     )
+
+
+def about_bound(found: Round, left_out: Sequence[str]) -> str:
+    """What a bound's own model could prove at most, where that is known, and the rules that it knows nothing of."""
+    told = f"; bound {found.bound:.6g}"
+    if found.bound < found.limit < inf:
+        told += f" of at most {found.limit:.6g} that its model can prove"
+    return told + (f", which leaves out {', '.join(left_out)}" if left_out else "")
 
 
 def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> Plan:
