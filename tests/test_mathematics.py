@@ -88,7 +88,9 @@ def _is_in(module: str, words: list[str]) -> bool:
                 case ast.ClassDef(name=found) if found == words[0]:
                     body, words = one.body, words[1:]
                     break
-                case ast.AnnAssign(target=ast.Name(id=found)) if found == words[0]:
+                case ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)) if (
+                    found == words[0]
+                ):
                     return len(words) == 1
                 case ast.ImportFrom(module=str(other)) if words[0] in {alias.name for alias in one.names}:
                     inner = f"{other}.{words[0]}"
