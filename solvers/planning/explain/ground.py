@@ -13,6 +13,7 @@ from solvers.planning.explain.spots import (
     demand_of,
     demand_of_job,
     empty,
+    is_borne,
     lot,
     shares,
     taken,
@@ -70,12 +71,13 @@ def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[Place
     return Ground(problem, (lot(spots),), cpu, host, gpus, price, drawn, dict(at), of, is_partly_seen)
 
 
-def without(known: Ground, gone: Sequence[Instance]) -> Ground:
-    """What is left when these, all of one service, are gone."""
+def without(known: Ground, gone: Sequence[Instance]) -> Ground | None:
+    """What is left when these, all of one service, are gone; None where those beside them do not bear that."""
     problem = known.problem
     cpu, host = dict(known.cpu_cores), dict(known.host_memory_gib)
     gpus, price, drawn = dict(known.gpus_taken), dict(known.price_taken), known.drawn_w
     names, fresh = {one.service for one in gone}, []
+    is_shared = problem.policy.pricing == "share"
     places = {one.place for one in gone}
     for place in sorted(places):
         before, jobs = known.at[place]
@@ -92,6 +94,8 @@ def without(known: Ground, gone: Sequence[Instance]) -> Ground:
             if problem.policy.power_budget_w is not None:
                 drawn += sign * busy_w(problem, residents, jobs)
         fresh.append(taken(problem, place, after, jobs))
+        if is_shared and not is_borne(problem, fresh[-1], after):
+            return None
     lots = (lot(fresh), *aside(known, places).lots)
     return replace(
         known, lots=lots, cpu_cores=cpu, host_memory_gib=host, gpus_taken=gpus, price_taken=price, drawn_w=drawn

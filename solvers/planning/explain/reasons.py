@@ -12,7 +12,7 @@ from solvers.planning.explain.fleet import Fleet, Kind
 from solvers.planning.explain.ground import MOST_SHARED, Ground
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
 from solvers.planning.explain.options import Measurements, admitted
-from solvers.planning.explain.relaxations import longest_slo_ms, rounded_down, tenant_limit
+from solvers.planning.explain.relaxations import checked, longest_slo_ms, rounded_down, tenant_limit
 from solvers.planning.explain.seats import ENOUGH
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.problem import Limit, Policy, Service
@@ -98,7 +98,7 @@ def _crowded(case: Case, fleet: Fleet, able: Sequence[Kind]) -> Reason:
     words = "; and ".join(lift.words for lift in needed)
     if most >= service.rate_per_second * ENOUGH:
         raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
-        return Reason(f"{words}; {raised.words} would do" if raised else words)
+        return Reason(f"{words}; {raised.words} would do" if raised and checked(raised) else words)
     return Reason(f"{words}; without that, {_carries(case, most)}")
 
 

@@ -55,9 +55,9 @@ def relaxations(case: Case) -> Iterator[Relaxation]:
     """Every dimension's least change that helps, the smallest first, each checked by applying it."""
     proposals = [proposal for find in DIMENSIONS if (proposal := find(case, inf))]
     for one in sorted(proposals, key=lambda one: one.relative):
-        checked = _checked(one)
-        if checked:
-            yield checked
+        found = checked(one)
+        if found:
+            yield found
 
 
 def least(case: Case) -> Search:
@@ -67,7 +67,7 @@ def least(case: Case) -> Search:
         for find in DIMENSIONS:
             found = find(case, best.relative if best else inf)
             if found and (best is None or found.relative < best.relative):
-                best = _checked(found) or best
+                best = checked(found) or best
     except SpentError:
         return Search(best, False)
     return Search(best, True)
@@ -243,7 +243,8 @@ def percentile(case: Case, below: float) -> Proposal | None:
 DIMENSIONS = (rate, gpus, min_instances, tenant_limit, power_budget, variants, gpu_types, percentile, slo)
 
 
-def _checked(one: Proposal) -> Relaxation | None:
+def checked(one: Proposal) -> Relaxation | None:
+    """The change as applied, where the judge finds it right."""
     plan = applied(one.changed, one.offer)
     return Relaxation(one.dimension, one.words, one.relative, one.changed.changed, plan) if plan else None
 

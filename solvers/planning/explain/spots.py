@@ -121,6 +121,15 @@ def taken(problem: Problem, place: Place, instances: Sequence[Instance], jobs: S
     )
 
 
+def is_borne(problem: Problem, spot: Spot, instances: Sequence[Instance]) -> bool:
+    """Whether those who stand there bear it as it is: where shares are priced, room that is left slows them."""
+    outside = outside_of(problem.policy, spot.sm_percent)
+    alone, feels, beside, most = spot.neighbours.T
+    now = alone * (1 + feels * beside) * (1 + feels * outside)
+    longest = [_bears(problem, one, 0.0) for one in instances]
+    return bool((now <= np.array([*longest, *most[len(longest) :]]) * (1 + 1e-7)).all())
+
+
 def shares(problem: Problem, residents: Sequence[Instance]) -> dict[str, float]:
     """What each tenant takes of one GPU: a dedicated service all of it, once."""
     found: dict[str, float] = defaultdict(float)

@@ -11,7 +11,7 @@ from solvers.planning.explain.fleet import fleet
 from solvers.planning.explain.thin import cost
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
-from solvers.planning.problem import Demand, GpuType, Limit, Node, Policy, Problem, Profile, Service, Variant
+from solvers.planning.problem import Demand, GpuType, Instance, Limit, Node, Policy, Problem, Profile, Service, Variant
 from solvers.planning.solve import Budget, solve
 
 QUICK = Budget(seconds=None, work=0)
@@ -142,6 +142,31 @@ def test_gpus_that_stand_empty_are_not_called_full() -> None:
         plan = solve(problem, QUICK)
         assert plan.instances == ()
         assert "full" not in plan.unserved[0].reason
+
+
+def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_much() -> None:
+    """B carries all it may beside A: were A gone, others would use what it leaves, and B would be too slow."""
+    demand = Demand(sensitivity=0.5, pressure=((100, 0.0),))
+    profiles = {
+        (model, "v", "big"): Profile(model, "v", "big", CURVES, {1: 2.0, 4: 3.0}, demand) for model in ("m", "n")
+    }
+    b = Service("shop/b", "shop", "n", ("v",), slo_ms=200, percentile=98, rate_per_second=79.9)
+    for pricing, may_leave in (("share", False), ("gpu", True)):
+        problem = world(
+            models={"m": (Variant("v", 0.8),), "n": (Variant("v", 0.8),)},
+            profiles=profiles,
+            services={"shop/a": replace(BIG.services["shop/a"], rate_per_second=60.0), "shop/b": b},
+            policy=Policy(pricing=pricing, share_pressure=1.0),  # type: ignore[arg-type]
+        )
+        stand = [
+            Instance("a", "shop/a", "n1", 0, "v", 1, 0.0, 50, 2.0, 1000, 30.0, 10.0),
+            Instance("b", "shop/b", "n1", 0, "v", 1, 0.0, 50, 2.0, 1000, 79.9, 10.0),
+        ]
+        plan = Plan(tuple(stand), unserved=(Unserved("shop/a", 30.0),))
+        assert judge(problem, plan).violations == ()
+        about = explain.case(problem, plan, "shop/a")
+        assert (about.afresh is not None) == may_leave
+        assert list(explain.relaxations(about))
 
 
 def test_many_instances_wanted_cost_no_more_to_explain() -> None:
