@@ -17,7 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = ROOT / ".venv" / "compiled"
-STARTED = ("cli.main", "cli.verbs.solve", "cli.verbs.verify", "app.control.formulate", "app.manifests.offline")
+STARTED = (
+    "cli.main",
+    "cli.verbs.solve",
+    "cli.verbs.verify",
+    "app.control.formulate",
+    "app.manifests.offline",
+    "solvers.planning.explain",
+    "solvers.planning.jobs",
+    "solvers.planning.replan",
+    "scipy.optimize",
+)
 
 
 def main() -> int:
