@@ -28,6 +28,13 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
 
         topped_up = fuller(t, stand, unserved)
         stand, unserved = topped_up.instances, topped_up.unserved
+    if unserved and not (problem.state and problem.state.running):
+        from solvers.planning.explain import filled
+
+        roomy = filled(problem, Plan(tuple(stand), unserved=tuple(unserved)))
+        more = len(unserved) - len(roomy.unserved)
+        method = f"{more} services fitted in beside {method}" if more else method
+        stand, unserved = list(roomy.instances), list(roomy.unserved)
     if problem.state and problem.state.running:
         from solvers.planning.replan.running import beside_running  # most problems begin with nothing
 

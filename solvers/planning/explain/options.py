@@ -82,6 +82,12 @@ class Options:
         return {spot: int(least[rows].min()) for spot, rows in self.rows_of.items()}
 
     @cached_property
+    def least_w(self) -> dict[int, float]:
+        """Spot -> the least watts with which anything is carried there."""
+        least = np.where(self.cap > 0, self.busy_w, np.inf).min(axis=1)
+        return {spot: float(least[rows].min()) for spot, rows in self.rows_of.items()}
+
+    @cached_property
     def busy_w(self) -> Floats:
         """Watts above idle at all that it may carry, in the mean."""
         watts = np.zeros_like(self.cap)

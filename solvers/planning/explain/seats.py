@@ -162,6 +162,8 @@ def _taken(
         spot = one.lot.spots[spot_number]
         best = (int(top.row[index]), int(top.sm_percent[index]))
         rows = one.rows_of[spot_number]
+        if budget is not None and one.least_w[spot_number] > watts:
+            continue
         least_share = share(one.least_sm[spot_number])
         if least_share > gpus or least_share * spot.node.price_per_hour > price:
             continue
