@@ -41,9 +41,7 @@ def assign(d: Desk, services: Iterable[int]) -> dict[int, float]:
                 d.stop(gpu, slot)
             left[service] = total
             continue
-        were = [d.lines[gpu][slot] for gpu, slot in zip(seats.gpus, seats.slots, strict=True)]
-        rates = np.array([line.rate_per_second if line else 0.0 for line in were])
-        rates = shared(rates, seats.caps, total, least)
+        rates = shared(d.told[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
         rest = total - float(rates.sum())
         left[service] = rest if rest > NONE_UNSERVED * total else 0.0
@@ -56,17 +54,16 @@ def difference(d: Desk, services: Iterable[int], serial: int, left: dict[int, fl
     looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
     for service in services:
         gpus, slots = d.seats(service)
-        for gpu, slot in zip(gpus.tolist(), slots.tolist(), strict=True):
-            line, rate, batch = d.lines[gpu][slot], x.rate[gpu, slot], d.t.batches[b.batch[gpu, slot]]
-            if line is None or line.batch != batch or abs(line.rate_per_second - rate) > 1e-12 * rate:
-                looked.add((gpu, slot))
+        rates = x.rate[gpus, slots]
+        differs = np.abs(d.told[gpus, slots] - rates) > 1e-12 * rates
+        differs |= d.told_batch[gpus, slots] != b.batch[gpus, slots]
+        looked.update(zip(gpus[differs].tolist(), slots[differs].tolist(), strict=True))
     seats = sorted(looked)
     after: list[Instance] = []
     for (gpu, slot), new in zip(seats, told(d, seats, serial), strict=True):
         old = d.lines[gpu][slot]
         if old is None or not _alike(old, new):
-            d.save(gpu)
-            d.lines[gpu][slot] = new
+            d.tell(gpu, slot, new)
             after.append(new)
     fresh = {id(line) for line in after}
     before = []
