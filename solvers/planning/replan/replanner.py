@@ -187,9 +187,12 @@ class Replanner:
         worth = float((self.prices * self.desk.w.rate).sum())
         expected = worth * self.per_worth
         now = verdict.cost.resource
-        if now <= expected * (1 + DRIFT):
-            return []
-        return [f"it costs {now:.6g}, and a full plan would by the prices about {expected:.6g}"]
+        if now > expected * (1 + DRIFT):
+            return [f"it costs {now:.6g}, and a full plan would by the prices about {expected:.6g}"]
+        used = int((self.desk.b.count > 0).sum())
+        if 0 < used * DRIFT < 1:  # and a full plan takes no time
+            return [f"one of {used} GPUs is {1 / used:.1%} of the fleet: a full plan may well save that"]
+        return []
 
 
 def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:

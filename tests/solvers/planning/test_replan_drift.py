@@ -14,7 +14,7 @@ from tests.support.soak import SOAK
 ROUNDS = 20
 MOST_DRIFT = 0.02
 # GPUs, services, seed, times the fleet; the load of a family is 0.8, and a large service that grows may not find room
-SIZES = [(40, 20, 1, 1), (40, 20, 6, 1), (40, 20, 3, 2)]
+SIZES = [(40, 20, 1, 1), (40, 20, 6, 1), (40, 20, 3, 2), (200, 60, 0, 2)]
 if SOAK:
     SIZES += [(1000, 300, seed, 1) for seed in range(3)] + [(1000, 300, 0, 2)]
 
@@ -24,7 +24,7 @@ def test_after_twenty_changes_it_costs_what_a_cold_plan_does_or_a_full_plan_is_d
     gpus: int, services: int, seed: int, factor: int
 ) -> None:
     problem = times(family("A", gpus, services, seed), factor)
-    base = solve(problem, Budget(seconds=None, work=50 if gpus > 40 else 2))
+    base = solve(problem, Budget(seconds=None, work=50 if SOAK else 2))
     assert base.certificate
     replanner, rng = Replanner.of(problem, base), np.random.default_rng(seed)
     for _ in range(ROUNDS):
