@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from solvers.compiled import read_all
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -66,6 +67,7 @@ def main() -> None:
     problem: Problem
     order, problem = pickle.load(sys.stdin.buffer)  # noqa: S301 (from the process that started us)
     planner = PLANNERS[order.planner]()
+    read_all()
     say("loaded")
     began = perf_counter()
 

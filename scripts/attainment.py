@@ -50,8 +50,8 @@ def late_shares(solved: chain.Chain) -> np.ndarray:
     return raised
 
 
-def row(batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """The table of one batch: late shares by load and ratio, chances of starts by load."""
+def row(batch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The table of one batch: late shares by load and ratio, low loads and usual ones; chances of starts by load."""
     shares = np.empty((len(grids.LOADS), len(grids.RATIOS)))
     starts = np.empty((len(grids.LOADS), 1 + len(grids.TIMEOUTS)), dtype=np.float32)
     for index, load in enumerate(grids.LOADS):
@@ -60,7 +60,9 @@ def row(batch: int) -> tuple[np.ndarray, np.ndarray]:
         starts[index, 0] = solved.none_left
         starts[index, 1:] = gammaincc(batch, load * batch * grids.TIMEOUTS)
     # Shares rise with load; what the lifts and the last digits say against it does not count.
-    return grids.encode(np.maximum.accumulate(shares, axis=0)), starts
+    codes = grids.encode(np.maximum.accumulate(shares, axis=0))
+    lows = len(grids.LOW_LOADS)
+    return codes[:lows, : len(grids.LOW_RATIOS)], codes[lows:], starts
 
 
 def main() -> None:
@@ -70,7 +72,7 @@ def main() -> None:
         rows.append(row(batch))
         if batch % 16 == 0:
             print(f"batch {batch} of {grids.MOST}, {time.monotonic() - began:.0f} s", file=sys.stderr)
-    for name, part in (("late", 0), ("starts", 1)):
+    for name, part in (("low", 0), ("late", 1), ("starts", 2)):
         partial = FILES / f"{name}.partial.npy"
         np.save(partial, np.array([made[part] for made in rows]))
         partial.replace(FILES / f"{name}.npy")  # whoever reads meanwhile reads the old one, whole

@@ -25,7 +25,7 @@ from solvers.planning.judge import services as service_rules
 from solvers.planning.judge import shapes as shape_rules
 from solvers.planning.judge import tenants as tenant_rules
 from solvers.planning.problem import Problem
-from solvers.planning.replan import replanner, running
+from solvers.planning.replan import replanner
 from solvers.planning.solve import Budget, solve
 from solvers.planning.tables import tables
 
@@ -88,7 +88,9 @@ def _is_in(module: str, words: list[str]) -> bool:
                 case ast.ClassDef(name=found) if found == words[0]:
                     body, words = one.body, words[1:]
                     break
-                case ast.AnnAssign(target=ast.Name(id=found)) if found == words[0]:
+                case ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)) if (
+                    found == words[0]
+                ):
                     return len(words) == 1
                 case ast.ImportFrom(module=str(other)) if words[0] in {alias.name for alias in one.names}:
                     inner = f"{other}.{words[0]}"
@@ -169,7 +171,7 @@ def test_the_cheap_gpu_is_worth_what_is_said(value: float, told: float) -> None:
 
 @pytest.mark.parametrize(
     ("batch", "ratio", "percentile", "told"),
-    [(1, 2.0, 80, "0.5266"), (32, 1.95, 98, "0.017"), (32, 2.0, 98, "0.813"), (32, 2.25, 98, "0.905")],
+    [(1, 2.0, 80, "0.5266"), (32, 1.95, 98, "0.020"), (32, 2.0, 98, "0.813"), (32, 2.25, 98, "0.905")],
 )
 def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, percentile: float, told: str) -> None:
     load = kernels.accepted_load(limits(percentile).loads[batch], ratio)
@@ -183,7 +185,6 @@ def test_the_loads_of_the_table_are_those_quoted(batch: int, ratio: float, perce
         f"Up to {finish.MOST_SIMULATED} instances are simulated",
         f"Up to {scope.MOST_GPUS} GPUs and {scope.MOST_SERVICES} services",
         f"at most {every_placement.MOST_PLACEMENTS:,}",
-        f"only for {100 * running.WORTH_CHANGING:g} % and more",
         f"drifts {100 * replanner.DRIFT:g} % above",
     ],
 )

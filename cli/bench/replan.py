@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.bench.wanted import Say, add_plan_arguments, count, part
 
-SHOWN = ("round", "ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved")
+SHOWN = ("round", "ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved", "drift")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     last = problem
     for standing, row in rounds(problem, plan, replanner, args.changed, args.rounds, args.seed, perf_counter):
         last = standing
-        rows.append({"gpus": args.gpus, "services": args.services} | row)
+        rows.append({"gpus": args.gpus, "services": args.services} | row | {"drift": None})
         say(f"  round {row['round']}: {row['ms']:.1f} ms, {row['started']} started, {row['stopped']} stopped")
         if row["full_plan_due"]:
             say(f"    a full plan is due: {row['full_plan_due'][0]}")
@@ -56,11 +56,14 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         "work": plan.certificate.work,
         "end_cost": rows[-1]["cost"],
         "prepared_ms": prepared_ms,
+        "full_plan_due": bool(rows[-1]["full_plan_due"]),  # after the last change
     }
     if not args.no_cold:
         say(f"a cold plan of the work of the first, {plan.certificate.work} steps")
         cold = solve(last, Budget(None, plan.certificate.work, args.seed))
         assert cold.certificate
         found["cold_cost"] = cold.certificate.cost.total
-        found["drift"] = rows[-1]["cost"] / cold.certificate.cost.total - 1
+        found["drift"] = rows[-1]["drift"] = rows[-1]["cost"] / cold.certificate.cost.total - 1
+        said = "a full plan is due" if found["full_plan_due"] else "no full plan is due"
+        say(f"  {found['drift']:+.2%} beside a cold plan; {said}")
     return found

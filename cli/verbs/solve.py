@@ -124,7 +124,7 @@ def _show(plan: Plan, problem: Problem) -> None:
     )  # fmt: skip
     if len(instances) > SERVICES_SHOWN:
         print(f"and {len(instances) - SERVICES_SHOWN} more services; --json has them all")
-    for entry in plan.unserved[:UNSERVED_SHOWN]:
+    for entry in sorted(plan.unserved, key=lambda left: not left.relaxation)[:UNSERVED_SHOWN]:  # those told in full
         print(plain(f"unserved: {entry.service}: {number(entry.rate_per_second)} a second: {_why(entry)}"))
     if len(plan.unserved) > UNSERVED_SHOWN:
         print(f"unserved: {len(plan.unserved) - UNSERVED_SHOWN} more services; --json has them all")
@@ -148,7 +148,8 @@ def _show(plan: Plan, problem: Problem) -> None:
 
 
 def _why(entry: Any) -> str:
-    return "; ".join(part for part in (entry.reason, entry.relaxation) if part) or "no reason given"
+    change = f"least change: {entry.relaxation}" if entry.relaxation else ""
+    return "; ".join(part for part in (entry.reason, change) if part) or "no reason given"
 
 
 def _not_negative(text: str) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,11 @@ from cli.exits import Failed
 from cli.output import Table, colour, number, plain
 
 if TYPE_CHECKING:
-    from solvers.planning.judge import Verdict
+    from solvers.planning.judge import Verdict, Violation
     from solvers.planning.plan import Plan
     from solvers.planning.problem import Problem
 
+SHOWN = 100
 EPILOG = """\
 Judges every rule, simulates every instance's latency, and adds up the cost; shares no code with `solve`.
 Exit code 0 when the plan is right, 1 when it breaks a rule, 2 when the files or the plan cannot be read.
@@ -107,12 +110,19 @@ def _told(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _list(head: str, found: Sequence[Violation]) -> None:
+    """What is the same is said once."""
+    told = Counter(plain(one) for one in found)
+    for words, count in list(told.items())[:SHOWN]:
+        print(head, f"{words} ({count} times)" if count > 1 else words)
+    if len(told) > SHOWN:
+        print(head, f"{len(told) - SHOWN} more; --json has them all")
+
+
 def _show(verdict: Verdict) -> None:
     cost = verdict.cost
-    for violation in verdict.violations:
-        print(colour("broken:", "red"), plain(violation))
-    for claim in verdict.misstated:
-        print(colour("misstated:", "yellow"), plain(claim))
+    _list(colour("broken:", "red"), verdict.violations)
+    _list(colour("misstated:", "yellow"), verdict.misstated)
     right = colour("the plan is right", "green") if verdict.is_right else colour("the plan is wrong", "red")
     print(f"{right}: {len(verdict.violations)} broken rules")
     parts = f"GPUs {number(cost.resource)}, unserved {number(cost.unserved)}; jobs {number(cost.job)} apart"

@@ -15,8 +15,8 @@ from solvers.compiled import njit
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 
-POINTS = 128
-BINS = 128
+POINTS = 192
+BINS = 512
 WIDTH = 3 * POINTS + BINS + 2
 BUSY_POINTS = 129
 NEVER = 1e300
@@ -219,28 +219,34 @@ def _fill_row(row: Array, needs: Array, prompt: Array, patient: Array, loads: Ar
 
 
 @njit(
-    "void(uint16[:, :, ::1], float32[:, :, ::1], float64[::1], float64[::1], float64[::1], float64, int64, float64,"
-    " float64, float64[:, ::1], float64[:, ::1])"
+    "void(uint16[:, :, ::1], uint16[:, :, ::1], float32[:, :, ::1], float64[::1], float64[::1], float64[::1], float64,"
+    " int64, float64, float64, int64[::1], float64, float64[:, ::1],"
+    " float64[:, ::1])"
 )
 def fill_limits(
-    late: Array, starts: Array, loads: Array, ratios: Array, timeouts: Array, step: float, cliff: int, missing: float,
-    worth: float, prompt: Array, either: Array,
+    low: Array, late: Array, starts: Array, loads: Array, ratios: Array, timeouts: Array, step: float, cliff: int,
+    missing: float, worth: float, batches: Array, sure: float, prompt: Array, either: Array,
 ) -> None:  # fmt: skip
-    """Rows by batch where `missing` may be late: at timeout 0, and with a timeout where it is worth this much load."""
-    count = loads.shape[0]
+    """Rows of these batches where `missing` may be late: at timeout 0, and with a timeout where that pays.
+
+    That is where it raises the load `worth` times. Of each load the part `sure` is accepted.
+    """
+    count, lows = loads.shape[0], low.shape[1]
     needs, patient, least = np.empty(count), np.empty(count), np.empty(count)
-    unfilled = np.empty(timeouts.shape[0])
-    for batch in range(1, late.shape[0] + 1):
+    timeouts = np.append(0.0, timeouts)
+    unfilled = np.ones(timeouts.shape[0])
+    for batch in batches:
         for at in range(count):
             per_exec = loads[at] * batch
             none_left = float(starts[batch - 1, at, 0])
-            for place in range(timeouts.shape[0]):
-                unfilled[place] = starts[batch - 1, at, 1 + place]
-            codes = late[batch - 1, at]
+            for place in range(1, timeouts.shape[0]):
+                unfilled[place] = starts[batch - 1, at, place]
+            codes = low[batch - 1, at] if at < lows else late[batch - 1, at - lows]
+            known = ratios[: codes.shape[0]]
             allowed = missing * (1.0 + none_left * np.exp(-per_exec) / per_exec)
-            needs[at] = _plain_need(ratios, codes, step, allowed, cliff, 0)
+            needs[at] = _plain_need(known, codes, step, allowed, cliff, 0)
             patient[at] = _patient_need(
-                ratios, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, needs[at]
+                known, codes, step, missing, cliff, per_exec, none_left, timeouts, unfilled, needs[at]
             )
             if at > 0:  # more load never needs less; rounding must not say so
                 needs[at] = max(needs[at], needs[at - 1])
@@ -254,3 +260,5 @@ def fill_limits(
             following = min(following, patient[at] if pays else needs[at])
             least[at] = following
         _fill_row(either[batch], least, needs, patient, loads)
+        for rows in (prompt, either):
+            rows[batch, count : 3 * count] *= sure

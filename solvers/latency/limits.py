@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from solvers.latency import grids, kernels
 REQUESTS = 1_000_000  # in a simulation that decides
 WORTH = 1.02  # a timeout is used where it raises the accepted load by this factor
 FOLDER = Path(__file__).parent
+LOCK = Lock()
 
 
 class OutsideTheTable(ValueError):
@@ -29,31 +32,43 @@ class Limits:
     percentile: float
     loads: NDArray[np.float64]  # with a timeout where that pays
     prompt: NDArray[np.float64]  # at timeout 0
+    made: set[int]  # batches whose rows are filled in; the others accept nothing
 
 
 @cache
-def table() -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
-    """By batch and load: late shares by ratio; the chances that a start leaves nobody, and of too few for a batch."""
-    return np.load(FOLDER / "late.npy"), np.load(FOLDER / "starts.npy")
+def table() -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]]:
+    """By batch and load: late shares by ratio, at low loads and at usual ones; chances of what a start meets.
+
+    These are that a start leaves nobody waiting, and that fewer than a batch come within each timeout.
+    """
+    low, late, starts = (np.load(FOLDER / f"{name}.npy") for name in ("low", "late", "starts"))
+    return low, late, starts
+
+
+def limits(percentile: float, batches: Iterable[int] | None = None) -> Limits:
+    """The limits at this percentile (50..99.9), of these batches at least; without any, of all."""
+    of = _rows(percentile)
+    if len(of.made) > grids.MOST:
+        return of
+    with LOCK:
+        new = [batch for batch in (range(grids.MOST + 1) if batches is None else batches) if batch not in of.made]
+        if new:
+            low, late, starts = table()
+            kernels.fill_limits(
+                low, late, starts, grids.LOADS, grids.RATIOS, grids.TIMEOUTS, grids.STEP, grids.CLIFF,
+                1.0 - percentile / 100.0, WORTH, np.array(new), 1.0 - luck(percentile), of.prompt, of.loads,
+            )  # fmt: skip
+            of.made.update(new)
+    return of
 
 
 @lru_cache(maxsize=64)
-def limits(percentile: float) -> Limits:
-    """The limits at this percentile (50..99.9)."""
+def _rows(percentile: float) -> Limits:
     if not 50.0 <= percentile <= 99.9:
         raise OutsideTheTable(f"percentile {percentile:g} is outside 50..99.9")
-    late, starts = table()
-    prompt = np.zeros((grids.MOST + 1, kernels.WIDTH))
-    either = np.zeros_like(prompt)
-    kernels.fill_limits(
-        late, starts, grids.LOADS, grids.RATIOS, grids.TIMEOUTS, grids.STEP, grids.CLIFF, 1.0 - percentile / 100.0,
-        WORTH, prompt, either,
-    )  # fmt: skip
-    for rows in (prompt, either):
-        rows[:, kernels.POINTS : 3 * kernels.POINTS] *= 1.0 - luck(percentile)
-        rows[0] = kernels.NEVER
-        rows[0, kernels.POINTS :] = 0.0
-    return Limits(percentile, either, prompt)
+    loads, prompt = np.zeros((2, grids.MOST + 1, kernels.WIDTH))
+    loads[0, : kernels.POINTS] = prompt[0, : kernels.POINTS] = kernels.NEVER
+    return Limits(percentile, loads, prompt, {0})
 
 
 def luck(percentile: float) -> float:
@@ -70,8 +85,9 @@ def luck(percentile: float) -> float:
     return 1.2 * max(error(0.5), error(1.0 - percentile / 100.0))
 
 
-def row(of: Limits, batch: int, prompt: bool = False) -> Any:
+def row(percentile: float, batch: int, prompt: bool = False) -> Any:
     """The row of a batch."""
     if not 1 <= batch <= grids.MOST:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
+    of = limits(percentile, [batch])
     return (of.prompt if prompt else of.loads)[batch]

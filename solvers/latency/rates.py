@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.latency import grids, kernels
-from solvers.latency.limits import OutsideTheTable, limits, row, table
+from solvers.latency.limits import OutsideTheTable, row, table
 
 SHORT_OF = 1.0 - 1e-6  # a timeout stays short of what the SLO leaves by this factor: no request is late by rounding
 
@@ -17,9 +17,9 @@ SHORT_OF = 1.0 - 1e-6  # a timeout stays short of what the SLO leaves by this fa
 def max_rate(batch: int, exec_ms: float, slo_ms: float, percentile: float) -> tuple[float, float]:
     """The largest accepted rate per second, and its batch timeout in ms. Utilization and margins are the caller's."""
     ratio = _ratio(exec_ms, slo_ms)
-    load = kernels.accepted_load(row(limits(percentile), batch), ratio)
+    load = kernels.accepted_load(row(percentile, batch), ratio)
     rate_per_second = 1000.0 * load * batch / exec_ms
-    prompt = kernels.accepted_load(row(limits(percentile), batch, prompt=True), ratio)
+    prompt = kernels.accepted_load(row(percentile, batch, prompt=True), ratio)
     return rate_per_second, 0.0 if load <= prompt else _timeout_ms(exec_ms, ratio)
 
 
@@ -29,9 +29,9 @@ def timeout_for(
     """The timeout in ms under which this rate is accepted, 0 where that will do; None where none will."""
     ratio = _ratio(exec_ms, slo_ms)
     load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)  # rates come from loads, by rounding
-    if load <= kernels.accepted_load(row(limits(percentile), batch, prompt=True), ratio):
+    if load <= kernels.accepted_load(row(percentile, batch, prompt=True), ratio):
         return 0.0
-    if load <= kernels.accepted_load(row(limits(percentile), batch), ratio):
+    if load <= kernels.accepted_load(row(percentile, batch), ratio):
         return _timeout_ms(exec_ms, ratio)
     return None
 
@@ -43,11 +43,10 @@ def latency_at(
     if not 0.0 <= timeout_ms <= exec_ms:
         raise OutsideTheTable(f"timeout {timeout_ms:g} ms is outside 0..{exec_ms:g} ms, the time of one batch")
     load = 0.001 * rate_per_second * exec_ms / batch * (1.0 - 1e-12)
-    of = limits(percentile)
-    ratio = kernels.needed_ratio(row(of, batch, prompt=True), load)
+    ratio = kernels.needed_ratio(row(percentile, batch, prompt=True), load)
     if timeout_ms > 0.0:
         timeout = timeout_ms / exec_ms
-        patient = kernels.needed_ratio(row(of, batch), load)
+        patient = kernels.needed_ratio(row(percentile, batch), load)
         # That ratio holds from its own timeout on: a longer one makes starts rarer, and late requests with them.
         if timeout >= min(1.0, patient - 1.0) * SHORT_OF**2:
             ratio = min(ratio, patient)
@@ -58,7 +57,7 @@ def latency_at(
 @cache
 def none_left() -> NDArray[np.float64]:
     """The chance that a start leaves nobody waiting, by batch and load 0, 1 / 128, .. 1: rows for kernels.busy_at."""
-    _, starts = table()
+    _, _, starts = table()
     at = np.linspace(0.0, 1.0, kernels.BUSY_POINTS)
     rows = np.ones((grids.MOST + 1, len(at)))
     for batch in range(1, grids.MOST + 1):

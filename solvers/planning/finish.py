@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
+from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET
 from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
@@ -26,6 +28,13 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
 
         topped_up = fuller(t, stand, unserved)
         stand, unserved = topped_up.instances, topped_up.unserved
+    if unserved and not (problem.state and problem.state.running):
+        from solvers.planning.explain import filled
+
+        roomy = filled(problem, Plan(tuple(stand), unserved=tuple(unserved)))
+        more = len(unserved) - len(roomy.unserved)
+        method = f"{more} services fitted in beside {method}" if more else method
+        stand, unserved = list(roomy.instances), list(roomy.unserved)
     if problem.state and problem.state.running:
         from solvers.planning.replan.running import beside_running  # most problems begin with nothing
 
@@ -63,6 +72,14 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
         changes=verdict.changes,
         certificate=Certificate(cost, sound, method, 0, 0.0),
     )
+
+
+def about_bound(found: Round, left_out: Sequence[str]) -> str:
+    """What a bound's own model could prove at most, where that is known, and the rules that it knows nothing of."""
+    told = f"; bound {found.bound:.6g}"
+    if found.bound < found.limit < inf:
+        told += f" of at most {found.limit:.6g} that its model can prove"
+    return told + (f", which leaves out {', '.join(left_out)}" if left_out else "")
 
 
 def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> Plan:

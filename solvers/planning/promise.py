@@ -38,7 +38,8 @@ def timeouts(
     for value in np.unique(percentile):
         at = np.flatnonzero(percentile == value)
         accepted = np.zeros(len(at))
-        accepted_loads(limits(float(value)).prompt, whole[at], ratio[at], accepted)
+        rows = limits(float(value), set(whole[at].tolist())).prompt
+        accepted_loads(rows, whole[at], ratio[at], accepted)
         for index in at[load[at] > accepted * (1 + SLACK)]:
             found[index] = timeout_for(
                 int(whole[index]), float(exec_ms[index]), float(slo[index]), float(value), float(rate[index])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.planning import bound, exact
-from solvers.planning.finish import finished
+from solvers.planning.finish import about_bound, finished
 from solvers.planning.plan import Plan
 from solvers.planning.planner import Draft, drafts, prepared
 from solvers.planning.problem import Problem
@@ -42,6 +42,7 @@ class Claim:
     draft: Draft | None = None
     bound: float | None = None
     work: int = 0
+    proof: str = ""  # what is to be said of the bound
 
 
 def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None) -> Plan:
@@ -59,7 +60,7 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
     except BaseException:
         bounding.stop()
         raise
-    work, notes = best.work, ""
+    work, notes, of_bound = best.work, "", ""
 
     def tell() -> None:
         if on_better:
@@ -76,13 +77,13 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
             before = (best.cost, known)
             if claim.draft and claim.draft.cost < best.cost - 1e-9:
                 best = claim.draft
-            if claim.bound is not None:
-                known = claim.bound if known is None else max(known, claim.bound)
+            if claim.bound is not None and (known is None or claim.bound >= known):
+                known, of_bound = claim.bound, claim.proof
             work = max(work, claim.work)
             if before != (best.cost, known):
                 tell()
             if known is not None and best.cost - known <= CLOSED * max(1.0, best.cost):
-                notes += "; proved"
+                notes, of_bound = notes + "; proved", ""
                 break
         else:
             if deadline is not None and time.monotonic() >= deadline and budget.work is not None:
@@ -90,7 +91,7 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
         for worker in workers:
             if worker.failed:
                 notes += f"; the {worker.name} process died, what it had sent stands"
-    plan = finished(t, best, known, best.method + notes)
+    plan = finished(t, best, known, best.method + notes + of_bound)
     certificate = plan.certificate
     assert certificate
     return replace(plan, certificate=replace(certificate, work=work, seconds=time.monotonic() - began))
@@ -126,8 +127,9 @@ def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
             said = proof.proved
     if said:
         return
+    left_out = bound.left_out(t)
     for found in bound.rounds(t, most):
-        yield Claim(bound=found.bound)
+        yield Claim(bound=found.bound, proof=about_bound(found, left_out))
 
 
 def _standing(t: Tables, stands: tuple[exact.Stand, ...]) -> Standing:

@@ -124,7 +124,7 @@ def tables(problem: Problem) -> Tables:
     keys = tuple(used)
     found = [problem.profiles[key] for key in keys]
     batches = sorted({batch for profile in found for batch in profile.latency_ms}) or [1]
-    limits = [latency.limits(percentile).loads for percentile in percentiles]
+    limits = [latency.limits(percentile, batches).loads for percentile in percentiles]
     loads = np.ascontiguousarray(np.stack([rows[batches] for rows in limits])) if limits else np.zeros((0, 1, 1))
     exec_ms = np.full((len(keys), len(batches), SM), np.inf)
     memory = np.full((len(keys), len(batches)), np.inf)

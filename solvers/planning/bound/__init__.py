@@ -75,6 +75,8 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
         if not np.isfinite(limit):
             break
         s.work += steps
+        if not sizes and not master.is_boxed:  # each price by itself, and none held back at the edge of the box
+            s.best = replace(s.best, limit=min(s.best.limit, limit))
         gap = (limit - s.rough) / max(abs(limit), 1e-300)
         if since == PATIENCE:
             is_slow, since, before = s.rough - before <= SLOW * abs(s.rough) and gap > goal, 0, s.rough
@@ -106,20 +108,20 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
             elif goal > CLOSE:
                 goal = CLOSE
             else:
-                yield replace(s.best, converged=True, limit=limit)
+                yield replace(s.best, converged=True)
                 return
             yield s.best
             continue
         seen = s.look(weight * s.centre + (1 - weight) * np.minimum(prices, f.most_price))
         if s.is_better:
-            s.bought(master.columns, weights, limit)
+            s.bought(master.columns, weights)
             master.move(s.centre)
         if not master.add(seen.patterns + alone_patterns(f, seen.prices)):
             weight *= 0.5
         else:
             weight = WEIGHT
         master.purge(8)
-        yield replace(s.best, limit=limit)
+        yield s.best
 
 
 def bound_at(tables: Tables, prices: Floats) -> float:

@@ -37,7 +37,7 @@ class Round:
     columns: tuple[Column, ...]
     converged: bool
     work: int
-    limit: float = np.inf  # what the linear programme costs: these classes and columns prove no more
+    limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
 
 
 class Search:
@@ -89,20 +89,21 @@ class Search:
             self.work += done
             if not done:
                 return
+            self.best = replace(self.best, limit=np.inf)  # finer classes may prove more
             patterns = [moved for p in patterns for moved in carried(self.fleet, p, fate)]
             patterns += self.look(self.centre).patterns
             yield patterns
             if self.rough - before <= gain * abs(before):
                 return
 
-    def bought(self, patterns: list[Pattern], weights: Floats, limit: float) -> None:
+    def bought(self, patterns: list[Pattern], weights: Floats) -> None:
         """Keep what the linear programme buys, to be reported with the best bound."""
         columns = tuple(
             Column(int(self.fleet.markets[p.market].pools[0]), p.offers, p.sms, float(weight))
             for p, weight in zip(patterns, weights, strict=True)
             if weight > 1e-9
         )
-        self.best = replace(self.best, columns=columns, limit=limit)
+        self.best = replace(self.best, columns=columns)
 
 
 def families(f: Fleet, count: int, shift: float = 0.0) -> Ints:

@@ -3,55 +3,112 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from solvers.latency import latency_at, limits, timeout_for
+from solvers.latency import latency_at, timeout_for
+from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
-from solvers.planning.explain.ground import Ground, Place, demand_of, demand_of_job, ground, outside_of, without
-from solvers.planning.explain.ground import alone_ms as alone_of
-from solvers.planning.explain.seats import ENOUGH, Found, seats
+from solvers.planning.explain.ground import Ground, aside, busy_w, ground, without
+from solvers.planning.explain.options import Notes, Terms
+from solvers.planning.explain.seats import ENOUGH, NOTHING, Found, instances, seats
+from solvers.planning.explain.spots import Place, demand_of, demand_of_job, outside_of
+from solvers.planning.explain.spots import alone_ms as alone_of
 from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, PlacedJob, Problem, Service, State
+from solvers.planning.problem import Instance, Node, PlacedJob, Problem, State
 from solvers.planning.promise import keep
 
-MOST_JUDGED = 1000  # instances
+MOST_AFRESH = 64  # GPUs
+STEPS_TO_JUDGE = 1000  # each instance
+MOST_JUDGED = 200  # instances
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One service of a plan, and the two grounds on which it may be served: without its instances, or beside them."""
+    """One service of a plan under some terms, and the two grounds on which it may be served.
 
+    Afresh: without its instances, in their place or elsewhere. Beside: they stay, and others join them.
+    """
+
+    problem: Problem
     plan: Plan
     name: str
-    others: tuple[Instance, ...]
+    terms: Terms
     own: tuple[Instance, ...]
-    afresh: Ground
+    afresh: Ground | None  # None where it runs on too many GPUs to look at them again
     beside: Ground | None  # None where nothing of it runs
+    notes: Notes
+    more: tuple[Node, ...] = ()
 
-    def on(self, problem: Problem) -> Case:
-        """The same case in a problem that differs in this service, or in limits of tenants and fleet."""
-        beside = replace(self.beside, problem=problem) if self.beside else None
-        return replace(self, afresh=replace(self.afresh, problem=problem), beside=beside)
+    @property
+    def grounds(self) -> tuple[Ground, ...]:
+        return tuple(one for one in (self.afresh, self.beside) if one)
+
+    @property
+    def whole(self) -> Ground:
+        """The ground of the plan as it is."""
+        known = self.beside or self.afresh
+        assert known
+        return known
+
+    def under(self, **terms: Any) -> Case:
+        """The same case with other wishes of the service, another policy or another limit."""
+        return replace(self, terms=self.terms._replace(**terms))
+
+    def wishing(self, **wishes: Any) -> Case:
+        """The same case, where the service asks for something else."""
+        return self.under(service=replace(self.terms.service, **wishes))
+
+    def on(self, change: Callable[[Ground], Ground]) -> Case:
+        """The same case on other ground."""
+        return replace(
+            self,
+            afresh=change(self.afresh) if self.afresh else None,
+            beside=change(self.beside) if self.beside else None,
+        )
+
+    @property
+    def changed(self) -> Problem:
+        """The problem that has these terms."""
+        service, policy, limit = self.terms
+        limits = {name: one for name, one in self.problem.limits.items() if name != service.tenant}
+        if limit:
+            limits[service.tenant] = limit
+        return replace(
+            self.problem,
+            nodes={**self.problem.nodes, **{node.name: node for node in self.more}},
+            services={**self.problem.services, service.name: service},
+            policy=policy,
+            limits=limits,
+        )
 
 
-def case(problem: Problem, plan: Plan, name: str, known: Ground | None = None) -> Case:
+def case(
+    problem: Problem, plan: Plan, name: str, known: Ground | None = None, notes: Notes | None = None
+) -> Case:  # fmt: skip
     """The case of a service in a plan, of which the whole ground may be known."""
-    others = tuple(one for one in plan.instances if one.service != name)
-    own = tuple(one for one in plan.instances if one.service == name)
+    service = problem.services[name]
     whole = known or ground(problem, plan.instances, plan.jobs)
-    if not own:
-        return Case(plan, name, others, own, whole, None)
-    taken = {one.place for one in own}
-    beside = replace(whole, spots=tuple(spot for spot in whole.spots if spot.place not in taken))
-    return Case(plan, name, others, own, without(whole, own), beside)
+    own = tuple(whole.of.get(name, ()))
+    places = {one.place for one in own}
+    return Case(
+        problem=problem,
+        plan=plan,
+        name=name,
+        terms=Terms(service, problem.policy, problem.limits.get(service.tenant)),
+        own=own,
+        afresh=without(whole, own) if own and len(places) <= MOST_AFRESH else None if own else whole,
+        beside=aside(whole, places) if own else None,
+        notes=notes or Notes(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Instances that a service gets, those that it keeps, and what all carry."""
+    """Seats that a service gets, those that it keeps, and what all carry."""
 
     found: Found
     kept: tuple[Instance, ...]
@@ -61,13 +118,15 @@ class Offer:
         return self.found.rate_per_second
 
 
-def offer(case: Case) -> Offer:
-    """The most that the case's ground lets the service carry."""
-    service = case.afresh.problem.services[case.name]
-    best = Offer(seats(case.afresh, service), ())
-    if case.beside and best.rate_per_second < service.rate_per_second * ENOUGH:
-        caps = [_cap(case.beside.problem, service, one) for one in case.own]
-        other = Offer(seats(case.beside, service, caps), case.own)
+def offer(case: Case, whole: bool = False) -> Offer:
+    """The most that the case's ground lets the service carry; all of its rate or nothing, where that is asked."""
+    rate = case.terms.service.rate_per_second
+    best = Offer(NOTHING, ())
+    if case.afresh:
+        best = Offer(seats(case.afresh, case.terms, case.notes, whole=whole), ())
+    if case.beside and best.rate_per_second < rate * ENOUGH:
+        caps = [_cap(case.terms, one) for one in case.own]
+        other = Offer(seats(case.beside, case.terms, case.notes, caps, whole), case.own)
         if other.rate_per_second > best.rate_per_second * (1 + 1e-9):
             return other
     return best
@@ -75,25 +134,31 @@ def offer(case: Case) -> Offer:
 
 def serves(case: Case) -> Offer | None:
     """An offer of the service's whole rate, if there is one."""
-    found = offer(case)
-    return found if found.rate_per_second >= case.afresh.problem.services[case.name].rate_per_second * ENOUGH else None
+    found = offer(case, whole=True)
+    return found if found.rate_per_second >= case.terms.service.rate_per_second * ENOUGH else None
 
 
 def applied(case: Case, offered: Offer) -> Plan | None:
     """The plan with the offer taken, where the judge finds it right."""
-    problem = case.afresh.problem
+    problem = case.changed
     kept = [replace(one, rate_per_second=rate) for one, rate in zip(offered.kept, offered.found.own, strict=True)]
-    new = offered.found.instances
+    new = instances(offered.found, case.terms)
     at = {one.place for one in (*case.own, *new)}
-    stand, jobs = renewed(problem, (*case.others, *kept, *new), case.plan.jobs, at)
+    others = [one for one in case.plan.instances if one.service != case.name]
+    stand, jobs = renewed(problem, (*others, *kept, *new), case.plan.jobs, at)
     unserved = tuple(left for left in case.plan.unserved if left.service != case.name)
     plan = Plan(tuple(stand), tuple(jobs), unserved, case.plan.unplaced)
-    judged = (problem, plan) if len(stand) <= MOST_JUDGED else _part(problem, plan, {place[0] for place in at})
+    judged = (problem, plan)
+    if len(stand) > MOST_JUDGED:
+        judged = part(problem, plan, {place[0] for place in at}, case.name, case.whole)
+    case.notes.meter.spend(STEPS_TO_JUDGE * (len(judged[1].instances) + len(case.own) + len(new)))
     return plan if judge(*judged, simulate=False, keeps=keep).is_right else None
 
 
-def _part(problem: Problem, plan: Plan, nodes: set[str]) -> tuple[Problem, Plan]:
-    """The touched nodes by themselves: their services at the rates they have there, limits and watts reckoned before.
+def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: Ground) -> tuple[Problem, Plan]:
+    """Some nodes by themselves: one service whole, the others at the rates they have there, and what watts are theirs.
+
+    The limits of tenants were reckoned before, to the letter.
 
     A whole judgement of a large plan, for each change that is looked at, takes longer than a plan is waited for.
     """
@@ -103,25 +168,38 @@ def _part(problem: Problem, plan: Plan, nodes: set[str]) -> tuple[Problem, Plan]
     for one in stand:
         rates[one.service] += one.rate_per_second
     services = {
-        name: replace(problem.services[name], rate_per_second=rate, min_instances=1) for name, rate in rates.items()
+        name: replace(problem.services[name], rate_per_second=rate, min_instances=1)
+        for name, rate in rates.items()
+        if name != whole
     }
-    part = replace(
+    small = replace(
         problem,
         nodes={name: problem.nodes[name] for name in nodes},
-        services=services,
+        services={**services, whole: problem.services[whole]},
         jobs={job.job: problem.jobs[job.job] for job in jobs},
-        policy=replace(problem.policy, power_budget_w=None),
+        policy=replace(problem.policy, power_budget_w=watts_of_part(problem, nodes, known)),
         limits={},
         state=State(problem.state.now) if problem.state else None,
     )
-    return part, Plan(stand, jobs)
+    return small, Plan(stand, jobs, tuple(left for left in plan.unserved if left.service == whole))
 
 
-def _cap(problem: Problem, service: Service, one: Instance) -> float:
+def watts_of_part(problem: Problem, nodes: set[str], known: Ground) -> float | None:
+    """What the power budget leaves these nodes, by what the others draw."""
+    budget = problem.policy.power_budget_w
+    if budget is None:
+        return None
+    mine = sum(problem.type_of(name).idle_w * problem.nodes[name].gpus for name in nodes)
+    mine += sum(busy_w(problem, *on) for place, on in known.at.items() if place[0] in nodes)
+    return max(budget - (known.drawn_w - mine), 0.0)
+
+
+def _cap(terms: Terms, one: Instance) -> float:
     """The most it may carry as it stands."""
-    margin, utilization = 1 + problem.policy.exec_margin, problem.policy.utilization
+    service = terms.service
+    margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
     judged = one.exec_ms * margin
-    row = limits(service.percentile).loads[one.batch]
+    row = latency_limits(service.percentile, [one.batch]).loads[one.batch]
     load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * one.batch / judged * (1 - 1e-9), 0.0))
 

@@ -1,16 +1,19 @@
-"""Compiled: what one more instance may carry on a GPU at every SM%, and what those who stand there bear."""
+"""Compiled: what one more instance may carry on GPUs at every SM%, and what those who stand there bear."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numba
+
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.arrays import F1, F2, F8, I1, I8
+from solvers.planning.arrays import F1, F2, F8, I1, I2, I8
 from solvers.planning.tables import SM
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 HALVINGS = 60
+B1 = numba.boolean
 
 
 @njit(F8(F1, F8, F8, F8, F8, F8, F8))
@@ -30,35 +33,66 @@ def most_exec_ms(
     return max(low * (1.0 - 1e-9), now_ms)
 
 
-@njit((F2, F1, I1, F2, F1, F1, F8, F8, F8, F8, I8, F8, F8, F8, F8, F8, F8, F2, F1, I1))
+@njit(
+    I8(
+        I1, I1, F1, F1, F1, I1, F2,
+        F2, F1, I1, F2, F1, F1, F8, F8, F8, F8, F8, F8, F8, F2, I2, F2,
+    )
+)  # fmt: skip
 def caps(
+    which: Array, free_sm: Array, free_gib: Array, free_w: Array, beside: Array, first: Array, neighbours: Array,
     exec_ms: Array, memory_gib: Array, batches: Array, rows: Array, pressure: Array, power_w: Array,
-    feels: float, slower: float, thriftier: float, beside: float, free_sm: int, free_gib: float, free_w: float,
-    slo_ms: float, margin: float, utilization: float, share_pressure: float, neighbours: Array, cap: Array, by: Array,
-) -> None:  # fmt: skip
+    feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, utilization: float,
+    share_pressure: float, cap: Array, by: Array, exec_of: Array,
+) -> int:  # fmt: skip
     """The most that an instance may carry at each SM%, and by which batch; 0 where it fits not or harms a neighbour.
 
-    A neighbour is (exec alone at its clock, sensitivity, pressure beside it, longest exec it bears).
+    `which` are the GPUs looked at, `exec_of` the exec of the best batch. Neighbours of GPU g stand from first[g] on,
+    each as (exec alone at its clock, sensitivity, pressure beside it, longest exec it bears). Gives the number of
+    shapes looked at.
     """
-    for sm in range(SM):
-        cap[sm], by[sm] = 0.0, -1
-        if sm < 1 or sm > free_sm or power_w[sm] * thriftier > free_w:
-            continue
-        outside = share_pressure * (free_sm - sm) / 100.0
-        bears = True
-        for i in range(neighbours.shape[0]):
-            slow = (1.0 + neighbours[i, 1] * (neighbours[i, 2] + pressure[sm])) * (1.0 + neighbours[i, 1] * outside)
-            if neighbours[i, 0] * slow > neighbours[i, 3]:
-                bears = False
-                break
-        if not bears:
-            continue
-        slow = slower * (1.0 + feels * beside) * (1.0 + feels * outside)
-        for b in range(batches.shape[0]):
-            judged = exec_ms[b, sm] * slow * margin
-            if memory_gib[b] > free_gib or not judged <= slo_ms:
+    looked = 0
+    for at in range(which.shape[0]):
+        g = which[at]
+        for sm in range(SM):
+            cap[at, sm], by[at, sm], exec_of[at, sm] = 0.0, -1, 0.0
+            if sm < 1 or sm > free_sm[g] or power_w[sm] * thriftier > free_w[g]:
                 continue
-            load = min(accepted_load(rows[b], slo_ms / judged), utilization * margin)
-            rate = 1000.0 * load * batches[b] / judged
-            if rate > cap[sm]:
-                cap[sm], by[sm] = rate, b
+            outside = share_pressure * (free_sm[g] - sm) / 100.0
+            bears = True
+            for i in range(first[g], first[g + 1]):
+                slow = (1.0 + neighbours[i, 1] * (neighbours[i, 2] + pressure[sm])) * (1.0 + neighbours[i, 1] * outside)
+                if neighbours[i, 0] * slow > neighbours[i, 3]:
+                    bears = False
+                    break
+            looked += 1
+            if not bears:
+                continue
+            slow = slower * (1.0 + feels * beside[g]) * (1.0 + feels * outside)
+            for b in range(batches.shape[0]):
+                judged = exec_ms[b, sm] * slow * margin
+                if memory_gib[b] > free_gib[g] or not judged <= slo_ms:
+                    continue
+                looked += 1
+                load = min(accepted_load(rows[b], slo_ms / judged), utilization * margin)
+                rate = 1000.0 * load * batches[b] / judged
+                if rate > cap[at, sm]:
+                    cap[at, sm], by[at, sm], exec_of[at, sm] = rate, b, exec_ms[b, sm] * slow
+    return looked
+
+
+@njit(B1(F8, F8, F2, F1, F2, F1, F8, F8, F8, F8, F8, F8))
+def is_able(
+    free_gib: float, free_w: float, exec_ms: Array, memory_gib: Array, rows: Array, power_w: Array,
+    feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, share_pressure: float,
+) -> bool:  # fmt: skip
+    """Whether an instance carries anything on an empty GPU, in any shape."""
+    for sm in range(SM - 1, 0, -1):  # the fastest first: most are
+        if power_w[sm] * thriftier > free_w:
+            continue
+        slow = slower * (1.0 + feels * share_pressure * (100.0 - sm) / 100.0) * margin
+        for b in range(memory_gib.shape[0]):
+            judged = exec_ms[b, sm] * slow
+            if memory_gib[b] <= free_gib and judged <= slo_ms and accepted_load(rows[b], slo_ms / judged) > 0.0:
+                return True
+    return False

@@ -2,159 +2,227 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf
 
-import numpy as np
+from solvers.planning.explain.applied import Case, Offer, offer
+from solvers.planning.explain.fleet import Fleet, Kind
+from solvers.planning.explain.ground import MOST_SHARED, Ground
+from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
+from solvers.planning.explain.options import Measurements, admitted
+from solvers.planning.explain.relaxations import checked, longest_slo_ms, rounded_down, tenant_limit
+from solvers.planning.explain.seats import ENOUGH
+from solvers.planning.explain.worth import Worth, worth
+from solvers.planning.problem import Limit, Policy, Service
 
-from solvers.planning.explain.applied import Case, case, offer
-from solvers.planning.explain.ground import Ground, spot
-from solvers.planning.explain.relaxations import taken
-from solvers.planning.explain.seats import ENOUGH, measured, shapes
-from solvers.planning.plan import Plan
-from solvers.planning.problem import Policy, Problem, Profile, Service
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """In words; and what serving it would cost, where it could be served as things are."""
+
+    words: str
+    worth: Worth | None = None
 
 
-def reason(problem: Problem, plan: Plan, name: str, about: Case | None = None) -> str:
-    """Why the service is not served whole; with its case, also what the others leave of each limit."""
-    service = problem.services[name]
-    own = impossible(problem, service)
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """A limit, in words, and the same case without it."""
+
+    words: str
+    without: Callable[[Case], Case]
+
+
+def reason(case: Case, fleet: Fleet) -> Reason:
+    """Why the service is not served whole, with what the others leave of each limit."""
+    service = case.terms.service
+    able = able_kinds(fleet, service, case.notes.measured)
+    own = impossible(fleet, service, able, case.notes.measured)
+    if own:
+        least_ms = needed_slo_ms(case, fleet) if "its SLO" in own else None
+        return Reason(f"{own}; its rate needs {least_ms:.10g} ms, alone on this fleet" if least_ms else own)
+    if service.priority * case.terms.policy.unserved_price <= 0:
+        offered = offer(case)
+        known = worth(case, offered) if _is_whole(case, offered) else None
+        return Reason(_free(case, known), known)
+    return _crowded(case, fleet, able)
+
+
+def needed_slo_ms(case: Case, fleet: Fleet) -> float | None:
+    """The SLO, to four digits, below which nothing serves its rate; None where its SLO is none too short for that."""
+    least_ms = least_slo_ms(fleet, case.terms.service, case.notes.measured, longest_slo_ms(case))
+    return rounded_down(least_ms) if least_ms and least_ms > case.terms.service.slo_ms else None
+
+
+def short(fleet: Fleet, service: Service, known: Ground, memo: Measurements) -> str:
+    """What is known without looking at what the others leave."""
+    policy = fleet.problem.policy
+    able = able_kinds(fleet, service, memo)
+    own = impossible(fleet, service, able, memo)
     if own:
         return own
-    return _crowded(problem, plan, service, about or case(problem, plan, name))
+    if policy.unserved_price <= 0:
+        return "unservedPrice 0: leaving it out costs nothing"
+    gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
+    if not free:
+        return f"all {gpus} GPUs that may run it are taken, and the plan found no room for it beside the others"
+    said = f"{free} of {gpus} GPUs that may run it are empty; what keeps it off them was not looked into"
+    limit = fleet.problem.limits.get(service.tenant)
+    may = [_limit_words(known, service.tenant, limit)] if limit else []
+    may += [_budget_words(known, policy)] if policy.power_budget_w is not None else []
+    return f"{said}; it may be {', or '.join(may)}" if may else said
 
 
-def impossible(problem: Problem, service: Service) -> str | None:
-    """What keeps it from running even on this fleet with nobody else on it."""
-    if not service.variants:
-        return f"no variant of model {service.model} is admitted by its variants and minAccuracy"
-    types = {node.gpu_type for node in problem.nodes.values()}
-    if not types:
-        return "the fleet has no GPU"
-    among = sorted(types if service.gpu_types is None else types & set(service.gpu_types))
-    if not among:
-        return f"the fleet has no GPU of its gpuTypes: {', '.join(service.gpu_types or ())}"
-    profiles = [
-        problem.profiles[service.model, variant, kind]
-        for variant in service.variants
-        for kind in among
-        if (service.model, variant, kind) in problem.profiles
-    ]
-    listed = ", ".join(service.variants)
-    if not profiles:
-        return f"model {service.model} has no profile of {listed} on {', '.join(among)}"
-    fastest, by = min((_fastest_ms(profile), profile.key) for profile in profiles)
-    judged = fastest * (1 + problem.policy.exec_margin)
-    if judged > service.slo_ms:
-        return (
-            f"its SLO of {service.slo_ms:.6g} ms is below the fastest exec, {judged:.6g} ms with execMargin "
-            f"({by[1]} on {by[2]})"
-        )
-    if all(problem.gpu_types[one.gpu_type].memory_gib < min(one.memory_gib.values()) for one in profiles):
-        least = min(min(one.memory_gib.values()) for one in profiles)
-        return f"it needs {least:.6g} GiB of GPU memory at least, more than any GPU of {', '.join(among)} has"
-    nodes = [node for node in problem.nodes.values() if node.gpu_type in among]
-    if all(_least(profiles, node.gpu_type, "cpu_cores") > node.cpu_cores for node in nodes):
-        return f"no node of {', '.join(among)} has the CPU cores that one instance takes"
-    if all(_least(profiles, node.gpu_type, "host_memory_gib") > node.host_memory_gib for node in nodes):
-        return f"no node of {', '.join(among)} has the host memory that one instance takes"
-    kinds = {(node.gpu_type, node.templates): node for node in nodes}
-    templates = {v.template for v in problem.models[service.model] if v.name in service.variants and v.template}
-    able = {kind for kind, node in kinds.items() if shapes(problem, spot(problem, (node.name, 0), [], []), service, {})}
-    if not able:
-        if templates and all(node.templates is not None and not templates & node.templates for node in nodes):
-            return f"no node of {', '.join(among)} offers the template {' or '.join(sorted(templates))}"
-        return (
-            f"on an empty GPU of {', '.join(among)} no load keeps its SLO of {service.slo_ms:.6g} ms at percentile "
-            f"{service.percentile:g} within memory and maxW; the fastest exec is {judged:.6g} ms with execMargin"
-        )
-    there = sum(node.gpus for node in nodes if (node.gpu_type, node.templates) in able)
-    if there < service.min_instances:
-        return f"minInstances {service.min_instances} must stand on different GPUs, and {there} of the fleet may run it"
-    return None
+def _free(case: Case, known: Worth | None) -> str:
+    said = f"unservedPrice {case.terms.policy.unserved_price:g}: leaving it out costs nothing"
+    return f"{said}, serving it would add {known.adds:.4g} an hour" if known else said
 
 
-def _crowded(problem: Problem, plan: Plan, service: Service, about: Case) -> str:
-    """Which limit, lifted by itself, lets it be served beside the others, or most of it; else the fleet is full."""
-    rate, now = service.rate_per_second, offer(about).rate_per_second
-    limit = problem.limits.get(service.tenant)
-    found: list[tuple[float, str]] = []
+def _crowded(case: Case, fleet: Fleet, able: Sequence[Kind]) -> Reason:
+    """Which limits, lifted, let it be served beside the others, or more of it; else the fleet is full or too small."""
+    service, offered = case.terms.service, offer(case)
+    if _is_whole(case, offered):
+        known = worth(case, offered)
+        if known and not known.is_worth_it:
+            said = f"it could be served for {known.adds:.4g} an hour more, but leaving it out costs only"
+            return Reason(f"{said} {known.saves:.4g} (unservedPrice and priority): not worth it", known)
+        if known:
+            said = f"there is room for it beside the others, for {known.adds:.4g} an hour more"
+            return Reason(f"{said}, which this search did not find: more work may serve it", known)
+    so_far = max(offered.rate_per_second, sum(one.rate_per_second for one in case.own))
+    lifts = _lifts(case)
+    most, needed = _needed(case, lifts, so_far * (1 + 1e-6))
+    if not needed:
+        return Reason(_full(case, fleet, able, so_far))
+    words = "; and ".join(lift.words for lift in needed)
+    if most >= service.rate_per_second * ENOUGH:
+        raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
+        return Reason(f"{words}; {raised.words} would do" if raised and checked(raised) else words)
+    return Reason(f"{words}; without that, {_carries(case, most)}")
+
+
+def _needed(case: Case, lifts: Sequence[Lift], so_far: float) -> tuple[float, list[Lift]]:
+    """The limit whose lifting carries most; where none alone helps, those that it takes together."""
+
+    def carried(some: Sequence[Lift]) -> float:
+        return offer(reduce(lambda about, lift: lift.without(about), some, case)).rate_per_second
+
+    each = [(carried([lift]), lift) for lift in lifts]
+    most = max((rate for rate, _ in each), default=0.0)
+    if most > so_far:
+        return most, [next(lift for rate, lift in each if rate >= most * (1 - 1e-9))]
+    most = carried(lifts) if len(lifts) > 1 else 0.0
+    if not most > so_far:
+        return so_far, []
+    needed = list(lifts)
+    for lift in lifts:
+        fewer = [one for one in needed if one is not lift]
+        if carried(fewer) > so_far:
+            needed = fewer
+    return carried(needed), needed
+
+
+def _lifts(case: Case) -> list[Lift]:
+    """Every rule that may keep it off GPUs which have room, and the case without that rule."""
+    service, policy, limit = case.terms
+    problem = case.problem
+    found: list[Lift] = []
     if limit and (limit.gpus is not None or limit.price_per_hour is not None):
-        free = {name: one for name, one in problem.limits.items() if name != service.tenant}
-        gpus, price = taken(problem, plan, service.tenant)
-        told = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
-        told += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
-        words = f"the limit of tenant {service.tenant}, {' and '.join(told)}, leaves no room for it"
-        found.append((_carried(about.on(replace(problem, limits=free))), words))
-    policy = problem.policy
+        words = _limit_words(case.whole, service.tenant, limit)
+        found.append(Lift(f"{words}, leaves no room for it", lambda about: about.under(limit=None)))
     if policy.power_budget_w is not None:
-        lifted = about.on(replace(problem, policy=replace(policy, power_budget_w=None)))
-        drawn = (about.beside or about.afresh).drawn_w
-        words = (
-            f"powerBudgetW {policy.power_budget_w:.6g}, of which the plan draws {drawn:.5g} W, leaves no watts for it"
-        )
-        found.append((_carried(lifted), words))
-    loose = _under(problem, lambda one: replace(one, same_model_per_gpu=100))
-    for words, lifted in (
-        ("CPU cores and host memory of the nodes leave no room for it", _each(about, _roomy)),
-        (f"sameModelPerGpu {policy.same_model_per_gpu} keeps it off GPUs where its model runs", about.on(loose)),
-        (f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs that have room", _each(about, _welcoming)),
+        words = f"{_budget_words(case.whole, policy)}, leaves no watts for it"
+        found.append(Lift(words, _under(power_budget_w=None)))
+    if any(
+        one.demand.cpu_cores or one.demand.host_memory_gib
+        for node in {node.gpu_type: node for node in problem.nodes.values()}.values()
+        for one in admitted(problem, node, service)
     ):
-        found.append((_carried(lifted), words))
+        words = "the CPU cores of the nodes leave no room for it"
+        found.append(Lift(words, lambda about: about.on(_with_endless_cpu)))
+        words = "the host memory of the nodes leaves no room for it"
+        found.append(Lift(words, lambda about: about.on(_with_endless_host_memory)))
+    words = f"sameModelPerGpu {policy.same_model_per_gpu} keeps it off GPUs where its model runs"
+    found.append(Lift(words, _under(same_model_per_gpu=100_000)))
+    words = f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs that have room"
+    found.append(Lift(words, _under(clients_per_gpu=100_000)))
+    if service.is_dedicated:
+        words = "it is dedicated, and too few GPUs that nobody else is on may run it"
+        found.append(Lift(words, lambda about: about.wishing(is_dedicated=False)))
+    if service.gpu_types is not None:
+        words = f"its gpuTypes, {', '.join(service.gpu_types)}, keep it off others that have room"
+        found.append(Lift(words, lambda about: about.wishing(gpu_types=None)))
     if service.min_instances > 1:
-        one = replace(service, min_instances=1)
-        lifted = about.on(replace(problem, services={**problem.services, service.name: one}))
         words = (
             f"minInstances {service.min_instances} on different GPUs: too few have room, with half an even share each"
         )
-        found.append((_carried(lifted), words))
-    most = max((carried for carried, _ in found), default=0.0)
-    so_far = sum(one.rate_per_second for one in about.own)
-    if most > max(now, so_far) * (1 + 1e-6) and most > 0:
-        words = next(words for carried, words in found if carried >= most * (1 - 1e-9))
-        return words if most >= rate * ENOUGH else f"{words}, and the fleet is full"
-    return _full(problem, service, plan, max(now, so_far))
+        found.append(Lift(words, lambda about: about.wishing(min_instances=1)))
+    return found
 
 
-def _full(problem: Problem, service: Service, plan: Plan, carried: float) -> str:
-    at = {one.place for one in plan.instances} | {job.place for job in plan.jobs}
-    types = {node.gpu_type for node in problem.nodes.values()} & set(service.gpu_types or problem.gpu_types)
-    nodes = [node for node in problem.nodes.values() if node.gpu_type in types]
-    gpus = sum(node.gpus for node in nodes)
-    empty = gpus - sum(1 for place in at if problem.nodes[place[0]].gpu_type in types)
-    if carried >= service.rate_per_second * ENOUGH:
-        return f"the search found no room for it, though {empty} of {gpus} GPUs are empty: more work would serve it"
-    return (
-        f"the fleet is full: of {gpus} GPUs of types it may use {empty} are empty, and what the others leave "
-        f"carries {carried:.4g} of {service.rate_per_second:.6g} requests a second"
-    )
+def _limit_words(known: Ground, tenant: str, limit: Limit) -> str:
+    gpus, price = known.gpus_taken.get(tenant, 0.0), known.price_taken.get(tenant, 0.0)
+    told = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
+    told += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
+    return f"the limit of tenant {tenant}, {' and '.join(told)}"
 
 
-def _each(about: Case, change: Callable[[Ground], Ground]) -> Case:
-    return replace(about, afresh=change(about.afresh), beside=change(about.beside) if about.beside else None)
+def _budget_words(known: Ground, policy: Policy) -> str:
+    return f"powerBudgetW {policy.power_budget_w:.6g}, of which the plan draws {known.drawn_w:.5g} W"
 
 
-def _roomy(ground: Ground) -> Ground:
-    endless = dict.fromkeys(ground.cpu_cores, inf)
-    return replace(ground, cpu_cores=endless, host_memory_gib=endless)
+def _full(case: Case, fleet: Fleet, able: Sequence[Kind], carried: float) -> str:
+    """No GPU that may run it is empty; or some are, and are too few for its rate."""
+    service = case.terms.service
+    gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
+    if free:
+        said = f"the fleet is too small for its rate: of {gpus} GPUs that may run it {free} are empty"
+        return f"{said}, and {_carries(case, carried)}"
+    unfit: dict[str, int] = {}
+    for kind in fleet.kinds:
+        if kind.empty and kind not in able:
+            unfit[kind.node.gpu_type] = unfit.get(kind.node.gpu_type, 0) + kind.empty
+    said = f"the fleet is full: all {gpus} GPUs that may run it are taken, and {_carries(case, carried)}"
+    if not unfit:
+        return said
+    told = ", ".join(f"{count} of {name} ({_why_unfit(fleet, service, name)})" for name, count in sorted(unfit.items()))
+    return f"{said}; empty, but no use to it: {told}"
 
 
-def _welcoming(ground: Ground) -> Ground:
-    return replace(ground, spots=tuple(replace(one, clients=one.clients + 1000) for one in ground.spots))
+def _why_unfit(fleet: Fleet, service: Service, gpu_type: str) -> str:
+    if service.gpu_types is not None and gpu_type not in service.gpu_types:
+        return "not of its gpuTypes"
+    if not any((service.model, variant, gpu_type) in fleet.problem.profiles for variant in service.variants):
+        return "no profile"
+    nodes = [kind.node for kind in fleet.kinds if kind.node.gpu_type == gpu_type]
+    if not any(True for node in nodes for _ in admitted(fleet.problem, node, service)):
+        return "template not offered"
+    return "SLO, memory, maxW or its node's room not kept there"
 
 
-def _carried(about: Case) -> float:
-    return offer(about).rate_per_second
+def _carries(case: Case, carried: float) -> str:
+    some = "what the others leave"
+    if any(ground.is_partly_seen for ground in case.grounds):
+        some = f"what they leave on the {MOST_SHARED} roomiest GPUs of each kind"
+    return f"{some} carries {carried:.4g} of {case.terms.service.rate_per_second:.6g} requests a second"
 
 
-def _under(problem: Problem, change: Callable[[Policy], Policy]) -> Problem:
-    return replace(problem, policy=change(problem.policy))
+def _is_whole(case: Case, offered: Offer) -> bool:
+    return offered.rate_per_second >= case.terms.service.rate_per_second * ENOUGH
 
 
-def _fastest_ms(profile: Profile) -> float:
-    return float(np.min(measured(profile).exec_ms))
+def _under(**policy: object) -> Callable[[Case], Case]:
+    def without(about: Case) -> Case:
+        changed: Policy = replace(about.terms.policy, **policy)  # type: ignore[arg-type]
+        return about.under(policy=changed)
+
+    return without
 
 
-def _least(profiles: list[Profile], gpu_type: str, field: str) -> float:
-    return min((getattr(one.demand, field) for one in profiles if one.gpu_type == gpu_type), default=inf)
+def _with_endless_cpu(ground: Ground) -> Ground:
+    return replace(ground, cpu_cores=dict.fromkeys(ground.cpu_cores, inf))
+
+
+def _with_endless_host_memory(ground: Ground) -> Ground:
+    return replace(ground, host_memory_gib=dict.fromkeys(ground.host_memory_gib, inf))

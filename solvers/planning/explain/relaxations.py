@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import ceil, floor, inf, log10
+from math import ceil, floor, inf, log, log10
 
 from solvers.planning.explain.applied import Case, Offer, applied, offer, serves
-from solvers.planning.explain.ground import Ground, shares, spot
+from solvers.planning.explain.ground import Ground, with_nodes
+from solvers.planning.explain.meter import SpentError
+from solvers.planning.explain.options import admitted, options
+from solvers.planning.explain.seats import ENOUGH, shares_of, watts_of
+from solvers.planning.explain.spots import empty, lot
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, Limit, Node, Problem, Service
+from solvers.planning.problem import Limit, Node, Problem
 
-LONGEST = 1e4  # times the SLO
-CLOSE = 1.002  # an SLO is found within this factor
-PERCENTILES = (99.9, 99.5, *(float(whole) for whole in range(99, 49, -1)))
-MOST_GPUS = 64
+LONGEST = 1e3  # times the longest exec of any batch, and times the SLO: an SLO beyond it changes nothing
+CLOSE = 1.002  # an SLO is found within this factor, a limit within this part of its raise
+PERCENTILES = (99.5, *(float(whole) for whole in range(99, 49, -1)))
+MOST_GPUS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,186 +43,210 @@ class Proposal:
     offer: Offer
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The least change found, and whether every dimension was looked at to its end."""
+
+    least: Relaxation | None
+    is_whole: bool
+
+
 def relaxations(case: Case) -> Iterator[Relaxation]:
     """Every dimension's least change that helps, the smallest first, each checked by applying it."""
-    dimensions = (slo, percentile, rate, variants, gpu_types, gpus, min_instances, tenant_limit, power_budget)
-    proposals = [proposal for find in dimensions if (proposal := find(case))]
+    proposals = [proposal for find in DIMENSIONS if (proposal := find(case, inf))]
     for one in sorted(proposals, key=lambda one: one.relative):
-        plan = applied(one.changed, one.offer)
-        if plan:
-            yield Relaxation(one.dimension, one.words, one.relative, one.changed.afresh.problem, plan)
+        found = checked(one)
+        if found:
+            yield found
 
 
-def least(case: Case) -> Relaxation | None:
-    """The one of least relative change."""
-    return next(relaxations(case), None)
+def least(case: Case) -> Search:
+    """The one of least relative change, as far as the steps that the case's meter allows."""
+    best: Relaxation | None = None
+    try:
+        for find in DIMENSIONS:
+            found = find(case, best.relative if best else inf)
+            if found and (best is None or found.relative < best.relative):
+                best = checked(found) or best
+    except SpentError:
+        return Search(best, False)
+    return Search(best, True)
 
 
-def slo(case: Case) -> Proposal | None:
-    """A longer SLO"""
-    service = _service(case)
-
-    def longer(slo_ms: float) -> Case:
-        return _with_service(case, replace(service, slo_ms=slo_ms))
-
-    low, high = service.slo_ms, service.slo_ms * LONGEST
-    if not serves(longer(high)):
-        return None
-    while high > low * CLOSE:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if serves(longer(middle)) else (middle, high)
-    high = rounded_up(high)
-    share = high / service.slo_ms - 1
-    words = f"slo.latencyMs: {high:.10g} (now {service.slo_ms:.6g}, +{percent(share)})"
-    return _proposed("slo", words, share, longer(high))
-
-
-def percentile(case: Case) -> Proposal | None:
-    """A lower percentile"""
-    service = _service(case)
-    grid = [value for value in PERCENTILES if value < service.percentile]
-
-    def lower(value: float) -> Case:
-        return _with_service(case, replace(service, percentile=value))
-
-    at = _first(len(grid), lambda number: serves(lower(grid[number])) is not None)
-    if at is None:
-        return None
-    share = 1 - grid[at] / service.percentile
-    words = f"slo.percentile: {grid[at]:g} (now {service.percentile:g})"
-    return _proposed("percentile", words, share, lower(grid[at]))
-
-
-def rate(case: Case) -> Proposal | None:
+def rate(case: Case, below: float) -> Proposal | None:
     """A lower rate: what can be served, and at least what is"""
-    service = _service(case)
+    asked = case.terms.service.rate_per_second
     served = sum(one.rate_per_second for one in case.own)
     for most in (offer(case).rate_per_second, served):
         value = rounded_down(most)
         if not value > 0:
             continue
-        share = 1 - value / service.rate_per_second
-        words = f"ratePerSecond: {value:.10g} (now {service.rate_per_second:.6g}, -{percent(share)})"
-        less = _with_service(case, replace(service, rate_per_second=value))
-        found = _proposed("rate", words, share, less)
+        share = 1 - value / asked
+        words = f"ratePerSecond: {value:.10g} (now {asked:.6g}, -{percent(share)})"
+        found = _proposed("rate", words, share, case.wishing(rate_per_second=value)) if share < below else None
         if found:
             return found
     return None
 
 
-def variants(case: Case) -> Proposal | None:
+def gpus(case: Case, below: float) -> Proposal | None:
+    """More GPUs of a type, each on a node of its own like one of the fleet's"""
+    service, problem = case.terms.service, case.problem
+    best: Proposal | None = None
+    served = offer(case).rate_per_second
+    for name in sorted(service.gpu_types if service.gpu_types is not None else problem.gpu_types):
+        if name not in problem.gpu_types or not any(
+            (service.model, v, name) in problem.profiles for v in service.variants
+        ):
+            continue
+        there = max(sum(node.gpus for node in problem.nodes.values() if node.gpu_type == name), 1)
+        like, words = _like(case, name)
+        carries = _most_on(case, like)
+        if not carries > 0:
+            continue
+        # Fewer than these cannot be enough; a few more may be, as loads are not to be too uneven.
+        fewest = max(1, ceil((service.rate_per_second * ENOUGH - served) / carries))
+        most = fewest + max(fewest, service.min_instances, 8)
+        most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
+
+        def more(number: int, like: Node = like, fewest: int = fewest) -> Case:
+            return _with_gpus(case, like, fewest + number)
+
+        at = _first(most - fewest + 1, lambda number, more=more: serves(more(number)) is not None)  # type: ignore[misc]
+        if at is None:
+            continue
+        number = fewest + at
+        text = f"one more GPU of {name} ({words})" if number == 1 else f"{number} more GPUs of {name} ({words})"
+        if number / there < below:
+            best = _proposed("gpus", text, number / there, more(at)) or best
+            below = best.relative if best else below
+    return best
+
+
+def min_instances(case: Case, below: float) -> Proposal | None:
+    """Fewer instances"""
+    now = case.terms.service.min_instances
+
+    def fewer(number: int) -> Case:
+        return case.wishing(min_instances=now - 1 - number)
+
+    at = _first(now - 1, lambda number: serves(fewer(number)) is not None)
+    if at is None:
+        return None
+    wanted = now - 1 - at
+    return _proposed("minInstances", f"minInstances: {wanted} (now {now})", 1 - wanted / now, fewer(at))
+
+
+def tenant_limit(case: Case, below: float) -> Proposal | None:
+    """A higher limit of its tenant: of GPUs, or of price; of both where neither alone helps"""
+    limit = case.terms.limit
+    if limit is None:
+        return None
+    alone = [(name,) for name in ("gpus", "price_per_hour") if getattr(limit, name) is not None]
+    raised = [found for names in alone if (found := _raised(case, limit, names))]
+    if not raised and len(alone) == 2:
+        raised = [found for names in [("gpus", "price_per_hour")] if (found := _raised(case, limit, names))]
+    return min(raised, key=lambda one: one.relative, default=None)
+
+
+def power_budget(case: Case, below: float) -> Proposal | None:
+    """More watts for the fleet"""
+    now = case.terms.policy.power_budget_w
+    if now is None:
+        return None
+    policy = case.terms.policy
+
+    def more(watts: float) -> Case:
+        return case.under(policy=replace(policy, power_budget_w=watts))
+
+    found = serves(more(1e300))
+    if not found:
+        return None
+    ground = case.beside if found.kept else case.afresh
+    assert ground
+    at, budget = _least_raise(
+        [now], [(ground.drawn_w + watts_of(found.found)) * (1 + 1e-8)], lambda value: more(value[0])
+    )
+    share = budget[0] / now - 1 if now > 0 else inf
+    return _proposed("powerBudgetW", f"powerBudgetW: {budget[0]:.10g} (now {now:.6g})", share, at)
+
+
+def variants(case: Case, below: float) -> Proposal | None:
     """One variant more, of the best accuracy that helps"""
-    service, problem = _service(case), case.afresh.problem
-    known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
+    service = case.terms.service
+    known = {variant.name: variant.accuracy for variant in case.problem.models[service.model]}
     lowest = min((known[name] for name in service.variants if name in known), default=None)
     for name in sorted(known, key=lambda name: (-known[name], name)):
         if name in service.variants:
             continue
-        wider = _with_service(case, replace(service, variants=(*service.variants, name)))
         drop = 0.0 if not lowest else (lowest - known[name]) / lowest
         share = drop if drop > 0 else 1 / (1 + len(service.variants))
         words = f"variants: [{', '.join((*service.variants, name))}] (accuracy {known[name]:g} admitted)"
-        found = _proposed("variants", words, share, wider)
+        wider = case.wishing(variants=(*service.variants, name))
+        found = _proposed("variants", words, share, wider) if share < below else None
         if found:
             return found
     return None
 
 
-def gpu_types(case: Case) -> Proposal | None:
+def gpu_types(case: Case, below: float) -> Proposal | None:
     """One GPU type more in gpuTypes"""
-    service, problem = _service(case), case.afresh.problem
-    if service.gpu_types is None:
+    service, problem = case.terms.service, case.problem
+    if service.gpu_types is None or 1 / max(len(service.gpu_types), 1) >= below:
         return None
     for name in sorted({node.gpu_type for node in problem.nodes.values()} - set(service.gpu_types)):
-        wider = _with_service(case, replace(service, gpu_types=(*service.gpu_types, name)))
         words = f"gpuTypes: [{', '.join((*service.gpu_types, name))}]"
+        wider = case.wishing(gpu_types=(*service.gpu_types, name))
         found = _proposed("gpuTypes", words, 1 / max(len(service.gpu_types), 1), wider)
         if found:
             return found
     return None
 
 
-def gpus(case: Case) -> Proposal | None:
-    """More GPUs of a type, each on a node of its own like one of the fleet's"""
-    service, problem = _service(case), case.afresh.problem
-    best: tuple[float, str, Case] | None = None
-    for name in sorted(service.gpu_types if service.gpu_types is not None else problem.gpu_types):
-        if name not in problem.gpu_types or not any(
-            (service.model, v, name) in problem.profiles for v in service.variants
-        ):
-            continue
-        there = sum(node.gpus for node in problem.nodes.values() if node.gpu_type == name)
-        like, words = _like(problem, service, name)
+def slo(case: Case, below: float) -> Proposal | None:
+    """A longer SLO"""
+    now = case.terms.service.slo_ms
+    longest = min(longest_slo_ms(case) / now, 1 + below)
 
-        def more(number: int, like: Node = like) -> Case:
-            return _with_gpus(case, like, number + 1)
+    def longer(number: int) -> Case:
+        return case.wishing(slo_ms=rounded_up(now * CLOSE ** (number + 1)))
 
-        at = _first(MOST_GPUS, lambda number: serves(more(number)) is not None)
-        if at is None:
-            continue
-        share = (at + 1) / max(there, 1)
-        text = f"one more GPU of {name} ({words})" if at == 0 else f"{at + 1} more GPUs of {name} ({words})"
-        if best is None or share < best[0]:
-            best = (share, text, more(at))
-    return _proposed("gpus", best[1], best[0], best[2]) if best else None
-
-
-def min_instances(case: Case) -> Proposal | None:
-    """Fewer instances"""
-    service = _service(case)
-    for number in range(service.min_instances - 1, 0, -1):
-        share = 1 - number / service.min_instances
-        fewer = _with_service(case, replace(service, min_instances=number))
-        found = _proposed("minInstances", f"minInstances: {number} (now {service.min_instances})", share, fewer)
-        if found:
-            return found
-    return None
-
-
-def tenant_limit(case: Case) -> Proposal | None:
-    """A higher limit of its tenant: of GPUs, or of price"""
-    service, problem = _service(case), case.afresh.problem
-    limit = problem.limits.get(service.tenant)
-    if limit is None:
+    at = _first(floor(log(longest) / log(CLOSE)), lambda number: serves(longer(number)) is not None)
+    if at is None:
         return None
-    best: Proposal | None = None
-    for name, now in (("gpus", limit.gpus), ("price_per_hour", limit.price_per_hour)):
-        if now is None:
-            continue
-        found = serves(case.on(_with_limit(problem, service.tenant, replace(limit, **{name: None}))))
-        plan = found and applied(case.on(_with_limit(problem, service.tenant, replace(limit, **{name: None}))), found)
-        if not plan:
-            continue
-        needed = rounded_up(taken(problem, plan, service.tenant)[name == "price_per_hour"])
-        raised = case.on(_with_limit(problem, service.tenant, replace(limit, **{name: max(needed, now)})))
-        words = {"gpus": "gpus", "price_per_hour": "pricePerHour"}[name]
-        share = needed / now - 1 if now > 0 else inf
-        said = f"limit.{words}: {needed:.10g} of tenant {service.tenant} (now {now:.6g})"
-        checked = _proposed("limit", said, share, raised)
-        if checked and (best is None or checked.relative < best.relative):
-            best = checked
-    return best
+    slo_ms = longer(at).terms.service.slo_ms
+    share = slo_ms / now - 1
+    return _proposed("slo", f"slo.latencyMs: {slo_ms:.10g} (now {now:.6g}, {longer_by(share)})", share, longer(at))
 
 
-def power_budget(case: Case) -> Proposal | None:
-    """More watts for the fleet"""
-    problem = case.afresh.problem
-    now = problem.policy.power_budget_w
-    if now is None:
+def longest_slo_ms(case: Case) -> float:
+    """An SLO so long that a longer one changes nothing."""
+    execs = [
+        time for key, profile in case.problem.profiles.items() if key[0] == case.terms.service.model
+        for curve in profile.latency_ms.values() for _, time in curve
+    ]  # fmt: skip
+    return max(case.terms.service.slo_ms, *execs, 0.0) * LONGEST
+
+
+def percentile(case: Case, below: float) -> Proposal | None:
+    """A lower percentile"""
+    now = case.terms.service.percentile
+    grid = [value for value in PERCENTILES if value < now and 1 - value / now < below]
+    at = _first(len(grid), lambda number: serves(case.wishing(percentile=grid[number])) is not None)
+    if at is None:
         return None
+    words = f"slo.percentile: {grid[at]:g} (now {now:g})"
+    return _proposed("percentile", words, 1 - grid[at] / now, case.wishing(percentile=grid[at]))
 
-    def more(watts: float) -> Case:
-        return case.on(replace(problem, policy=replace(problem.policy, power_budget_w=watts)))
 
-    low, high = now, max(now, 1.0) * LONGEST
-    if not serves(more(high)):
-        return None
-    while high > low * CLOSE:
-        middle = (max(low, 1e-3) * high) ** 0.5
-        low, high = (low, middle) if serves(more(middle)) else (middle, high)
-    high = rounded_up(high)
-    share = high / now - 1 if now > 0 else inf
-    return _proposed("powerBudgetW", f"powerBudgetW: {high:.10g} (now {now:.6g})", share, more(high))
+# What is told from what is known of the GPUs comes first: what it finds spares the others work.
+DIMENSIONS = (rate, gpus, min_instances, tenant_limit, power_budget, variants, gpu_types, percentile, slo)
+
+
+def checked(one: Proposal) -> Relaxation | None:
+    """The change as applied, where the judge finds it right."""
+    plan = applied(one.changed, one.offer)
+    return Relaxation(one.dimension, one.words, one.relative, one.changed.changed, plan) if plan else None
 
 
 def _proposed(dimension: str, words: str, relative: float, changed: Case) -> Proposal | None:
@@ -226,74 +254,103 @@ def _proposed(dimension: str, words: str, relative: float, changed: Case) -> Pro
     return Proposal(dimension, words, relative, changed, found) if found else None
 
 
-def _service(case: Case) -> Service:
-    return case.afresh.problem.services[case.name]
+def _raised(case: Case, limit: Limit, names: tuple[str, ...]) -> Proposal | None:
+    """The least raise of these limits together that serves the service."""
+
+    def under(values: list[float]) -> Case:
+        return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
+
+    found = serves(case.under(limit=replace(limit, **dict.fromkeys(names))))
+    if not found:
+        return None
+    ground, service = case.beside if found.kept else case.afresh, case.terms.service
+    assert ground
+    tenant, (more, dearer) = service.tenant, shares_of(found.found, service)
+    enough = {
+        "gpus": ground.gpus_taken.get(tenant, 0.0) + more,
+        "price_per_hour": ground.price_taken.get(tenant, 0.0) + dearer,
+    }
+    now = [getattr(limit, name) for name in names]
+    at, values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], under)
+    share = max(value / was - 1 if was > 0 else inf for value, was in zip(values, now, strict=True))
+    said = ", ".join(
+        f"limit.{FIELDS[name]}: {value:.10g} (now {was:.6g})"
+        for name, value, was in zip(names, values, now, strict=True)
+    )
+    return _proposed("limit", f"{said} of tenant {tenant}", share, at)
 
 
-def _with_service(case: Case, service: Service) -> Case:
-    problem = case.afresh.problem
-    return case.on(replace(problem, services={**problem.services, service.name: service}))
+FIELDS = {"gpus": "gpus", "price_per_hour": "pricePerHour"}
 
 
-def _with_limit(problem: Problem, tenant: str, limit: Limit) -> Problem:
-    return replace(problem, limits={**problem.limits, tenant: limit})
+def _least_raise(
+    low: list[float], high: list[float], under: Callable[[list[float]], Case]
+) -> tuple[Case, list[float]]:  # fmt: skip
+    """Numbers between two ends, in equal parts of the way, as low as serve; the high end is known to."""
+
+    def at(part: float) -> list[float]:
+        return [rounded_up(a + (max(b, a) - a) * part) for a, b in zip(low, high, strict=True)]
+
+    less, part = 0.0, 1.0
+    while part - less > CLOSE - 1:
+        middle = (less + part) / 2
+        less, part = (less, middle) if serves(under(at(middle))) else (middle, part)
+    return under(at(part)), at(part)
 
 
-def _like(problem: Problem, service: Service, gpu_type: str) -> tuple[Node, str]:
-    """The node that one more GPU stands on: like the cheapest of its type, or roomy where the fleet has none."""
-    nodes = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
-    known = min(nodes, key=lambda node: (node.templates is not None, node.price_per_hour, node.name), default=None)
-    if known:
-        return known, f"on a node like {known.name}"
+def _like(case: Case, gpu_type: str) -> tuple[Node, str]:
+    """The node that one more GPU stands on: like the cheapest that suits; where there is none, one that would."""
+    problem, service = case.problem, case.terms.service
     demands = [
         profile.demand for key, profile in problem.profiles.items()
         if key[0] == service.model and key[1] in service.variants and key[2] == gpu_type
     ]  # fmt: skip
+    nodes = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
+    suiting = [
+        node for node in {(n.price_per_hour, n.templates, n.cpu_cores, n.host_memory_gib): n for n in nodes}.values()
+        if any(
+            one.demand.cpu_cores <= node.cpu_cores and one.demand.host_memory_gib <= node.host_memory_gib
+            for one in admitted(problem, node, service)
+        )
+    ]  # fmt: skip
+    known = min(suiting, key=lambda node: (node.price_per_hour, node.name), default=None)
+    if known:
+        return known, f"on a node like {known.name}"
     cores = max(1.0, *(demand.cpu_cores for demand in demands))
     host = max(1.0, *(demand.host_memory_gib for demand in demands))
+    price = min((node.price_per_hour for node in nodes), default=1.0)
     words = f"on a node with {cores:g} CPU cores and {host:g} GiB for each"
-    return Node("", gpu_type, 1, cores, host, 1.0), words
+    if any(not list(admitted(problem, node, service)) for node in nodes):
+        words += " that offers its template"
+    limit = case.terms.limit
+    words += f", at {price:g} an hour" if limit and limit.price_per_hour is not None else ""
+    return Node("", gpu_type, 1, cores, host, price), words
+
+
+def _most_on(case: Case, like: Node) -> float:
+    """The most that one instance carries on an empty GPU of such a node."""
+    spots = lot([empty(case.problem, like, [(like.name, 0)])])
+    cap = options(case.problem, spots, case.terms, case.notes).cap
+    return float(cap.max()) if cap.size else 0.0
 
 
 def _with_gpus(case: Case, like: Node, number: int) -> Case:
-    problem = case.afresh.problem
     fresh: list[Node] = []
     while len(fresh) < number:
         name = f"new-{len(fresh) + 1}"
-        while name in problem.nodes:
+        while name in case.problem.nodes:
             name += "-more"
         fresh.append(replace(like, name=name, gpus=1))
-    larger = replace(problem, nodes={**problem.nodes, **{node.name: node for node in fresh}})
-    spots = tuple(spot(larger, (node.name, 0), [], []) for node in fresh)
 
     def grown(ground: Ground) -> Ground:
-        return replace(
-            ground,
-            problem=larger,
-            spots=ground.spots + spots,
-            cpu_cores={**ground.cpu_cores, **{node.name: node.cpu_cores for node in fresh}},
-            host_memory_gib={**ground.host_memory_gib, **{node.name: node.host_memory_gib for node in fresh}},
-            drawn_w=ground.drawn_w + problem.gpu_types[like.gpu_type].idle_w * number,
-        )
+        return with_nodes(ground, fresh)
 
-    return replace(case, afresh=grown(case.afresh), beside=grown(case.beside) if case.beside else None)
-
-
-def taken(problem: Problem, plan: Plan, tenant: str) -> tuple[float, float]:
-    """What a tenant's instances take: GPUs, and their price an hour."""
-    at: dict[tuple[str, int], list[Instance]] = {}
-    for one in plan.instances:
-        at.setdefault(one.place, []).append(one)
-    gpus = price = 0.0
-    for (node, _), residents in at.items():
-        share = shares(problem, residents).get(tenant, 0.0)
-        gpus, price = gpus + share, price + share * problem.nodes[node].price_per_hour
-    return gpus, price
+    return replace(case.on(grown), more=tuple(fresh))
 
 
 def _first(count: int, holds: Callable[[int], bool]) -> int | None:
     """The first number below `count` from which on it holds, where more is never worse; looked for near 0 first."""
-    if not count or not holds(count - 1):
+    if count < 1 or not holds(count - 1):
         return None
     low, high, step = -1, count - 1, 1
     while low + step < high:
@@ -323,3 +380,7 @@ def rounded_down(value: float) -> float:
 
 def percent(share: float) -> str:
     return f"{share * 100:.2g} %" if share < 1 else f"{share * 100:.0f} %"
+
+
+def longer_by(share: float) -> str:
+    return f"+{percent(share)}" if share < 10 else f"{share + 1:.4g} times"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from solvers.planning.explain.applied import case, offer, renewed
+from solvers.planning.explain.seats import instances
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
@@ -23,7 +24,8 @@ def reseated(problem: Problem, stand: Sequence[Instance], staying: Sequence[Plac
         about = case(problem, Plan(tuple(found), tuple(staying)), name)
         offered = offer(about)
         kept = [replace(one, rate_per_second=rate) for one, rate in zip(offered.kept, offered.found.own, strict=True)]
-        new = offered.found.instances
+        new = instances(offered.found, about.terms)
+        others = [one for one in found if one.service != name]
         at = {one.place for one in (*about.own, *new)}
-        found = renewed(problem, (*about.others, *kept, *new), staying, at)[0]
+        found = renewed(problem, (*others, *kept, *new), staying, at)[0]
     return found

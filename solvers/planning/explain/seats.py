@@ -2,216 +2,275 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
-from solvers.latency import busy_fraction, latency_at, limits, timeout_for
-from solvers.planning.explain.ground import Ground, Measured, Measurements, Spot, outside_of
-from solvers.planning.explain.kernels import caps
-from solvers.planning.judge.readings import value_at
-from solvers.planning.problem import Instance, Problem, Profile, Service
+from solvers.latency import latency_at, timeout_for
+from solvers.planning.explain.ground import Ground
+from solvers.planning.explain.options import SURE, Notes, Options, Terms, options
+from solvers.planning.explain.spots import Place
+from solvers.planning.problem import Instance, Service
 from solvers.planning.realise import even
-from solvers.planning.tables import SM, everywhere, inside
+from solvers.planning.tables import SM, Floats, Ints
 
-SURE = 1 - 1e-9
 ENOUGH = 1 - 1e-9  # of a rate
+CALL, PICK = 4000, 40  # steps that these take beside looking at shapes
+SMS = np.arange(SM)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What an instance may carry on one GPU in one shape."""
+class Pick:
+    """A shape on a GPU."""
 
-    cap: float
+    place: Place
+    options: Options
+    row: int
     sm_percent: int
-    batch: int
-    profile: Profile
-    clock_mhz: float
-    exec_ms: float
+
+    @property
+    def cap(self) -> float:
+        return float(self.options.cap[self.row, self.sm_percent])
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """New instances for a service, what those it has carry now, and what all carry together."""
+    """New seats for a service, what they and the instances it has carry, and what all carry together."""
 
-    instances: tuple[Instance, ...]
-    own: tuple[float, ...]
+    picks: tuple[Pick, ...]
+    rates: tuple[float, ...]  # of the new ones
+    own: tuple[float, ...]  # of those it has
     rate_per_second: float
 
 
-NOTHING = Found((), (), 0.0)
+NOTHING = Found((), (), (), 0.0)
 
 
-def seats(ground: Ground, service: Service, own: Sequence[float] = ()) -> Found:
+def seats(ground: Ground, terms: Terms, notes: Notes, own: Sequence[float] = (), whole: bool = False) -> Found:
     """As much of the service's rate as can be carried, each new instance on a GPU of its own.
 
-    `own` are the caps of instances that it keeps.
+    `own` are the caps of instances that it keeps; `whole` asks for all of its rate or nothing.
     """
-    rate, least = service.rate_per_second, service.min_instances
-    options = [(spot, found) for spot in ground.spots if (found := shapes(ground.problem, spot, service, ground.memo))]
-    limited = ground.problem.limits.get(service.tenant) is not None
+    rate, least = terms.service.rate_per_second, terms.service.min_instances
+    looked = [options(ground.problem, lot, terms, notes) for lot in ground.lots]
+    notes.meter.spend(CALL)
     best = NOTHING
-    for densest in (False, True) if limited or ground.problem.policy.power_budget_w is not None else (False,):
-        taken = _taken(ground, service, options, own, densest)
+    for densest in (False, True) if _is_limited(terms) else (False,):
+        tops = [_tops(one, rate, densest) for one in looked]
+        if whole and _too_few(looked, tops, own, rate, least):
+            return NOTHING
+        taken = _taken(ground, terms, notes, looked, tops, own, densest)
         if len(taken) + len(own) < max(least, 1):
             continue
-        loads = even([*own, *(shape.cap for _, shape, _ in taken)], rate, least)
+        loads = even([*own, *(pick.cap for pick in taken)], rate, least)
         if sum(loads) <= best.rate_per_second * (1 + 1e-9) or min(loads) <= 0:
             continue
-        placed = tuple(
-            _instance(ground.problem, service, number, spot, _least(shape, mine, load), load)
-            for number, ((spot, shape, mine), load) in enumerate(zip(taken, loads[len(own) :], strict=True))
-        )
-        best = Found(placed, tuple(loads[: len(own)]), sum(loads))
-    return best
+        best = Found(tuple(taken), tuple(loads[len(own) :]), tuple(loads[: len(own)]), sum(loads))
+        if best.rate_per_second >= rate * ENOUGH:
+            break
+    return best if best.rate_per_second >= rate * ENOUGH or not whole else NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Tops:
+    """The best shape of each spot that has any."""
+
+    spot: Ints
+    row: Ints
+    sm_percent: Ints
+    worth: Floats
+
+
+def _is_limited(terms: Terms) -> bool:
+    return terms.limit is not None or terms.policy.power_budget_w is not None
+
+
+def _tops(one: Options, rate: float, densest: bool) -> _Tops:
+    worth = one.cap / np.maximum(SMS, 1) if densest else np.minimum(one.cap, rate)
+    sm = worth.argmax(axis=1)  # the smallest of those that are equal
+    most = worth[np.arange(len(sm)), sm] if len(sm) else np.zeros(0)
+    order = np.lexsort((sm, -most, one.spot))
+    first = order[np.r_[True, one.spot[order][1:] != one.spot[order][:-1]]] if len(order) else order
+    return _Tops(one.spot[first], first, sm[first], most[first])
+
+
+def _too_few(looked: list[Options], tops: list[_Tops], own: Sequence[float], rate: float, least: int) -> bool:
+    """Whether all spots together, each at its best, do not carry the rate, or are fewer than the instances wanted."""
+    most, count = sum(own), len(own)
+    for one, top in zip(looked, tops, strict=True):
+        many = np.array([len(one.lot.spots[spot].places) for spot in top.spot.tolist()])
+        if len(many):
+            most += float((one.cap[top.row].max(axis=1) * many).sum())
+            count += int(many.sum())
+    return most < rate * ENOUGH or count < max(least, 1)
 
 
 def _taken(
-    ground: Ground, service: Service, options: list[tuple[Spot, list[Shape]]], own: Sequence[float], densest: bool
-) -> list[tuple[Spot, Shape, list[Shape]]]:
+    ground: Ground,
+    terms: Terms,
+    notes: Notes,
+    looked: list[Options],
+    tops: list[_Tops],
+    own: Sequence[float],
+    densest: bool,
+) -> list[Pick]:
     """The best shape of each GPU, the best GPUs first, until the rate is carried."""
-    rate, least = service.rate_per_second, service.min_instances
-    limit = ground.problem.limits.get(service.tenant)
+    service, limit = terms.service, terms.limit
+    rate, least = service.rate_per_second, max(service.min_instances, 1)
     gpus = price = inf
     if limit:
         gpus = inf if limit.gpus is None else limit.gpus * SURE - ground.gpus_taken.get(service.tenant, 0.0)
         if limit.price_per_hour is not None:
             price = limit.price_per_hour * SURE - ground.price_taken.get(service.tenant, 0.0)
-    budget = ground.problem.policy.power_budget_w
+    budget = terms.policy.power_budget_w
     watts = inf if budget is None else budget - ground.drawn_w
-    cpu: dict[str, float] = dict(ground.cpu_cores)
-    host: dict[str, float] = dict(ground.host_memory_gib)
+    cores_used: dict[str, float] = defaultdict(float)
+    host_used: dict[str, float] = defaultdict(float)
+    caps = sorted(own)
+    carried = sum(own)
 
-    def worth(shape: Shape) -> tuple[float, float]:
-        return (shape.cap / shape.sm_percent if densest else min(shape.cap, rate), -shape.sm_percent)
+    def enough() -> bool:
+        if len(caps) < least:
+            return False
+        most = carried if least < 2 else min(carried, 2 * len(caps) * caps[-least])
+        return most >= rate * ENOUGH
 
-    def share(shape: Shape) -> float:
-        return 1.0 if service.is_dedicated else shape.sm_percent / 100
+    def roomy(one: Options, row: int, name: str) -> bool:
+        demand = one.ways[one.way[row]].profile.demand
+        return bool(
+            demand.cpu_cores <= ground.cpu_cores[name] - cores_used[name]
+            and demand.host_memory_gib <= ground.host_memory_gib[name] - host_used[name]
+        )
 
-    ranked = sorted(
-        ((max(mine, key=worth), spot, mine) for spot, mine in options),
-        key=lambda one: (worth(one[0])[0] * -1, one[1].node.price_per_hour, one[1].place),
-    )
-    chosen: list[tuple[Spot, Shape, list[Shape]]] = []
-    for _, spot, mine in ranked:
-        so_far = [*own, *(one.cap for _, one, _ in chosen)]
-        if len(so_far) >= max(least, 1) and sum(even(so_far, rate, least)) >= rate * ENOUGH:
-            break
-        name = spot.node.name
-        fits = [
-            shape for shape in mine
-            if share(shape) <= gpus and share(shape) * spot.node.price_per_hour <= price
-            and shape.profile.demand.cpu_cores <= cpu[name]
-            and shape.profile.demand.host_memory_gib <= host[name] and busy_w(spot, shape) <= watts
-        ]  # fmt: skip
-        if not fits:
+    def share(sm: int) -> float:
+        return 1.0 if service.is_dedicated else sm / 100
+
+    def within(one: Options, row: int, sm: int) -> bool:
+        node_price = one.lot.price_per_hour[one.spot[row]]
+        return bool(
+            share(sm) <= gpus and share(sm) * node_price <= price and (budget is None or one.busy_w[row, sm] <= watts)
+        )
+
+    chosen: list[Pick] = []
+    for number, index in _ranked(looked, tops):
+        one, top = looked[number], tops[number]
+        spot_number = int(top.spot[index])
+        spot = one.lot.spots[spot_number]
+        best = (int(top.row[index]), int(top.sm_percent[index]))
+        rows = one.rows_of[spot_number]
+        if budget is not None and one.least_w[spot_number] > watts:
             continue
-        shape = max(fits, key=worth)
-        chosen.append((spot, shape, mine))
-        gpus, price = gpus - share(shape), price - share(shape) * spot.node.price_per_hour
-        watts -= busy_w(spot, shape)
-        cpu[name] -= shape.profile.demand.cpu_cores
-        host[name] -= shape.profile.demand.host_memory_gib
+        least_share = share(one.least_sm[spot_number])
+        if least_share > gpus or least_share * spot.node.price_per_hour > price:
+            continue
+        for place in spot.places:
+            if enough() or gpus < share(1) or watts <= 0:
+                return chosen
+            name = place[0]
+            notes.meter.spend(PICK)
+            pick: tuple[int, int] | None = best if within(one, *best) and roomy(one, best[0], name) else None
+            if pick is None:
+                fit = [row for row in rows.tolist() if roomy(one, row, name)]
+                if not fit:
+                    continue
+                notes.meter.spend(PICK * 5)
+                pick = _within(one, np.array(fit), service.is_dedicated, spot.node.price_per_hour,
+                               rate, densest, gpus, price, watts)  # fmt: skip
+                if pick is None and len(fit) == len(rows):
+                    break  # a limit, which is the same for all GPUs of this kind
+            if pick is None:
+                continue
+            row, sm = pick
+            chosen.append(Pick(place, one, row, sm))
+            cap, demand = float(one.cap[row, sm]), one.ways[one.way[row]].profile.demand
+            insort(caps, cap)
+            carried += cap
+            gpus, price = gpus - share(sm), price - share(sm) * spot.node.price_per_hour
+            if budget is not None:
+                watts -= float(one.busy_w[row, sm])
+            cores_used[name] += demand.cpu_cores
+            host_used[name] += demand.host_memory_gib
     return chosen
 
 
-def busy_w(spot: Spot, shape: Shape) -> float:
-    """Watts above idle at all it may carry, in the mean."""
-    demand = shape.profile.demand
-    ratio = shape.clock_mhz / spot.gpu_type.top_clock_mhz
-    load = min(shape.cap * shape.exec_ms / shape.batch / 1000, 1.0)
-    watts: float = value_at(demand.power_w, shape.sm_percent) * ratio**demand.power_exponent
-    return watts * busy_fraction(shape.batch, load)
+def _ranked(looked: list[Options], tops: list[_Tops]) -> list[tuple[int, int]]:
+    """(which options, which spot of theirs): the best first, the cheaper among equals."""
+    worth = np.concatenate([top.worth for top in tops])
+    price = np.concatenate([one.lot.price_per_hour[top.spot] for one, top in zip(looked, tops, strict=True)])
+    number = np.concatenate([np.full(len(top.spot), at) for at, top in enumerate(tops)])
+    index = np.concatenate([np.arange(len(top.spot)) for top in tops])
+    order = np.lexsort((index, number, price, -worth))
+    return list(zip(number[order].tolist(), index[order].tolist(), strict=True))
 
 
-def _least(shape: Shape, mine: list[Shape], load: float) -> Shape:
-    """The smallest SM% of the same profile, clock and batch that carries the load."""
-    alike = [
-        one for one in mine
-        if one.profile is shape.profile and one.clock_mhz == shape.clock_mhz and one.batch == shape.batch
-        and one.cap >= load and one.sm_percent <= shape.sm_percent
-    ]  # fmt: skip
-    return min(alike, key=lambda one: one.sm_percent, default=shape)
+def _within(
+    one: Options, rows: Ints, is_dedicated: bool, node_price: float, rate: float, densest: bool,
+    gpus: float, price: float, watts: float,
+) -> tuple[int, int] | None:  # fmt: skip
+    """The best shape of these rows that keeps to the limits."""
+    share = np.ones(SM) if is_dedicated else SMS / 100
+    inside = (share <= gpus) & (share * node_price <= price)
+    if not inside.any():
+        return None
+    cap = np.where(inside[None, :], one.cap[rows], 0.0)
+    if watts < inf:
+        cap = np.where(one.busy_w[rows] <= watts, cap, 0.0)
+    worth = cap / np.maximum(SMS, 1) if densest else np.minimum(cap, rate)
+    most = float(worth.max())
+    if not most > 0:
+        return None
+    at, sm = np.nonzero(worth >= most)
+    least = int(np.argmin(sm))
+    return int(rows[at[least]]), int(sm[least])
 
 
-def shapes(problem: Problem, spot: Spot, service: Service, memo: Measurements) -> list[Shape]:
-    """Every SM% at which an instance carries anything on this GPU, with the best batch."""
-    policy = problem.policy
-    if (
-        (service.gpu_types is not None and spot.gpu_type.name not in service.gpu_types)
-        or spot.clients < 1
-        or spot.is_dedicated
-        or (service.is_dedicated and not spot.is_empty)
-        or spot.models.get(service.model, 0) >= policy.same_model_per_gpu
-    ):
-        return []
-    found = []
-    share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
-    for profile in admitted(problem, spot, service):
-        at = memo.get(profile.key)
-        if at is None:
-            at = memo[profile.key] = measured(profile)
-        rows = np.ascontiguousarray(limits(service.percentile).loads[at.batches])
-        demand = profile.demand
-        for clock in spot.clocks_mhz:
-            ratio = spot.gpu_type.top_clock_mhz / clock
-            cap, by = np.zeros(SM), np.zeros(SM, dtype=np.int64)
-            slower = ratio**demand.clock_exponent
-            caps(
-                at.exec_ms, at.memory_gib, at.batches, rows, at.pressure, at.power_w,
-                demand.sensitivity, slower, ratio**-demand.power_exponent, spot.pressure, spot.sm_percent,
-                spot.memory_gib, spot.gpu_type.max_w - spot.gpu_type.idle_w - spot.busy_w, service.slo_ms,
-                1 + policy.exec_margin, policy.utilization, share_pressure, spot.neighbours, cap, by,
-            )  # fmt: skip
-            for sm in np.flatnonzero(cap > 0).tolist():
-                outside = outside_of(policy, spot.sm_percent - sm)
-                exec_ms = at.exec_ms[by[sm], sm] * slower * (1 + demand.sensitivity * spot.pressure)
-                exec_ms *= 1 + demand.sensitivity * outside
-                found.append(Shape(float(cap[sm]) * SURE, sm, int(at.batches[by[sm]]), profile, clock, float(exec_ms)))
-    return found
+def shares_of(found: Found, service: Service) -> tuple[float, float]:
+    """What the new seats take of a tenant's limits: GPUs, and their price an hour."""
+    gpus = price = 0.0
+    for pick in found.picks:
+        share = 1.0 if service.is_dedicated else pick.sm_percent / 100
+        spot = pick.options.lot.spots[int(pick.options.spot[pick.row])]
+        gpus, price = gpus + share, price + share * spot.node.price_per_hour
+    return gpus, price
 
 
-def admitted(problem: Problem, spot: Spot, service: Service) -> Iterator[Profile]:
-    """Profiles by which the service may run there."""
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
-    for variant in service.variants:
-        profile = problem.profiles.get((service.model, variant, spot.gpu_type.name))
-        template = templates.get(variant)
-        offered = spot.node.templates
-        if profile and (offered is None or template is None or template in offered):
-            yield profile
+def watts_of(found: Found) -> float:
+    """What the new seats draw above idle, in the mean, were they loaded to the full."""
+    return sum(float(pick.options.busy_w[pick.row, pick.sm_percent]) for pick in found.picks)
 
 
-def measured(profile: Profile) -> Measured:
-    """Every batch at every SM%."""
-    batches = sorted(profile.latency_ms)
-    return Measured(
-        np.array(batches, dtype=np.int64),
-        np.ascontiguousarray([inside(profile.latency_ms[batch]) for batch in batches]),
-        np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
-        everywhere([profile.demand.pressure])[0].copy(),
-        everywhere([profile.demand.power_w])[0].copy(),
-    )
-
-
-def _instance(problem: Problem, service: Service, number: int, spot: Spot, shape: Shape, rate: float) -> Instance:
-    judged = shape.exec_ms * (1 + problem.policy.exec_margin)
-    wait = timeout_for(shape.batch, judged, service.slo_ms, service.percentile, rate)
-    assert wait is not None, f"{service.name} at {rate:g}/s on {spot.place} by batch {shape.batch} was accepted"
-    return Instance(
-        id=f"{service.name}/new-{number + 1}",
-        service=service.name,
-        node=spot.place[0],
-        gpu=spot.place[1],
-        variant=shape.profile.variant,
-        batch=shape.batch,
-        batch_timeout_ms=wait,
-        sm_percent=shape.sm_percent,
-        memory_gib=shape.profile.memory_gib[shape.batch],
-        clock_mhz=shape.clock_mhz,
-        rate_per_second=rate,
-        exec_ms=shape.exec_ms,
-        latency_ms=latency_at(shape.batch, judged, rate, service.percentile, wait),
-    )
+def instances(found: Found, terms: Terms) -> tuple[Instance, ...]:
+    """What runs on the seats, each in the smallest shape of its kind that carries its load."""
+    service, policy = terms.service, terms.policy
+    placed = []
+    for number, (pick, rate) in enumerate(zip(found.picks, found.rates, strict=True)):
+        one, row = pick.options, pick.row
+        way, batch_at = one.ways[one.way[row]], one.by[row, pick.sm_percent]
+        alike = np.flatnonzero((one.by[row, : pick.sm_percent] == batch_at) & (one.cap[row, : pick.sm_percent] >= rate))
+        sm = int(alike[0]) if len(alike) else pick.sm_percent
+        batch, exec_ms = int(way.at.batches[batch_at]), float(one.exec_ms[row, sm])
+        judged = exec_ms * (1 + policy.exec_margin)
+        wait = timeout_for(batch, judged, service.slo_ms, service.percentile, rate)
+        assert wait is not None, f"{service.name} at {rate:g}/s on {pick.place} by batch {batch} was accepted"
+        placed.append(
+            Instance(
+                id=f"{service.name}/new-{number + 1}",
+                service=service.name,
+                node=pick.place[0],
+                gpu=pick.place[1],
+                variant=way.profile.variant,
+                batch=batch,
+                batch_timeout_ms=wait,
+                sm_percent=sm,
+                memory_gib=way.profile.memory_gib[batch],
+                clock_mhz=way.clock_mhz,
+                rate_per_second=rate,
+                exec_ms=exec_ms,
+                latency_ms=latency_at(batch, judged, rate, service.percentile, wait),
+            )
+        )
+    return tuple(placed)

@@ -8,12 +8,13 @@ from math import inf
 
 import numpy as np
 
-from solvers.planning.explain.ground import Measurements, spot
-from solvers.planning.explain.relaxations import CLOSE, rounded_up
-from solvers.planning.explain.seats import shapes
-from solvers.planning.problem import Problem, Service
+from solvers.planning.explain.fleet import Fleet, fleet
+from solvers.planning.explain.impossible import CLOSE, alone
+from solvers.planning.explain.options import Measured, Measurements
+from solvers.planning.explain.relaxations import rounded_up
+from solvers.planning.problem import ProfileKey, Service
 from solvers.planning.promise import accepted_loads
-from solvers.planning.tables import Tables
+from solvers.planning.tables import SM, Tables
 
 THIN = 0.1  # of the time of an instance: less than this accepted load everywhere is worth a word
 LONGEST = 100.0  # times the SLO
@@ -24,7 +25,10 @@ def warnings(t: Tables, served: Collection[str]) -> tuple[str, ...]:
     """One sentence for each of them; the SLO of half the cost is computed for the first few."""
     found = [name for name, load in zip(t.services, most_load(t).tolist(), strict=True) if 0 < load < THIN]
     found = [name for name in found if name in served]
-    return tuple(_sentence(t.problem, name, in_full=place < IN_FULL) for place, name in enumerate(found))
+    if not found:
+        return ()
+    kinds, memo = fleet(t.problem, ()), dict[ProfileKey, Measured]()
+    return tuple(_sentence(kinds, name, memo, in_full=place < IN_FULL) for place, name in enumerate(found))
 
 
 def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -44,13 +48,12 @@ def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return most
 
 
-def half_cost_slo_ms(problem: Problem, service: Service) -> float | None:
+def half_cost_slo_ms(fleet: Fleet, service: Service, memo: Measurements) -> float | None:
     """The least SLO, to four digits, at which the service alone costs half; None where none does that."""
-    memo: Measurements = {}
-    half = cost(problem, service, memo) / 2
+    half = cost(fleet, service, memo) / 2
 
     def cheap(slo_ms: float) -> bool:
-        return cost(problem, replace(service, slo_ms=slo_ms), memo) <= half
+        return cost(fleet, replace(service, slo_ms=slo_ms), memo) <= half
 
     low, high = service.slo_ms, service.slo_ms * LONGEST
     if not 0 < half < inf or not cheap(high):
@@ -61,26 +64,26 @@ def half_cost_slo_ms(problem: Problem, service: Service) -> float | None:
     return rounded_up(high)
 
 
-def cost(problem: Problem, service: Service, memo: Measurements) -> float:
+def cost(fleet: Fleet, service: Service, memo: Measurements) -> float:
     """The least price an hour of the parts of GPUs that serve it alone: instances x price x max(SM, memory share)."""
+    at = alone(fleet, service, memo)
     least = inf
-    for node in {
-        (node.gpu_type, node.templates, node.price_per_hour): node for node in problem.nodes.values()
-    }.values():
-        memory_gib = problem.gpu_types[node.gpu_type].memory_gib
-        for shape in shapes(problem, spot(problem, (node.name, 0), [], []), service, memo):
-            share = max(shape.sm_percent / 100, shape.profile.memory_gib[shape.batch] / memory_gib)
-            instances = max(float(service.min_instances), service.rate_per_second / shape.cap)
-            least = min(least, instances * node.price_per_hour * (1.0 if service.is_dedicated else share))
+    for row, (spot, number) in enumerate(zip(at.spot.tolist(), at.way.tolist(), strict=True)):
+        node = fleet.kinds[spot].node
+        memory_gib = at.ways[number].at.memory_gib[at.by[row]] / fleet.problem.gpu_types[node.gpu_type].memory_gib
+        share = np.ones(SM) if service.is_dedicated else np.maximum(np.arange(SM) / 100, memory_gib)
+        with np.errstate(divide="ignore"):
+            instances = np.maximum(float(service.min_instances), service.rate_per_second / at.cap[row])
+        least = min(least, float((instances * node.price_per_hour * share).min()))
     return least
 
 
-def _sentence(problem: Problem, name: str, in_full: bool) -> str:
-    service = problem.services[name]
+def _sentence(kinds: Fleet, name: str, memo: Measurements, in_full: bool) -> str:
+    service = kinds.problem.services[name]
     said = f"{name}: under its SLO of {service.slo_ms:.6g} ms no instance may be loaded to {THIN:g} of its time"
     if not in_full:
         return said
-    slo_ms = half_cost_slo_ms(problem, service)
+    slo_ms = half_cost_slo_ms(kinds, service, memo)
     if slo_ms is None:
         return f"{said}; no longer SLO halves its cost"
     return f"{said}; at {slo_ms:.10g} ms its cost halves"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import inf
 from zlib import crc32
 
@@ -27,19 +28,23 @@ def attained(
     errors below still keep it.
     """
     wanted = percentile / 100
-
-    def look(requests: int, seed: int) -> tuple[float, float]:
-        share, error, _ = served(
-            stream(requests, seed), batch, exec_ms / 1000, timeout_ms / 1000, rate_per_second, slo_ms / 1000,
-            requests * SKIPPED // REQUESTS, BLOCKS,
-        )  # fmt: skip
-        return share, error
-
-    share, error = look(REQUESTS, seed)
+    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, REQUESTS, seed)
     if share >= wanted:
         return share, error, True
-    share, error = look(AGAIN, AGAIN_SEED)
+    share, error = simulated(batch, exec_ms, timeout_ms, rate_per_second, slo_ms, AGAIN, AGAIN_SEED)
     return share, error, share >= wanted - ERRORS * error
+
+
+@lru_cache(maxsize=100_000)  # what runs alike in many places is simulated once a stream
+def simulated(
+    batch: int, exec_ms: float, timeout_ms: float, rate_per_second: float, slo_ms: float, requests: int, seed: int
+) -> tuple[float, float]:
+    """The share of so many requests within the SLO, and its standard error."""
+    share, error, _ = served(
+        stream(requests, seed), batch, exec_ms / 1000, timeout_ms / 1000, rate_per_second, slo_ms / 1000,
+        requests * SKIPPED // REQUESTS, BLOCKS,
+    )  # fmt: skip
+    return share, error
 
 
 def slos_hold(policy: Policy, lines: Iterable[Resident]) -> tuple[dict[str, float], list[Violation]]:

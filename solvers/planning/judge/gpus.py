@@ -55,12 +55,14 @@ def jobs_fit(problem: Problem, gpu: Gpu) -> str | None:
 
 def dedicated_alone(problem: Problem, gpu: Gpu) -> str | None:
     """a dedicated service on the GPU => nothing of another service and no job; its own instances may be several"""
-    for line in gpu.residents:
-        if line.service and line.service.is_dedicated:
-            others = {other.instance.service for other in gpu.residents} - {line.service.name}
-            others |= {job.placed.job for job in gpu.jobs}
-            if others:
-                return f"the dedicated service {line.service.name} shares it with {min(others)}"
+    dedicated = [line.service.name for line in gpu.residents if line.service and line.service.is_dedicated]
+    if not dedicated:
+        return None
+    services, jobs = {line.instance.service for line in gpu.residents}, {job.placed.job for job in gpu.jobs}
+    for name in dedicated:
+        others = (services - {name}) | jobs
+        if others:
+            return f"the dedicated service {name} shares it with {min(others)}"
     return None
 
 

@@ -49,6 +49,7 @@ class JobResident:
     alone_per_second: float | None
     pressure: float
     top_w: float
+    clock_mhz: float = 0.0  # its GPU's
     units_per_second: float | None = None
 
 
@@ -168,6 +169,7 @@ def slow_down(gpu: Gpu, policy: Policy) -> None:
         return
     clock = gpu.clock_mhz
     for job in jobs:
+        job.clock_mhz = clock
         if job.alone_per_second is None:
             continue
         sensitivity = job.demand.sensitivity
@@ -177,7 +179,7 @@ def slow_down(gpu: Gpu, policy: Policy) -> None:
 
 def watts(line: Resident | JobResident, gpu: Gpu) -> float:
     """powerW x (clock / highest) ** powerExponent: what it draws above idle while it is busy."""
-    clock = line.instance.clock_mhz if isinstance(line, Resident) else gpu.clock_mhz
+    clock = line.instance.clock_mhz if isinstance(line, Resident) else line.clock_mhz
     if clock not in gpu.type.clocks_mhz:
         return line.top_w
     return line.top_w * power(clock / gpu.type.top_clock_mhz, line.demand.power_exponent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import fsum
 from typing import TypeAlias
 
@@ -413,9 +414,14 @@ def _where(line: Instance | PlacedJob) -> str:
 
 
 def _busy(line: Resident) -> float:
-    from solvers.planning.judge.busy import busy_fraction  # compiled, and seldom needed
-
     if line.exec_ms is None:
         return 1.0
     instance = line.instance
-    return busy_fraction(int(instance.batch), line.exec_ms, instance.rate_per_second, instance.batch_timeout_ms)
+    return _busy_fraction(int(instance.batch), line.exec_ms, instance.rate_per_second, instance.batch_timeout_ms)
+
+
+@lru_cache(maxsize=100_000)  # what runs alike in many places is simulated once
+def _busy_fraction(batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float) -> float:
+    from solvers.planning.judge.busy import busy_fraction  # compiled, and seldom needed
+
+    return busy_fraction(batch, exec_ms, rate_per_second, timeout_ms)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.planning.replan.desk import Desk
-from solvers.planning.replan.kernels import bear, capacities, keeps, larger, new_ones
+from solvers.planning.replan.kernels import bear, capacities, keeps
+from solvers.planning.replan.room import larger, new_ones
 from solvers.planning.tables import Floats, Ints
 
 CLOSE = 1e-7  # of a rate: less than this is not needed
@@ -135,19 +136,11 @@ def _cover(d: Desk, order: list[int], need: Floats, prices: Floats) -> None:
     least = _least_sm(d)
     d.doubt()
     order = [service for service in order if need[service] > 0]
-    hopeless: set[int] = set()  # no GPU in use has room for them
-    looked = np.zeros(0, dtype=np.int64)
     for part, worst in ((IDLE_IS_WORTH, GOOD), (0.0, 0.0)):
         gpus = d.roomy(least)
-        new = np.setdiff1d(gpus, looked)
         for service in order:
             if need[service] > 0:
-                where = new if service in hopeless else gpus
-                rest, had_options = _fit_in(d, service, float(need[service]), float(prices[service]), part, where)
-                need[service] = rest
-                if not had_options:
-                    hopeless.add(service)
-        looked = gpus
+                need[service] = _fit_in(d, service, float(need[service]), float(prices[service]), part, gpus)
         if need.any():
             _open(d, need, prices, worst)
     limited = [s for s in order if need[s] > 0]
@@ -161,19 +154,18 @@ def _cover(d: Desk, order: list[int], need: Floats, prices: Floats) -> None:
         if not fresh:
             break
         gpus = np.array(fresh, dtype=np.int64)
-        need[service], _ = _fit_in(d, service, float(need[service]), float(prices[service]), 0.0, gpus)
+        need[service] = _fit_in(d, service, float(need[service]), float(prices[service]), 0.0, gpus)
 
 
-def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus: Ints) -> tuple[float, bool]:
-    """More of a service on these GPUs, the most for its SMs first; what is still needed, and if there was any room."""
-    enough, had_options = CLOSE * float(d.w.rate[service]), False
+def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus: Ints) -> float:
+    """More of a service on these GPUs, the most for its SMs first; what is still needed."""
+    enough = CLOSE * float(d.w.rate[service])
     o = d.options
     for _ in range(LOOKS):
         own, slots = d.seats(service)
         caps = d.b.cap[own, slots]
         count = larger(d.w, d.b, d.x, need, worth, own, slots, caps, o)
-        count = new_ones(d.w, d.b, d.x, service, need, worth, gpus, count, o)
-        had_options = had_options or count > 0
+        count = new_ones(d.w, d.b, d.x, d.shop.tabled, service, need, worth, part, gpus, count, o, d.guesses)
         used: set[int] = set()
         for k in np.argsort(-o.score[:count], kind="stable"):
             gpu, slot, cap = int(o.gpu[k]), int(o.slot[k]), float(o.cap[k])
@@ -194,10 +186,10 @@ def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus:
             need -= cap - before
             bear(d.w, d.b, d.x, np.array([gpu], dtype=np.int64))
         if need <= enough:
-            return 0.0, True
+            return 0.0
         if not used:
             break
-    return need, had_options
+    return need
 
 
 def _allowed(d: Desk, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
@@ -232,5 +224,4 @@ def _open(d: Desk, need: Floats, prices: Floats, worst: float) -> None:
 
 def _least_sm(d: Desk) -> int:
     """The least SM% of any profile."""
-    finite = np.isfinite(d.w.exec_ms).any(axis=(0, 1)) if len(d.w.exec_ms) else np.zeros(1)
-    return max(1, int(np.flatnonzero(finite)[0])) if finite.any() else 101
+    return max(1, int(d.x.least_sm.min(initial=101)))

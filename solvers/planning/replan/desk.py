@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from solvers.planning.arrays import MOST_RESIDENTS, Board, World
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Instance, PlacedJob, Problem
-from solvers.planning.replan.kernels import Beside, Options, bear, execs, find, roomy, stack
+from solvers.planning.replan.kernels import Beside, bear, execs, find, roomy, stack
+from solvers.planning.replan.room import Options
 from solvers.planning.tables import Floats, Ints, Tables
 from solvers.planning.workshop import Workshop
 
@@ -35,6 +36,9 @@ class Desk:
     place_of: list[tuple[str, int]]
     options: Options
     found: Ints
+    guesses: Floats
+    told: Floats  # [GPU, slot] the rate of its line; 0 for a new one
+    told_batch: Ints  # [GPU, slot] the batch of its line; -1 for a new one
     unsure: NDArray[np.bool_]  # GPUs of whom it is not known how much more pressure they bear
     saved: dict[int, Row] = field(default_factory=dict)  # GPUs as they were before the change
     touched: set[int] = field(default_factory=set)  # services that change
@@ -91,6 +95,7 @@ class Desk:
         b, x, slot = self.b, self.x, int(self.b.count[gpu])
         b.offer[gpu, slot], b.sm[gpu, slot], b.batch[gpu, slot] = offer, sm, batch
         b.cap[gpu, slot], x.rate[gpu, slot], x.memory[gpu, slot] = 0.0, 0.0, memory
+        self.told[gpu, slot], self.told_batch[gpu, slot] = (line.rate_per_second, batch) if line else (0.0, -1)
         b.count[gpu] = slot + 1
         self.seated.pop(int(self.w.offer_service[offer]), None)
         self._count(gpu, offer, sm, 1)
@@ -105,7 +110,7 @@ class Desk:
         for service in self.w.offer_service[b.offer[gpu, : last + 1]].tolist():
             self.seated.pop(service, None)
         self._count(gpu, int(b.offer[gpu, slot]), int(b.sm[gpu, slot]), -1)
-        for rows in (b.offer, b.sm, b.batch, b.cap, x.rate, x.memory):
+        for rows in (b.offer, b.sm, b.batch, b.cap, x.rate, x.memory, self.told, self.told_batch):
             rows[gpu, slot] = rows[gpu, last]
         lines = self.lines[gpu]
         lines[slot] = lines[last]
@@ -125,6 +130,12 @@ class Desk:
         self.b.sm[gpu, slot], self.b.batch[gpu, slot] = sm, batch
         needed = float(self.w.memory_gib[self.w.offer_profile[offer], batch])
         self.x.memory[gpu, slot] = max(float(self.x.memory[gpu, slot]), needed)
+
+    def tell(self, gpu: int, slot: int, line: Instance) -> None:
+        """From now on this is its line."""
+        self.save(gpu)
+        self.lines[gpu][slot] = line
+        self.told[gpu, slot], self.told_batch[gpu, slot] = line.rate_per_second, self.b.batch[gpu, slot]
 
     def filled(self, gpus: Iterable[int]) -> None:
         """Patterns came to these empty GPUs by the board alone."""
@@ -206,6 +217,7 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
     place_of = [place for pool in t.pools for place in pool.gpus]
     tenants = sorted({service.tenant for service in problem.services.values()})
     limits = [problem.limits.get(tenant) for tenant in tenants]
+    profiled: NDArray[np.bool_] = np.isfinite(t.exec_ms.min(axis=1))  # [profile, SM%]
     x = Beside(
         rate=np.zeros((gpus, MOST_RESIDENTS)),
         memory=np.zeros((gpus, MOST_RESIDENTS)),
@@ -226,6 +238,8 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
             [np.inf if one is None or one.price_per_hour is None else one.price_per_hour for one in limits],
             dtype=np.float64,
         ),
+        least_sm=profiled.argmax(axis=1).astype(np.int64),
+        most_sm=(profiled.shape[1] - 1 - profiled[:, ::-1].argmax(axis=1)).astype(np.int64),
     )
     none = np.zeros(MOST_OPTIONS, dtype=np.int64)
     options = Options(
@@ -234,7 +248,8 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
     made = Desk(
         t, w, b, x, shop, [[] for _ in range(gpus)], [{} for _ in t.services],
         {place: gpu for gpu, place in enumerate(place_of)}, place_of, options,
-        np.zeros(gpus, dtype=np.int64), np.ones(gpus, dtype=np.bool_),
+        np.zeros(gpus, dtype=np.int64), np.zeros(gpus), np.zeros((gpus, MOST_RESIDENTS)),
+        np.zeros((gpus, MOST_RESIDENTS), dtype=np.int64), np.ones(gpus, dtype=np.bool_),
     )  # fmt: skip
     for job in jobs:
         _seat_job(made, problem, job)

@@ -1,4 +1,4 @@
-"""Compiled: what fits and keeps its promise on one GPU, and where one more instance, or a larger one, would."""
+"""Compiled: what fits and keeps its promise on one GPU."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from solvers.planning.tables import Floats, Ints
 
 SUM = 1e-9  # what sums of floats may differ by
 LEAST_PRESSURE, MOST_PRESSURE = 0.005, 8.0  # of a newcomer
-OPTIONS = 24  # to choose from, with ENOUGH times what is needed between them: more are not looked for
-ENOUGH = 4.0
 
 
 class Beside(NamedTuple):
@@ -36,28 +34,17 @@ class Beside(NamedTuple):
     headroom: Floats  # of each GPU: how much more pressure everybody on it bears, as far as it was last looked at
     gpus_left: Floats  # [tenant]
     price_left: Floats  # [tenant]
-
-
-class Options(NamedTuple):
-    """Where a service could have more: one entry each, from 0 on."""
-
-    gpu: Ints
-    slot: Ints  # of the instance that grows; -1 for a new one
-    offer: Ints
-    sm: Ints
-    batch: Ints
-    cap: Floats
-    score: Floats
+    least_sm: Ints  # that any batch of each profile was measured at
+    most_sm: Ints
 
 
 _F1, _F2, _I1 = np.zeros(1), np.zeros((1, 1)), np.zeros(1, dtype=np.int64)
 _typeof: Any = numba.typeof
-BESIDE: Any = _typeof(Beside(_F2, _F2, _I1, _F1, _F1, _I1, _F1, _F1, _I1, _F1, _F1, _F1, _F1, _F1))
-OPTIONS_TYPE: Any = _typeof(Options(_I1, _I1, _I1, _I1, _I1, _F1, _F1))
+BESIDE: Any = _typeof(Beside(_F2, _F2, _I1, _F1, _F1, _I1, _F1, _F1, _I1, _F1, _F1, _F1, _F1, _F1, _I1, _I1))
 B1 = numba.boolean
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8))
+@njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
 def felt(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """The pressure that one resident feels, with what others use of a shared GPU folded in."""
     total, free = x.job_pressure[gpu], 100.0 - x.job_sm[gpu]
@@ -69,7 +56,7 @@ def felt(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
     return float(total + outside * (1.0 + w.sensitivity[w.offer_profile[b.offer[gpu, slot]]] * total))
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8))
+@njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
 def exec_at(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """Its execution time among its neighbours, without the margin."""
     profile = w.offer_profile[b.offer[gpu, slot]]
@@ -79,7 +66,7 @@ def exec_at(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
     return float(w.exec_ms[profile, b.batch[gpu, slot], b.sm[gpu, slot]] * slow)
 
 
-@njit(F8(WORLD, BOARD, BESIDE, I8, I8))
+@njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
 def carries(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """The rate it may carry with the batch it has."""
     service = w.offer_service[b.offer[gpu, slot]]
@@ -91,7 +78,7 @@ def carries(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
     return float(1000.0 * load * w.batches[b.batch[gpu, slot]] / judged)
 
 
-@njit(B1(WORLD, BOARD, BESIDE, I8))
+@njit(B1(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
 def keeps(w: World, b: Board, x: Beside, gpu: int) -> bool:
     """Whether everybody on the GPU may carry its rate."""
     for i in range(b.count[gpu]):  # noqa: SIM110 (compiled)
@@ -100,7 +87,7 @@ def keeps(w: World, b: Board, x: Beside, gpu: int) -> bool:
     return True
 
 
-@njit(B1(WORLD, BOARD, BESIDE, I8))
+@njit(B1(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
 def fits(w: World, b: Board, x: Beside, gpu: int) -> bool:
     """Every rule of a GPU but the SLOs."""
     count, site = b.count[gpu], x.site[gpu]
@@ -128,7 +115,7 @@ def fits(w: World, b: Board, x: Beside, gpu: int) -> bool:
     return bool(pressure <= x.most_pressure[gpu] + SUM)
 
 
-@njit(I8(WORLD, BOARD, BESIDE, I8, I1))
+@njit(I8(WORLD, BOARD, BESIDE, I8, I1), makes_arrays=False)
 def roomy(w: World, b: Board, x: Beside, least: int, into: Ints) -> int:
     """GPUs that services run on with at least so many SM% to spare; how many."""
     count = 0
@@ -144,7 +131,7 @@ def roomy(w: World, b: Board, x: Beside, least: int, into: Ints) -> int:
     return count
 
 
-@njit((WORLD, BOARD, BESIDE, I1))
+@njit((WORLD, BOARD, BESIDE, I1), makes_arrays=False)
 def bear(w: World, b: Board, x: Beside, gpus: Ints) -> None:
     """How much more pressure these GPUs bear: most residents carry what they may, and bear none."""
     for k in range(gpus.shape[0]):
@@ -167,7 +154,7 @@ def bear(w: World, b: Board, x: Beside, gpus: Ints) -> None:
         x.headroom[gpu] = low
 
 
-@njit(I8(WORLD, BOARD, I8, I1, I1, I1))
+@njit(I8(WORLD, BOARD, I8, I1, I1, I1), makes_arrays=False)
 def find(w: World, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints) -> int:
     """GPU and slot of each instance of a service that stands on these GPUs; how many there are."""
     count = 0
@@ -180,7 +167,7 @@ def find(w: World, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot
     return count
 
 
-@njit((BOARD, BESIDE, I1, I1, I1))
+@njit((BOARD, BESIDE, I1, I1, I1), makes_arrays=False)
 def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
     """List the GPUs of each pool that nothing runs on, the first on top."""
     for pool in range(start.shape[0] - 1):
@@ -192,7 +179,7 @@ def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
         empties[pool] = count
 
 
-@njit((WORLD, BOARD, BESIDE, I1, I1, F1, F1, I1))
+@njit((WORLD, BOARD, BESIDE, I1, I1, F1, F1, I1), makes_arrays=False)
 def capacities(w: World, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floats, best: Floats, by: Ints) -> None:
     """What each may carry with its batch, and with the best one that its memory allows."""
     for k in range(gpus.shape[0]):
@@ -206,152 +193,7 @@ def capacities(w: World, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floa
         best[k], by[k] = rate * (1.0 - SUM), batch
 
 
-@njit(B1(WORLD, BOARD, BESIDE, I8, I8, F8, I8, I8, F8, F8, F8, OPTIONS_TYPE, I8))
-def _grow(
-    w: World, b: Board, x: Beside, gpu: int, slot: int, before: float, low: int, high: int, memory: float, need: float,
-    worth: float, o: Options, at: int,
-) -> bool:  # fmt: skip
-    """Write the best SM% of low..high for the resident at `slot`, already seated, as option `at`; False if none."""
-    offer = b.offer[gpu, slot]
-    profile = w.offer_profile[offer]
-    while high > low and not np.isfinite(w.exec_ms[profile, :, high]).any():
-        high -= 1
-    sm_was, memory_was, batch_was = b.sm[gpu, slot], x.memory[gpu, slot], b.batch[gpu, slot]
-    b.sm[gpu, slot] = high
-    most, _ = best_rate(w, offer, high, felt(w, b, x, gpu, slot), b.clock[gpu], memory)
-    target = min(most, before + need) * (1.0 - SUM)
-    found, top = False, 0.0
-    if target > before * (1.0 + 1e-6):
-        bottom, enough = low, high
-        while bottom < enough:  # the least SM% that will do
-            middle = (bottom + enough) // 2
-            b.sm[gpu, slot] = middle
-            if best_rate(w, offer, middle, felt(w, b, x, gpu, slot), b.clock[gpu], memory)[0] >= target:
-                enough = middle
-            else:
-                bottom = middle + 1
-        for quarter in range(4, 0, -1):
-            sm = low + (enough - low) * quarter // 4
-            if quarter < 4 and sm == enough:
-                continue
-            b.sm[gpu, slot] = sm
-            rate, by = best_rate(w, offer, sm, felt(w, b, x, gpu, slot), b.clock[gpu], memory)
-            gain = min(rate, before + need) - before
-            if by < 0 or gain <= 0.0:
-                continue
-            taken = max(sm - sm_was, 1) * x.value[gpu] / 100.0
-            score = worth * gain / taken
-            if found and score * 0.85 <= top:
-                continue  # smaller, and not much better for its SMs: more of what is needed stays open
-            b.batch[gpu, slot] = by
-            x.memory[gpu, slot] = max(memory_was, w.memory_gib[profile, by])
-            if not fits(w, b, x, gpu) or not keeps(w, b, x, gpu):
-                continue
-            found, top = True, score
-            o.gpu[at], o.slot[at], o.offer[at], o.sm[at], o.batch[at] = gpu, slot, offer, sm, by
-            o.cap[at], o.score[at] = rate * (1.0 - SUM), score
-    b.sm[gpu, slot], x.memory[gpu, slot], b.batch[gpu, slot] = sm_was, memory_was, batch_was
-    return found
-
-
-@njit(F8(WORLD, BOARD, BESIDE, I8))
-def _memory_left(w: World, b: Board, x: Beside, gpu: int) -> float:
-    left = w.site_memory_gib[x.site[gpu]] - x.job_memory[gpu]
-    for i in range(b.count[gpu]):
-        left -= x.memory[gpu, i]
-    return float(left)
-
-
-@njit(I8(BOARD, BESIDE, I8))
-def _sm_left(b: Board, x: Beside, gpu: int) -> int:
-    left = 100 - x.job_sm[gpu]
-    for i in range(b.count[gpu]):
-        left -= b.sm[gpu, i]
-    return int(left)
-
-
-@njit(I8(WORLD, BOARD, BESIDE, F8, F8, I1, I1, F1, OPTIONS_TYPE))
-def larger(
-    w: World, b: Board, x: Beside, need: float, worth: float, gpus: Ints, slots: Ints, caps: Floats, o: Options
-) -> int:
-    """Instances that could carry more with the SMs and memory that their GPUs have left; how many."""
-    count, found = 0, 0.0
-    for k in range(gpus.shape[0]):
-        if count == o.gpu.shape[0] or (count >= OPTIONS and found > ENOUGH * need):
-            break
-        gpu, slot = gpus[k], slots[k]
-        offer = b.offer[gpu, slot]
-        tenant = w.service_tenant[w.offer_service[offer]]
-        free = _sm_left(b, x, gpu)
-        limit = min(x.gpus_left[tenant], x.price_left[tenant] / x.price[gpu])
-        if w.dedicated[w.offer_service[offer]] == 0 and limit < free / 100.0:
-            free = int(100 * limit)
-        memory = x.memory[gpu, slot] + max(_memory_left(w, b, x, gpu), 0.0)
-        low = b.sm[gpu, slot]
-        if free < 0:
-            continue
-        if _grow(w, b, x, gpu, slot, caps[k], low, low + free, memory, need, worth, o, count):
-            found += o.cap[count] - caps[k]
-            count += 1
-    return count
-
-
-@njit(I8(WORLD, BOARD, BESIDE, I8, F8, F8, I1, I8, OPTIONS_TYPE))
-def new_ones(
-    w: World, b: Board, x: Beside, service: int, need: float, worth: float, gpus: Ints, known: int,
-    o: Options,
-) -> int:  # fmt: skip
-    """GPUs of `gpus` where one more instance of the service fits, after `known` options; how many there are then."""
-    count, found = known, 0.0
-    tenant = w.service_tenant[service]
-    for k in range(gpus.shape[0]):
-        if count == o.gpu.shape[0] or (count - known >= OPTIONS and found > ENOUGH * need):
-            break
-        gpu = gpus[k]
-        site, slot, node = x.site[gpu], b.count[gpu], b.node[gpu]
-        group = w.service_group[service, site]
-        if group < 0 or slot + x.job_count[gpu] >= w.most_clients:
-            continue
-        alike = 0
-        for i in range(slot):
-            if w.offer_group[b.offer[gpu, i]] == group:
-                alike += 1
-            if w.dedicated[w.offer_service[b.offer[gpu, i]]] == 1 or w.offer_service[b.offer[gpu, i]] == service:
-                alike = 1000
-        if alike >= w.same_model or (w.dedicated[service] == 1 and slot + x.job_count[gpu] > 0):
-            continue
-        free = _sm_left(b, x, gpu)
-        if w.dedicated[service] == 1:
-            if x.gpus_left[tenant] < 1.0 or x.price_left[tenant] < x.price[gpu]:
-                continue
-        elif x.gpus_left[tenant] < free / 100.0 or x.price_left[tenant] < free / 100.0 * x.price[gpu]:
-            free = int(100 * min(x.gpus_left[tenant], x.price_left[tenant] / x.price[gpu]))
-        memory = _memory_left(w, b, x, gpu)
-        if free < 1 or memory <= 0.0:
-            continue
-        for offer in range(w.group_start[group], w.group_start[group + 1]):
-            profile = w.offer_profile[offer]
-            if w.offer_service[offer] != service or count == o.gpu.shape[0]:
-                continue
-            if w.cpu_cores[profile] > b.cpu[node] or w.host_memory_gib[profile] > b.host[node]:
-                continue
-            b.count[gpu] = slot + 1
-            b.offer[gpu, slot], b.sm[gpu, slot], b.batch[gpu, slot] = offer, 0, 0
-            x.rate[gpu, slot], x.memory[gpu, slot] = 0.0, 0.0
-            low, high = 1, free
-            while low < free and not np.isfinite(w.exec_ms[profile, :, low]).any():
-                low += 1
-            while high >= low and w.pressure[profile, high] > x.headroom[gpu]:
-                high -= 1
-            if high >= low and _grow(w, b, x, gpu, slot, 0.0, low, high, memory, need, worth, o, count):
-                found += o.cap[count]
-                o.slot[count] = -1
-                count += 1
-            b.count[gpu] = slot
-    return count
-
-
-@njit((WORLD, BOARD, BESIDE, I1, I1, F1))
+@njit((WORLD, BOARD, BESIDE, I1, I1, F1), makes_arrays=False)
 def execs(w: World, b: Board, x: Beside, gpus: Ints, slots: Ints, into: Floats) -> None:
     """Execution times of these residents."""
     for k in range(gpus.shape[0]):

@@ -41,9 +41,7 @@ def assign(d: Desk, services: Iterable[int]) -> dict[int, float]:
                 d.stop(gpu, slot)
             left[service] = total
             continue
-        were = [d.lines[gpu][slot] for gpu, slot in zip(seats.gpus, seats.slots, strict=True)]
-        rates = np.array([line.rate_per_second if line else 0.0 for line in were])
-        rates = shared(rates, seats.caps, total, least)
+        rates = shared(d.told[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
         rest = total - float(rates.sum())
         left[service] = rest if rest > NONE_UNSERVED * total else 0.0
@@ -56,17 +54,16 @@ def difference(d: Desk, services: Iterable[int], serial: int, left: dict[int, fl
     looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
     for service in services:
         gpus, slots = d.seats(service)
-        for gpu, slot in zip(gpus.tolist(), slots.tolist(), strict=True):
-            line, rate, batch = d.lines[gpu][slot], x.rate[gpu, slot], d.t.batches[b.batch[gpu, slot]]
-            if line is None or line.batch != batch or abs(line.rate_per_second - rate) > 1e-12 * rate:
-                looked.add((gpu, slot))
+        rates = x.rate[gpus, slots]
+        differs = np.abs(d.told[gpus, slots] - rates) > 1e-12 * rates
+        differs |= d.told_batch[gpus, slots] != b.batch[gpus, slots]
+        looked.update(zip(gpus[differs].tolist(), slots[differs].tolist(), strict=True))
     seats = sorted(looked)
     after: list[Instance] = []
     for (gpu, slot), new in zip(seats, told(d, seats, serial), strict=True):
         old = d.lines[gpu][slot]
-        if old is None or not _alike(old, new):
-            d.save(gpu)
-            d.lines[gpu][slot] = new
+        if new is not old:
+            d.tell(gpu, slot, new)
             after.append(new)
     fresh = {id(line) for line in after}
     before = []
@@ -77,7 +74,7 @@ def difference(d: Desk, services: Iterable[int], serial: int, left: dict[int, fl
 
 
 def told(d: Desk, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
-    """The instances at these seats, with timeouts and execution times; latencies are told when a plan is asked for."""
+    """The instances at these seats, the same where nothing changed; latencies are told when a plan is asked for."""
     t, b, x = d.t, d.b, d.x
     gpus, slots = [gpu for gpu, _ in seats], [slot for _, slot in seats]
     exec_ms = d.exec_ms(gpus, slots)
@@ -96,6 +93,9 @@ def told(d: Desk, seats: Sequence[tuple[int, int]], serial: int) -> list[Instanc
         if old is not None:
             if wait and abs(wait - old.batch_timeout_ms) <= 1e-9 * max(1.0, wait):
                 wait = old.batch_timeout_ms
+            if (batches[k], wait, *fields, rates[k]) == _told(old):
+                found.append(old)
+                continue
             found.append(
                 Instance(
                     old.id, old.service, old.node, old.gpu, old.variant, batches[k], wait, *fields, old.clock_mhz,
@@ -133,12 +133,6 @@ def predicted(d: Desk) -> tuple[Instance, ...]:
     return tuple(found)
 
 
-def _alike(one: Instance, other: Instance) -> bool:
-    """The same but for what is predicted."""
-    return (
-        one.rate_per_second == other.rate_per_second
-        and one.batch == other.batch
-        and one.batch_timeout_ms == other.batch_timeout_ms
-        and one.sm_percent == other.sm_percent
-        and one.memory_gib == other.memory_gib
-    )
+def _told(line: Instance) -> tuple[int, float, int, float, float]:
+    """What of a line may change where it stands."""
+    return (line.batch, line.batch_timeout_ms, line.sm_percent, line.memory_gib, line.rate_per_second)

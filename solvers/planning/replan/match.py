@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.tables import Tables
@@ -84,6 +83,8 @@ def _most_in_common(
         worth = np.zeros((len(patterns), len(places)))
         for pair, sm in common.items():
             worth[pair] = sm
+        from scipy.optimize import linear_sum_assignment  # takes a third of a second, and most plans begin with nothing
+
         rows, columns = linear_sum_assignment(worth, maximize=True)
         pairs = [(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if worth[r, c] > 0]
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from solvers.compiled import read_all
 from solvers.planning import dive
 from solvers.planning.judge import Change, Standing, Verdict, Violation
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
@@ -14,6 +15,7 @@ from solvers.planning.planner import COARSE, LEVELS, prepared
 from solvers.planning.prices import resource_prices
 from solvers.planning.problem import Instance, Problem, State
 from solvers.planning.promise import keep
+from solvers.planning.realise import NONE_UNSERVED
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.desk import Desk, desk
 from solvers.planning.replan.lines import Difference, assign, difference, predicted
@@ -66,10 +68,12 @@ class Replanner:
     unserved: dict[str, Unserved]
     serial: int
     broken: set[int] = field(default_factory=set)  # services that were not right from the beginning
+    wrong: frozenset[tuple[str, str]] = frozenset()  # where the plan breaks which rules before any change
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Replanner:
         """Takes a while: prices are made anew."""
+        read_all()  # or the first change would wait for the compiled loops
         now = problem.state.now if problem.state else None
         problem = replace(problem, state=State(now=now))
         t = tables(problem)
@@ -79,12 +83,16 @@ class Replanner:
         made.forget()
         standing = Standing(problem, plan, keep)
         standing.settle()
-        cost = standing.verdict().cost.resource
+        judged = standing.verdict()
+        cost = judged.cost.resource
         worth = float((prices * t.rate).sum())
         unserved = {left.service: left for left in plan.unserved}
         missed = sum(float(prices[t.number_of[name]]) * left.rate_per_second for name, left in unserved.items())
         per_worth = cost / (worth - missed) if worth > missed else 1.0
-        return cls(problem, made, prices, standing, plan, per_worth, unserved, len(plan.instances), broken)
+        return cls(
+            problem, made, prices, standing, plan, per_worth, unserved, len(plan.instances), broken,
+            frozenset((one.where, one.rule) for one in judged.violations),
+        )  # fmt: skip
 
     def change(self, rates: Mapping[str, float]) -> Replanned:
         """Follow new rates of these services."""
@@ -102,24 +110,26 @@ class Replanner:
         if verdict.violations:
             reasons.append(f"no right plan by small changes: {verdict.violations[0]}")
         for part in HELD_PARTS:
-            if not verdict.violations:
+            # What was wrong before is no fault of the change: to carry less would not mend it.
+            if all((one.where, one.rule) in self.wrong for one in verdict.violations):
                 break
             self.standing.apply(_inverse(told, self.unserved), before)
             d.restore()
             found = self._held(services, part)
             verdict, told = self._judged(found, problem)
         self.broken = set()
+        self.wrong = frozenset((one.where, one.rule) for one in verdict.violations)
         work, untouched = len(d.saved), _moved(found, rates)
         d.forget()
         self.standing.settle()
         self.problem = problem
         self.serial += len(found.after)
         for name, left in told.unserved.items():
-            was = self.unserved.pop(name, None)
+            self.unserved.pop(name, None)
             if left:
                 self.unserved[name] = left
-                if was is None or left.rate_per_second > was.rate_per_second * (1 + 1e-9):
-                    reasons.append(f"{left.rate_per_second:g}/s of {name} are left unserved")
+        # What stays unserved is said each time: small changes do not come back to it, and a full plan may serve it.
+        reasons += [f"{self.unserved[name].rate_per_second:g}/s of {name} are left unserved" for name in self._missed()]
         reasons += self._drifted(verdict)
         counts = verdict.changes
         return Replanned(
@@ -163,13 +173,26 @@ class Replanner:
             left[service] = rest if rest > 1e-5 * d.w.rate[service] else 0.0
         return difference(d, services, self.serial, left)
 
+    def _missed(self) -> list[str]:
+        """Who is not served whole, the dearest first."""
+        services, price = self.problem.services, self.desk.t.unserved_price
+        missed = {
+            name: float(price[self.desk.t.number_of[name]]) * max(left.rate_per_second, 1.0)
+            for name, left in self.unserved.items()
+            if left.rate_per_second > NONE_UNSERVED * services[name].rate_per_second
+        }
+        return sorted(missed, key=lambda name: (-missed[name], name))
+
     def _drifted(self, verdict: Verdict) -> list[str]:
         worth = float((self.prices * self.desk.w.rate).sum())
         expected = worth * self.per_worth
         now = verdict.cost.resource
-        if now <= expected * (1 + DRIFT):
-            return []
-        return [f"it costs {now:.6g}, and a full plan would by the prices about {expected:.6g}"]
+        if now > expected * (1 + DRIFT):
+            return [f"it costs {now:.6g}, and a full plan would by the prices about {expected:.6g}"]
+        used = int((self.desk.b.count > 0).sum())
+        if 0 < used * DRIFT < 1:  # and a full plan takes no time
+            return [f"one of {used} GPUs is {1 / used:.1%} of the fleet: a full plan may well save that"]
+        return []
 
 
 def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, isinf
+from math import inf
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
@@ -19,8 +19,7 @@ from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.seat import seat
 from solvers.planning.tables import Tables
 
-# What a search finds differs by as much from one run to the next: a plan that is right as it runs is left for more.
-WORTH_CHANGING = 0.02
+SAME = 1e-9  # of a value: what sums of floats may differ by
 PASSES = 5
 AS_IT_RUNS = "the plan as it runs"
 
@@ -35,15 +34,23 @@ class Choice:
 
 
 def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
-    """Least cost x horizon / 60 + churn of the plan as it runs, repaired, and the cold plan with the most kept."""
+    """The least cost x horizon / 60 + churn of the plan as it runs, the same repaired, and the cold plan laid over it.
+
+    Where two cost the same, the one that changes less: a plan is a fixed point of whatever finds it again.
+    """
     state = t.problem.state
     assert state
-    as_it_runs = Choice(list(state.running), _left(t, state.running), AS_IT_RUNS)
-    kept, fresh = repaired(t), Choice(laid_over(t, cold), list(unserved), "")
-    values = [_value(t, choice) for choice in (kept, as_it_runs, fresh)]
-    best = kept if values[0] <= values[1] else as_it_runs
-    slack = WORTH_CHANGING if best.origin == AS_IT_RUNS else 0.0
-    return fresh if values[2] < min(values[:2]) * (1 - slack) or isinf(min(values[:2])) else best
+    choices = [
+        Choice(list(state.running), _left(t, state.running), AS_IT_RUNS),
+        repaired(t),
+        Choice(laid_over(t, cold), list(unserved), ""),
+    ]
+    best, least = choices[-1], inf
+    for choice in choices:
+        value = _value(t, choice)
+        if value < least * (1 - SAME):
+            best, least = choice, value
+    return best
 
 
 def fuller(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:

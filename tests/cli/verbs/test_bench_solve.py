@@ -54,13 +54,17 @@ def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench
 
 
 def test_bench_replan_prints_the_rows_of_its_contract(bench: Bench) -> None:
-    size = ("--gpus", "8", "--services", "4", "--seconds", "1", "--rounds", "2", "--no-cold")
-    found, _ = bench("replan", *size)
+    size = ("--gpus", "8", "--services", "4", "--work", "1", "--rounds", "2")
+    found, progress = bench("replan", *size)
     assert [one["round"] for one in found["rows"]] == [0, 1]
     for one in found["rows"]:
         assert {"ms", "started", "stopped", "resized", "untouched_moved"} <= one.keys()
         assert one["untouched_moved"] == 0
         assert one["violations"] == []
+    first, last = found["rows"]
+    assert first["drift"] is None and last["drift"] == found["drift"]
+    assert found["full_plan_due"] == bool(last["full_plan_due"])
+    assert "beside a cold plan" in progress
 
 
 def test_bench_hetsev_compares_costs_where_both_serve_everything(bench: Bench) -> None:

@@ -110,7 +110,8 @@ def test_a_plan_is_summed_up_for_people_and_written_for_machines(solve: Solve, t
     assert done.lines[0].split() == ["SERVICE", "INSTANCES", "SERVED/S", "ASKED/S", "GPU", "TYPES"]
     assert done.lines[1].split() == ["shop/hopeless", "0", "0", "7", "-"]
     assert done.lines[2].split() == ["shop/search", "1", "20", "20", "big"]
-    assert "unserved: shop/hopeless: 7 a second: " in done.out
+    assert "unserved: shop/hopeless: 7 a second: its SLO of" in done.out
+    assert "; least change: slo.latencyMs: " in done.out
     assert any(line.startswith("cost ") for line in done.lines)
     assert json.loads((tmp_path / "plan.json").read_text())["instances"]
     assert solve("--work", "1", "-o", str(tmp_path / "no" / "plan.json")).code == 5

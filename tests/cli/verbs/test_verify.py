@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from solvers.planning.judge.attainment import simulated
 from tests.cli.conftest import Done
 from tests.cli.offline import FLEET, process
 
@@ -85,6 +86,22 @@ def test_an_slo_that_is_not_kept_is_simulated(verify: Verify) -> None:
     told = json.loads(done.out)
     assert (done.code, [one["rule"] for one in told["violations"]]) == (1, ["slo_holds"])
     assert 0 < told["attainment"]["shop/search"] < 0.9
+
+
+def test_what_runs_alike_is_simulated_once_and_told_once(verify: Verify) -> None:
+    wrong = [instance(id=f"i{number}", ratePerSecond=150.0) for number in range(3000)]
+    simulated.cache_clear()
+    done = verify({"instances": wrong})
+    assert done.code == 1
+    assert simulated.cache_info().misses == 2  # the short look, and the long one
+    assert len([line for line in done.lines if "slo_holds" in line]) == 1
+    assert "(3000 times)" in done.out
+
+
+def test_a_long_list_of_broken_rules_is_cut_for_people_alone(verify: Verify) -> None:
+    wrong = {"instances": [instance(id=f"i{number}", gpu=number, ratePerSecond=0.1) for number in range(2, 202)]}
+    assert "broken: 100 more; --json has them all" in verify(wrong).out
+    assert len(json.loads(verify(wrong, "--json").out)["violations"]) == 200
 
 
 def test_a_plan_is_shown_to_people_with_the_services_nearest_to_their_promise(verify: Verify) -> None:

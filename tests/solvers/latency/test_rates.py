@@ -28,11 +28,11 @@ def test_the_largest_rate_is_accepted_under_its_timeout_and_predicted_within_the
 
 def test_a_timeout_is_used_only_where_it_pays() -> None:
     assert max_rate(8, 10.0, 30.0, 98.0)[1] == 0.0
-    rate_per_second, timeout_ms = max_rate(32, 10.0, 19.8, 98.0)
-    assert timeout_ms == pytest.approx(9.8, rel=1e-5)
-    prompt = kernels.accepted_load(limits(98.0).prompt[32], 1.98)
+    rate_per_second, timeout_ms = max_rate(32, 10.0, 19.79, 98.0)
+    assert timeout_ms == pytest.approx(9.79, rel=1e-5)
+    prompt = kernels.accepted_load(limits(98.0).prompt[32], 1.979)
     assert rate_per_second * 10.0 / 32 / 1000 > 2 * prompt
-    assert timeout_for(32, 10.0, 19.8, 98.0, 0.9 * prompt * 32 / 0.01) == 0.0
+    assert timeout_for(32, 10.0, 19.79, 98.0, 0.9 * prompt * 32 / 0.01) == 0.0
 
 
 def test_every_rate_below_the_largest_holds_under_its_timeout() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.families import family
 from solvers import latency
 from solvers.planning import bound
+from solvers.planning.finish import about_bound
 from solvers.planning.problem import Curve, Demand, GpuType, Node, Policy, Problem, Profile, Service, Variant
 from solvers.planning.tables import tables
 
@@ -218,3 +219,28 @@ def test_more_gpus_never_raise_the_bound() -> None:
     problem = family("G30", 8, 5, 3)
     doubled = {**problem.nodes, **{f"x{name}": replace(node, name=f"x{name}") for name, node in problem.nodes.items()}}
     assert last(replace(problem, nodes=doubled)).bound <= last(problem).bound * (1 + 2e-3)
+
+
+def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
+    t = tables(family("D", 12, 5, 1))
+    found = list(bound.rounds(t))
+    known = [one for one in found if one.limit < np.inf]
+    assert len(known) > 5
+    assert all(one.bound <= one.limit * (1 + 1e-9) for one in known)
+    last = found[-1]
+    assert last.converged
+    assert last.limit <= last.bound * 1.0005
+    assert about_bound(last, bound.left_out(t)) == (
+        f"; bound {last.bound:.6g} of at most {last.limit:.6g} that its model can prove, which leaves out what is left"
+        " of a shared GPU"
+    )
+    assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
+
+
+def test_a_limit_holds_until_classes_become_finer() -> None:
+    """And where whole GPUs are paid, a bound is rounded up to the next sum of their prices."""
+    t = tables(family("A", 20, 8, 1))
+    step = max(pool.price_per_hour for pool in t.pools)
+    found = list(bound.rounds(t))
+    assert all(one.bound <= one.limit + step for one in found)
+    assert any(one.limit == after.limit < np.inf for one, after in pairwise(found))

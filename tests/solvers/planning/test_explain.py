@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 
 from solvers.planning import explain
+from solvers.planning.explain.fleet import fleet
 from solvers.planning.explain.thin import cost
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
-from solvers.planning.problem import Demand, GpuType, Limit, Node, Policy, Problem, Profile, Service, Variant
+from solvers.planning.problem import Demand, GpuType, Instance, Limit, Node, Policy, Problem, Profile, Service, Variant
 from solvers.planning.solve import Budget, solve
-from tests.solvers.planning.random_problems import random_problem
-from tests.support.soak import scaled
 
 QUICK = Budget(seconds=None, work=0)
 CURVES = {1: ((10, 30.0), (50, 10.0), (100, 8.0)), 4: ((10, 60.0), (50, 20.0), (100, 16.0))}
@@ -41,17 +40,26 @@ def a(problem: Problem, **fields: object) -> Problem:
 
 
 BIG = world()
+MIXED = replace(
+    world(nodes={"n1": Node("n1", "big", 1, 16, 64, 2.0), "n2": Node("n2", "old", 2, 16, 64, 1.0)}),
+    models={"m": (Variant("v", 0.8),), "n": (Variant("v", 0.8),)},
+)
 BINDING = {
-    "profile": (world(profiles={}), "no profile"),
-    "slo": (a(BIG, slo_ms=8.0), "below the fastest exec, 8.4 ms"),
+    "profile": (world(profiles={}), "model m has no profile at all; a profile of v on big (2 empty) would help"),
+    "profile there": (a(MIXED, gpu_types=("old",)), "no profile of v on old; it has on big, not of its gpuTypes"),
+    "slo": (a(BIG, slo_ms=8.0), "below the fastest exec, 8.4 ms with execMargin (v on big); its rate needs"),
+    "slo, tiny": (a(BIG, slo_ms=1e-7), "its SLO of 1e-07 ms is below the fastest exec, 8.4 ms"),
     "variants": (a(BIG, variants=()), "no variant"),
     "gpuTypes": (a(BIG, gpu_types=("old",)), "no GPU of its gpuTypes: old"),
     "minInstances": (a(BIG, min_instances=3), "minInstances 3 must stand on different GPUs, and 2 of the fleet"),
     "tenant": (world(limits={"shop": Limit(gpus=0.05)}), "the limit of tenant shop, 0.05 GPUs (0 taken)"),
+    "tenant's price": (world(limits={"shop": Limit(price_per_hour=0.1)}), "shop, 0.1 an hour (0 taken)"),
     "power": (world(policy=Policy(power_budget_w=81)), "powerBudgetW 81, of which"),
     "cpu": (world(nodes={"n1": Node("n1", "big", 2, 1, 64, 2.0)}), "the CPU cores that one instance takes"),
     "host": (world(nodes={"n1": Node("n1", "big", 2, 16, 1, 2.0)}), "the host memory that one instance takes"),
-    "full": (a(BIG, rate_per_second=5000.0), "the fleet is full"),
+    "full": (a(BIG, rate_per_second=5000.0), "the fleet is full: all 2 GPUs that may run it are taken"),
+    "full for it": (a(MIXED, rate_per_second=5000.0), "empty, but no use to it: 2 of old (no profile)"),
+    "price 0": (world(policy=Policy(unserved_price=0.0)), "unservedPrice 0: leaving it out costs nothing, serving"),
 }
 
 
@@ -65,7 +73,7 @@ def test_the_binding_limit_is_named(limit: str) -> None:
 def test_an_slo_below_the_fastest_exec_is_raised_to_what_serves() -> None:
     problem = a(BIG, slo_ms=8.0)
     plan = solve(problem, QUICK)
-    change = explain.least(explain.case(problem, plan, "shop/a"))
+    change = explain.least(explain.case(problem, plan, "shop/a")).least
     assert change
     assert change.dimension == "slo"
     assert change.problem.services["shop/a"].slo_ms == float(change.words.split()[1])
@@ -82,8 +90,105 @@ def test_a_service_served_in_part_may_ask_for_what_is_served() -> None:
 
 def test_where_two_limits_bind_no_single_change_is_claimed() -> None:
     problem = a(world(limits={"shop": Limit(gpus=0.0)}), slo_ms=8.0)
+    (left,) = solve(problem, QUICK).unserved
+    assert left.relaxation.startswith(f"{explain.NOTHING_HELPS}; slo.latencyMs of ")
+
+
+def test_an_slo_far_below_any_exec_is_told_the_one_it_needs() -> None:
+    (left,) = solve(a(BIG, slo_ms=1e-7), QUICK).unserved
+    slo_ms = float(left.relaxation.removeprefix("slo.latencyMs: ").split()[0])
+    assert "times)" in left.relaxation
+    assert solve(a(BIG, slo_ms=slo_ms), QUICK).unserved == ()
+    assert solve(a(BIG, slo_ms=slo_ms * 0.98), QUICK).unserved
+
+
+@pytest.mark.parametrize("limit", [Limit(gpus=0.2), Limit(price_per_hour=0.4), Limit(gpus=0.2, price_per_hour=0.4)])
+def test_a_tenants_limit_that_binds_is_named_with_its_least_raise(limit: Limit) -> None:
+    problem = a(world(limits={"shop": limit}), rate_per_second=120.0)
+    (left,) = solve(problem, QUICK).unserved
+    assert left.reason.endswith("of tenant shop would do")
+    plan = Plan((), unserved=(left,))
+    (change,) = [one for one in explain.relaxations(explain.case(problem, plan, "shop/a")) if one.dimension == "limit"]
+    assert change.words in left.reason
+    assert judge(change.problem, change.plan).violations == ()
+    raised = change.problem.limits["shop"]
+    almost = Limit(nearly(limit.gpus, raised.gpus), nearly(limit.price_per_hour, raised.price_per_hour))
+    assert solve(replace(problem, limits={"shop": almost}), Budget(seconds=None, work=20)).unserved
+
+
+def nearly(now: float | None, raised: float | None) -> float | None:
+    return None if now is None or raised is None else now + (raised - now) * 0.98
+
+
+@pytest.mark.parametrize(("price", "named"), [(0.0, "unservedPrice"), (0.01, "priority"), (0.001, "unservedPrice")])
+def test_what_is_not_worth_serving_is_told_the_price_at_which_it_is(price: float, named: str) -> None:
+    problem = world(policy=Policy(unserved_price=price))
+    plan = Plan((), unserved=(Unserved("shop/a", 50.0),))
+    told = explain.told(explain.case(problem, plan, "shop/a"), fleet(problem, ()))
+    change = told.change
+    assert change
+    assert ("not worth it" if price else "leaving it out costs nothing") in told.reason
+    assert told.relaxation == change.words
+    assert change.dimension == named
+    served, unserved = (judge(change.problem, some, simulate=False).cost.total for some in (change.plan, plan))
+    assert served <= unserved * (1 + 1e-9)
+    assert served >= unserved * 0.9
+    assert solve(change.problem, QUICK).unserved == ()
+
+
+def test_gpus_that_stand_empty_are_not_called_full() -> None:
+    limited = world(limits={"shop": Limit(gpus=0.05)})
+    for problem in (limited, world(policy=Policy(power_budget_w=81)), a(BIG, min_instances=3)):
+        plan = solve(problem, QUICK)
+        assert plan.instances == ()
+        assert "full" not in plan.unserved[0].reason
+
+
+def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_much() -> None:
+    """B carries all it may beside A: were A gone, others would use what it leaves, and B would be too slow."""
+    demand = Demand(sensitivity=0.5, pressure=((100, 0.0),))
+    profiles = {
+        (model, "v", "big"): Profile(model, "v", "big", CURVES, {1: 2.0, 4: 3.0}, demand) for model in ("m", "n")
+    }
+    b = Service("shop/b", "shop", "n", ("v",), slo_ms=200, percentile=98, rate_per_second=79.9)
+    for pricing, may_leave in (("share", False), ("gpu", True)):
+        problem = world(
+            models={"m": (Variant("v", 0.8),), "n": (Variant("v", 0.8),)},
+            profiles=profiles,
+            services={"shop/a": replace(BIG.services["shop/a"], rate_per_second=60.0), "shop/b": b},
+            policy=Policy(pricing=pricing, share_pressure=1.0),  # type: ignore[arg-type]
+        )
+        stand = [
+            Instance("a", "shop/a", "n1", 0, "v", 1, 0.0, 50, 2.0, 1000, 30.0, 10.0),
+            Instance("b", "shop/b", "n1", 0, "v", 1, 0.0, 50, 2.0, 1000, 79.9, 10.0),
+        ]
+        plan = Plan(tuple(stand), unserved=(Unserved("shop/a", 30.0),))
+        assert judge(problem, plan).violations == ()
+        about = explain.case(problem, plan, "shop/a")
+        assert (about.afresh is not None) == may_leave
+        assert list(explain.relaxations(about))
+
+
+def test_many_instances_wanted_cost_no_more_to_explain() -> None:
+    problem = a(BIG, min_instances=10_000)
+    about = explain.case(problem, Plan((), unserved=(Unserved("shop/a", 50.0),)), "shop/a")
+    told = explain.told(about, fleet(problem, ()))
+    assert "minInstances 10000 must stand on different GPUs" in told.reason
+    assert told.relaxation == "minInstances: 2 (now 10000)"
+    assert about.notes.meter.steps < 1_000_000
+
+
+def test_reasons_that_are_cut_short_say_so() -> None:
+    problem = a(BIG, rate_per_second=5000.0)
     plan = solve(problem, QUICK)
-    assert plan.unserved[0].relaxation == explain.NOTHING_HELPS
+    for steps in (1, 10_000, 20_000, 50_000):
+        (left,) = explain.explained(problem, plan, steps, steps)
+        assert explain.CUT in left.relaxation
+    (left,) = explain.explained(problem, plan, 1, 1)
+    assert "the steps for reasons were spent before every limit was looked at" in left.reason
+    (whole,) = explain.explained(problem, plan)
+    assert explain.CUT not in whole.relaxation
+    assert explain.explained(problem, plan) == (whole,)
 
 
 def test_an_slo_that_allows_hardly_any_load_is_served_with_the_slo_of_half_the_cost() -> None:
@@ -92,7 +197,8 @@ def test_an_slo_that_allows_hardly_any_load_is_served_with_the_slo_of_half_the_c
     assert plan.unserved == ()
     (words,) = plan.warnings
     slo_ms = float(words.split("; at ")[1].split()[0])
-    now, then = (cost(problem, replace(problem.services["shop/a"], slo_ms=ms), {}) for ms in (9.0, slo_ms))
+    kinds = fleet(problem, ())
+    now, then = (cost(kinds, replace(problem.services["shop/a"], slo_ms=ms), {}) for ms in (9.0, slo_ms))
     assert now / 2 * 0.9 < then <= now / 2
     assert solve(a(problem, slo_ms=200.0), QUICK).warnings == ()
 
@@ -103,30 +209,3 @@ def test_beyond_twenty_reasons_are_short() -> None:
     told = explain.explained(problem, Plan((), unserved=tuple(Unserved(name, 50.0) for name in services)))
     assert sum(bool(one.relaxation) for one in told) == explain.IN_FULL
     assert all("below the fastest exec" in one.reason for one in told)
-
-
-@pytest.mark.parametrize("seed", range(0, 500, scaled(1, 25)))
-def test_every_change_named_serves_when_it_is_applied(seed: int) -> None:
-    problem = random_problem(seed)
-    plan = solve(problem, QUICK)
-    for left in plan.unserved:
-        assert left.reason
-        about = explain.case(problem, plan, left.service)
-        changes = list(explain.relaxations(about))
-        least = min(changes, key=lambda one: one.relative, default=None)
-        assert left.relaxation == (least.words if least else explain.NOTHING_HELPS)
-        for change in changes:
-            verdict = judge(change.problem, change.plan)
-            assert verdict.violations == (), change.words
-            assert verdict.misstated == (), change.words
-            assert left.service not in {one.service for one in change.plan.unserved}
-            assert shapes(plan, left.service) == shapes(change.plan, left.service)
-
-
-def shapes(plan: Plan, but: str) -> set[tuple[object, ...]]:
-    """What the others keep."""
-    return {
-        (one.id, one.place, one.variant, one.batch, one.sm_percent, one.memory_gib, one.clock_mhz, one.rate_per_second)
-        for one in plan.instances
-        if one.service != but
-    }

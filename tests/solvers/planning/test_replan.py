@@ -8,6 +8,7 @@ from typing import Literal
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.families import family, times
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
@@ -86,6 +87,19 @@ def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
     assert done.needs_full_plan and "shop/s" in done.reasons[0]
     assert not done.violations
     assert not replanner.change({"shop/s": 10.0}).cost.unserved
+
+
+def test_what_was_wrong_before_a_change_starves_nobody() -> None:
+    problem = times(family("A", 8, 4, 0), 2)
+    plan = solve(problem, NOW)
+    assert not plan.unserved
+    patient = replace(plan.instances[0], batch_timeout_ms=plan.instances[0].batch_timeout_ms + 1)
+    replanner = Replanner.of(problem, replace(plan, instances=(patient, *plan.instances[1:])))
+    other = next(name for name in sorted(problem.services) if name != patient.service)
+    done = replanner.change({other: problem.services[other].rate_per_second * 0.8})
+    assert {one.where for one in done.violations} <= {f"{patient.service} on {patient.node}/{patient.gpu}"}
+    assert not done.cost.unserved
+    assert done.needs_full_plan == bool(done.violations)
 
 
 def one_service() -> Problem:

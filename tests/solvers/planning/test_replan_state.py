@@ -32,6 +32,13 @@ def running(problem: Problem, plan: Plan) -> Problem:
     return replace(problem, state=State(running=plan.instances, jobs=plan.jobs))
 
 
+def value(problem: Problem, plan: Plan) -> float:
+    """What a decision beside a State makes least."""
+    assert plan.certificate
+    cost = plan.certificate.cost
+    return cost.total * problem.policy.horizon_minutes / 60 + cost.churn
+
+
 @quick
 @given(fleets(), policies, st.booleans(), st.integers(0, 3))
 def test_with_state_equal_to_its_own_plan_all_is_kept(
@@ -41,11 +48,33 @@ def test_with_state_equal_to_its_own_plan_all_is_kept(
     if jobs:
         speeds = JobProfile(((10, 1.0), (60, 3.0)), 1.0)
         problem = replace(problem, jobs={"lab/j": Job("lab/j", "lab", "training", 100, {"big": speeds, "old": speeds})})
-    plan = solve(problem, NOW)
-    again = solve(running(problem, plan), Budget(seconds=None, work=more))
+    budget = Budget(seconds=None, work=more)
+    plan = solve(problem, budget)
+    again = solve(running(problem, plan), budget)
     assert again.changes.keep == len(plan.instances) == len(again.instances)
     assert sorted(one.id for one in again.instances) == sorted(one.id for one in plan.instances)
     assert again.certificate and again.certificate.cost.churn == 0
+
+
+@quick
+@given(fleets(), st.sampled_from([0.0, 0.05, 5.0]), st.integers(1, 3))
+def test_a_better_plan_replaces_the_running_one_exactly_when_it_is_worth_its_moves(
+    problem: Problem, move_price: float, work: int
+) -> None:
+    problem = replace(problem, policy=replace(problem.policy, move_price=move_price))
+    plan = solve(problem, NOW)
+    beside, better = running(problem, plan), Budget(seconds=None, work=work)
+    again = solve(beside, better)
+    assert value(problem, again) <= value(problem, plan) * (1 + 1e-9)
+    laid = replace(solve(problem, better), certificate=None)
+    moved = judge(beside, replace(laid, instances=tuple(laid_over(tables(beside), laid.instances))), keeps=keep)
+    other = moved.cost.total * problem.policy.horizon_minutes / 60 + moved.cost.churn
+    assert value(problem, again) <= other * (1 + 1e-9)
+    assert again.certificate
+    if again.certificate.cost.churn:
+        assert value(problem, again) < value(problem, plan)
+    third = solve(running(problem, again), better)
+    assert third.changes.keep == len(third.instances) == len(again.instances)
 
 
 @quick
@@ -63,11 +92,8 @@ def test_what_is_no_longer_right_is_made_right(problem: Problem, factor: float, 
     verdict = judge(running(changed, plan), replace(again, certificate=None), keeps=keep)
     assert verdict.is_right and not verdict.misstated
     cold = solve(changed, NOW)
-    assert again.certificate and cold.certificate
-    hours = problem.policy.horizon_minutes / 60
-    cost, other = again.certificate.cost, cold.certificate.cost
     most = sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in cold.instances)
-    assert cost.total * hours + cost.churn <= (other.total * hours + problem.policy.move_price * most) / 0.98 + 1e-9
+    assert value(changed, again) <= value(changed, cold) + problem.policy.move_price * most + 1e-9
 
 
 @quick

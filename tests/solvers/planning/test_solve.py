@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
@@ -77,3 +78,11 @@ def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
     assert plan.certificate
     assert heard == sorted(heard, reverse=True)
     assert heard
+
+
+def test_the_method_says_what_the_bound_leaves_out() -> None:
+    certificate = solve(family("E", 24, 8, 1), Budget(seconds=None, work=6)).certificate
+    assert certificate
+    assert certificate.bound
+    assert f"; bound {certificate.bound:.6g}" in certificate.method
+    assert certificate.method.endswith("which leaves out the power budget, maxW")

@@ -1,0 +1,172 @@
+"""What keeps a service from running even on this fleet with nobody else on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+
+from solvers.planning.explain.fleet import Fleet, Kind
+from solvers.planning.explain.kernels import is_able
+from solvers.planning.explain.options import Measurements, Notes, Options, Terms, loads_of, measured, options, ways_on
+from solvers.planning.explain.spots import Spot
+from solvers.planning.problem import Problem, Profile, Service
+
+CLOSE = 1.002  # an SLO is found within this factor
+
+
+def impossible(fleet: Fleet, service: Service, able: Sequence[Kind], memo: Measurements) -> str | None:
+    """The first thing that no plan could mend, in words; `able` are the kinds that may run it."""
+    there = sum(kind.gpus for kind in able)
+    if there >= max(service.min_instances, 1):
+        return None
+    problem = fleet.problem
+    if not service.variants:
+        return f"no variant of model {service.model} is admitted by its variants and minAccuracy"
+    if not fleet.kinds:
+        return "the fleet has no GPU"
+    among = sorted(_allowed(fleet, service))
+    if not among:
+        return f"the fleet has no GPU of its gpuTypes: {', '.join(service.gpu_types or ())}"
+    profiles = _profiles(problem, service, among)
+    if not profiles:
+        return _unmeasured(fleet, service)
+    fastest, by = min((_fastest_ms(profile, memo), profile.key) for profile in profiles)
+    judged = fastest * (1 + problem.policy.exec_margin)
+    if judged > service.slo_ms:
+        return (
+            f"its SLO of {service.slo_ms:.6g} ms is below the fastest exec, {judged:.6g} ms with execMargin "
+            f"({by[1]} on {by[2]})"
+        )
+    if all(problem.gpu_types[one.gpu_type].memory_gib < min(one.memory_gib.values()) for one in profiles):
+        least = min(min(one.memory_gib.values()) for one in profiles)
+        return f"it needs {least:.6g} GiB of GPU memory at least, more than any GPU of {', '.join(among)} has"
+    kinds = [kind for kind in fleet.kinds if kind.node.gpu_type in among]
+    if all(_least(profiles, kind.node.gpu_type, "cpu_cores") > kind.most_cpu_cores for kind in kinds):
+        return f"no node of {', '.join(among)} has the CPU cores that one instance takes"
+    if all(_least(profiles, kind.node.gpu_type, "host_memory_gib") > kind.most_host_memory_gib for kind in kinds):
+        return f"no node of {', '.join(among)} has the host memory that one instance takes"
+    if not able:
+        templates = {v.template for v in problem.models[service.model] if v.name in service.variants and v.template}
+        offered = [kind.node.templates for kind in kinds]
+        if templates and all(some is not None and not templates & some for some in offered):
+            return f"no node of {', '.join(among)} offers the template {' or '.join(sorted(templates))}"
+        return (
+            f"on an empty GPU of {', '.join(among)} no load keeps its SLO of {service.slo_ms:.6g} ms at percentile "
+            f"{service.percentile:g} within memory and maxW; the fastest exec is {judged:.6g} ms with execMargin"
+        )
+    return f"minInstances {service.min_instances} must stand on different GPUs, and {there} of the fleet may run it"
+
+
+def able_kinds(fleet: Fleet, service: Service, memo: Measurements) -> list[Kind]:
+    """Kinds on which an instance carries anything, alone on its GPU and its node."""
+    policy = fleet.problem.policy
+    margin = 1 + policy.exec_margin
+    share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
+
+    def is_one(kind: Kind, spot: Spot) -> bool:
+        if service.gpu_types is not None and kind.node.gpu_type not in service.gpu_types:
+            return False
+        watts = spot.gpu_type.max_w - spot.gpu_type.idle_w
+        for way in ways_on(fleet.problem, spot, service, memo):
+            demand, at = way.profile.demand, way.at
+            if (
+                demand.cpu_cores <= kind.most_cpu_cores
+                and demand.host_memory_gib <= kind.most_host_memory_gib
+                and is_able(
+                    spot.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service), at.power_w,
+                    demand.sensitivity, way.ratio**demand.clock_exponent, way.ratio**-demand.power_exponent,
+                    service.slo_ms, margin, share_pressure,
+                )
+            ):  # fmt: skip
+                return True
+        return False
+
+    return [kind for kind, spot in zip(fleet.kinds, fleet.lot.spots, strict=True) if is_one(kind, spot)]
+
+
+def alone(fleet: Fleet, service: Service, memo: Measurements) -> Options:
+    """What an instance carries on an empty GPU of each kind."""
+    return options(fleet.problem, fleet.lot, Terms(service, fleet.problem.policy, None), Notes(measured=memo))
+
+
+def wanted_profile(fleet: Fleet, service: Service) -> str | None:
+    """For which GPU types a profile would help a service that has none on any of the fleet's; those empty first."""
+    among = _allowed(fleet, service)
+    if not service.variants or _profiles(fleet.problem, service, sorted(among)):
+        return None
+    templates = {v.name: v.template for v in fleet.problem.models[service.model]}
+    wanted = [templates.get(name) for name in service.variants]
+    free: dict[str, int] = {}
+    for kind in fleet.kinds:
+        offered = kind.node.templates
+        if kind.node.gpu_type in among and any(t is None or offered is None or t in offered for t in wanted):
+            free[kind.node.gpu_type] = free.get(kind.node.gpu_type, 0) + kind.empty
+    if not free:
+        return None
+    told = [f"{name} ({free[name]} empty)" for name in sorted(free, key=lambda name: (-free[name], name))]
+    return f"a profile of {' or '.join(service.variants)} on {' or '.join(told)}"
+
+
+def _unmeasured(fleet: Fleet, service: Service) -> str:
+    problem = fleet.problem
+    of_model = [key for key in problem.profiles if key[0] == service.model]
+    elsewhere = sorted({kind for _, variant, kind in of_model if variant in service.variants})
+    if not of_model:
+        said = f"model {service.model} has no profile at all"
+    else:
+        among = ", ".join(sorted(_allowed(fleet, service)))
+        said = f"model {service.model} has no profile of {', '.join(service.variants)} on {among}"
+        there = [name for name in elsewhere if name in fleet.gpu_types]
+        gone = [name for name in elsewhere if name not in fleet.gpu_types]
+        said += f"; it has on {', '.join(there)}, not of its gpuTypes" if there else ""
+        said += f"; it has on {', '.join(gone)}, of which the fleet has no GPU" if gone and not there else ""
+    wanted = wanted_profile(fleet, service)
+    return f"{said}; {wanted} would help" if wanted else said
+
+
+def _allowed(fleet: Fleet, service: Service) -> frozenset[str]:
+    return fleet.gpu_types if service.gpu_types is None else fleet.gpu_types & set(service.gpu_types)
+
+
+def _profiles(problem: Problem, service: Service, among: list[str]) -> list[Profile]:
+    return [
+        problem.profiles[service.model, variant, kind]
+        for variant in service.variants
+        for kind in among
+        if (service.model, variant, kind) in problem.profiles
+    ]
+
+
+def _fastest_ms(profile: Profile, memo: Measurements) -> float:
+    at = memo.get(profile.key)
+    if at is None:
+        at = memo[profile.key] = measured(profile)
+    return float(np.min(at.exec_ms))
+
+
+def _least(profiles: list[Profile], gpu_type: str, field: str) -> float:
+    return min((getattr(one.demand, field) for one in profiles if one.gpu_type == gpu_type), default=inf)
+
+
+def least_slo_ms(fleet: Fleet, service: Service, memo: Measurements, longest: float) -> float | None:
+    """The SLO below which the fleet's GPUs, were all of them its own, do not carry its rate; None where none do."""
+    many = np.array([kind.gpus for kind in fleet.kinds]) * fleet.problem.policy.same_model_per_gpu
+
+    def carries(slo_ms: float) -> bool:
+        at = alone(fleet, replace(service, slo_ms=slo_ms), memo)
+        most = np.zeros(len(many))
+        np.maximum.at(most, at.spot, at.cap.max(axis=1, initial=0.0))
+        return float((most * many).sum()) >= service.rate_per_second
+
+    profiles = _profiles(fleet.problem, service, sorted(_allowed(fleet, service)))
+    fastest = min((_fastest_ms(profile, memo) for profile in profiles), default=0.0)
+    low, high = max(service.slo_ms, fastest * (1 + fleet.problem.policy.exec_margin)), longest
+    if not carries(high):
+        return None
+    while high > low * CLOSE:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if carries(middle) else (middle, high)
+    return low

@@ -1,0 +1,69 @@
+"""What serving a service beside the others would cost an hour, and what leaving it out costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from solvers.planning.explain.applied import Case, Offer, applied, part
+from solvers.planning.explain.relaxations import Relaxation, rounded_up
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+
+HIGHEST_PRIORITY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What an hour of serving adds to the plan's cost, what it takes off, and the plan that serves."""
+
+    adds: float
+    saves: float
+    plan: Plan
+
+    @property
+    def is_worth_it(self) -> bool:
+        return self.adds < self.saves
+
+
+def worth(case: Case, offered: Offer) -> Worth | None:
+    """Of an offer of the whole rate; None where the judge refuses it."""
+    plan = applied(case, offered)
+    if plan is None:
+        return None
+    problem, service = case.problem, case.terms.service
+    new = [one for one in plan.instances if one.service == case.name]
+    at = {one.node for one in (*new, *case.own)}
+    adds = resource_cost(case, plan, at) - resource_cost(case, case.plan, at)
+    state = problem.state
+    if state and case.name not in {one.service for one in state.running}:
+        price = sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in new)
+        adds += problem.policy.move_price * price * 60 / problem.policy.horizon_minutes
+    return Worth(max(adds, 0.0), problem.policy.unserved_price * service.priority / 100 * _missed(case), plan)
+
+
+def dearer(case: Case, known: Worth) -> Relaxation:
+    """The least priority, or price of what is unserved, at which serving it costs no more than leaving it out."""
+    policy, service = case.terms.policy, case.terms.service
+    needed = known.adds / _missed(case)  # unservedPrice x priority / 100
+    if policy.unserved_price > 0:
+        priority = max(ceil(100 * needed / policy.unserved_price * (1 + 1e-9)), service.priority + 1)
+        if priority <= HIGHEST_PRIORITY:
+            words = f"priority: {priority} (now {service.priority})"
+            changed = case.wishing(priority=priority).changed
+            return Relaxation("priority", words, priority / service.priority - 1, changed, known.plan)
+    price = rounded_up(max(100 * needed / service.priority * (1 + 1e-9), 1e-6))
+    share = price / policy.unserved_price - 1 if policy.unserved_price > 0 else inf
+    words = f"unservedPrice: {price:.10g} (now {policy.unserved_price:.6g})"
+    changed = case.under(policy=replace(policy, unserved_price=price)).changed
+    return Relaxation("unservedPrice", words, share, changed, known.plan)
+
+
+def _missed(case: Case) -> float:
+    """What is unserved, as it is priced."""
+    return max(1.0, *(left.rate_per_second for left in case.plan.unserved if left.service == case.name))
+
+
+def resource_cost(case: Case, plan: Plan, at: set[str]) -> float:
+    """Of some nodes."""
+    return judge(*part(case.problem, plan, at, case.name, case.whole), simulate=False).cost.resource
