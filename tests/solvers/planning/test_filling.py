@@ -16,9 +16,8 @@ from solvers.planning.planner import drafts, prepared
 from solvers.planning.prices import resource_prices
 from solvers.planning.promise import keep
 from solvers.planning.realise import instances, prune, standing
-from solvers.planning.recombine import laid_out, recombine
 from solvers.planning.tables import tables
-from solvers.planning.workshop import Workshop
+from solvers.planning.workshop import Restless, Workshop
 from tests.solvers.planning.random_problems import random_problem
 
 
@@ -124,17 +123,27 @@ def test_drafts_only_become_cheaper_and_the_same_seed_gives_the_same() -> None:
     assert costs == sorted(costs, reverse=True) and costs == first(40)
 
 
-def test_combined_patterns_serve_everything_for_less() -> None:
-    shop = spacious(1)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_walk_saves_what_it_says_and_what_it_leaves_is_right(seed: int) -> None:
+    problem = replace(random_problem(seed), jobs={}, state=None)
+    shop = prepared(tables(problem))
     course = priced(shop)
-    known, best = {}, None
-    for prices in dive.generate(shop, course, 5):
-        if prices is None and not shop.need.any():
-            here = shop.columns(shop.used)
-            known.update({column.key: column for column in here})
-            best = here if best is None or sum(c.cost for c in here) < sum(c.cost for c in best) else best
-    assert best is not None
-    found = recombine(shop, list(known.values()), best)
-    if found is not None:
-        assert sum(column.cost for column in found) < sum(column.cost for column in best)
-        assert laid_out(shop, found) and not shop.need.any()
+    shop.fill(course.rate, shop.t.rate.copy())
+    before = shop.cost
+    for step in (10, 4, 2):
+        shop.look_at(step)
+        saved = shop.improve(course.rate, course.extra, seed, 100, Restless())
+        assert shop.cost == pytest.approx(before - saved, rel=1e-6, abs=1e-6)
+        before = shop.cost
+    placed, unserved = instances(shop.t, standing(shop))
+    verdict = judge(problem, Plan(tuple(placed), unserved=tuple(unserved)), simulate=False, keeps=keep)
+    assert [v for v in verdict.violations if v.where != "fleet" and v.where not in problem.limits] == []
+
+
+def test_a_walk_serves_whom_a_filling_left_out() -> None:
+    shop = prepared(tables(family("A", 100, 50, 0)))
+    course = priced(shop)
+    shop.fill(course.rate, shop.t.rate.copy())
+    before = int((shop.need > 0).sum())
+    shop.improve(course.rate, course.extra, 1, 3000, Restless())
+    assert int((shop.need > 0).sum()) < before
