@@ -43,7 +43,7 @@ def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
 
 @pytest.mark.long
 def test_hardly_any_load_is_given_away() -> None:
-    """Of the largest load, with and without a timeout, at most 3 % at 95 % of the questions, and nowhere 10 %."""
+    """Of the largest load, with and without a timeout, at most 3 %: so much the claim of a bound allows for."""
     kept, with_timeout = [], 0
     for question in questions(scaled(10_000, 25), seed=13):
         of = limits(question.percentile)
@@ -57,8 +57,7 @@ def test_hardly_any_load_is_given_away() -> None:
         if patient >= 1.025 * true:  # from 2 % on it must be used
             kept.append(ours / patient)
             with_timeout += 1
-    assert np.mean(np.array(kept) >= 0.97) >= 0.95
-    assert min(kept) >= 0.90
+    assert min(kept) >= 0.97
     assert with_timeout > 0
 
 
@@ -98,7 +97,7 @@ def low_questions(count: int, seed: int) -> Iterator[tuple[Question, float]]:
 
 
 def largest_load(question: Question, guess: float, is_patient: bool) -> float:
-    """By halving on the exact chain, to 0.02 %, from a guess that is seldom far off."""
+    """By halving on the exact chain, to 0.05 %, from a guess that is seldom far off."""
     timeout = min(1.0, question.ratio - 1.0) if is_patient else 0.0
 
     def is_met(load: float) -> bool:
@@ -116,7 +115,7 @@ def largest_load(question: Question, guess: float, is_patient: bool) -> float:
             if high == 0.997:
                 return high
             low, factor = high, min(factor**2, 2.0)
-    while high - low > 2e-4 * high and high > 1e-3:
+    while high - low > 5e-4 * high and high > 2e-5:
         middle = (low + high) / 2
         low, high = (middle, high) if is_met(middle) else (low, middle)
     return low
