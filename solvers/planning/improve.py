@@ -11,6 +11,7 @@ from solvers.planning.pattern import PATTERN, SCRATCH, Pattern, Scratch
 from solvers.planning.tables import Floats, Ints
 
 FEW_MORE = 4  # empty GPUs of each pool that may be used beside those taken apart
+LOOKS = 30  # for a GPU that is worth little
 URGENT = 100.0  # times its price, at most, for who was served too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
@@ -139,22 +140,24 @@ def list_used(b: Board, used: Ints) -> int:
     return count
 
 
-@njit(I8(WORLD, BOARD, POOLS, F1, I8, I1, I1))
-def neighbourhood(w: World, b: Board, pools: Pools, prices: Floats, size: int, used: Ints, into: Ints) -> int:
+@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1))
+def neighbourhood(
+    w: World, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
+) -> int:
     """Which GPUs to take apart: one that is worth little for its price, and others that share its services.
 
     `used` lists the GPUs somebody is on.
     """
     n = used.shape[0]
     first, least = -1, np.inf
-    for _ in range(4):
+    for _ in range(LOOKS):
         gpu = used[np.random.randint(n)]
         worth = 0.0
         for i in range(b.count[gpu]):
             service = w.offer_service[b.offer[gpu, i]]
             over = max(b.cover[service] - w.rate[service], 0.0)
             worth += prices[service] * max(b.cap[gpu, i] - over, 0.0)
-        worth /= max(cost_of(w, b, pools, gpu, w.watt_price), 1e-12)
+        worth /= max(cost_of(w, b, pools, gpu, w.watt_price) + extra[b.pool[gpu]], 1e-12)
         if worth < least:
             first, least = gpu, worth
     into[0] = first
@@ -202,7 +205,7 @@ def improve(
     for _ in range(tries):
         if standing == 0:
             break
-        count = neighbourhood(w, b, pools, prices, 2 + np.random.randint(most - 1), used[:standing], apart)
+        count = neighbourhood(w, b, pools, prices, extra, 2 + np.random.randint(most - 1), used[:standing], apart)
         concerned = 0
         for service in range(services):
             is_touched[service] = 1 if short[service] > 0.0 else 0

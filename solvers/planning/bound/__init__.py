@@ -19,7 +19,7 @@ from solvers.planning.tables import Floats, Tables
 __all__ = ["Column", "Round", "bound_at", "left_out", "rounds", "why_not"]
 
 LEVELS = 1
-FAMILIES = (60, 250, 700)
+FAMILIES = (60, 130, 250, 380)
 WEIGHT = 0.5  # of the best prices so far, in the mixture with the linear programme's that is looked at next
 LARGE = 1_000  # services: prices of more are not found one by one
 RECENT = 2  # rounds: what the linear programme has bought since then goes on
@@ -27,7 +27,7 @@ SHIFT = 0.382  # of a family
 PATIENCE = 10  # rounds
 SLOW = 0.003  # of the bound: what so many rounds should prove
 STALLED = 1e-3  # so small a weight: nothing new is found even at the linear programme's own prices
-EVENING = 20  # steps towards where every service breaks even: at first, and before families become smaller
+EVENING = 10  # steps towards where every service breaks even: at first, and before families become smaller
 AGAIN = 10
 STEP_UP = 0.03  # of the bound: so close, smaller families and finer classes prove more than better prices
 CLOSE = 2e-4  # of the bound: the prices are as good as the classes allow
