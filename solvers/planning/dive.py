@@ -27,12 +27,11 @@ NONE = 1e-9  # of a column: less is not in the LP's answer
 class Depth:
     """How carefully a dive goes."""
 
-    rounds: int = 3  # of new columns between two roundings
-    up: float = 0.15  # of the fractional columns, rounded up each time
-    useful: float = 0.6  # of its price: a column that is worth less by then is not rounded up
+    rounds: int  # of new columns between two roundings
+    up: float  # of the fractional columns, rounded up each time
+    useful: float  # of its price: a column that is worth less by then is not rounded up
 
 
-QUICK = Depth()
 SHALLOW = Depth(rounds=1, up=0.5, useful=0.5)
 WATT_ROOM = 0.985  # of a budget
 DEARER, DEAREST = 16.0, 1e6

@@ -17,6 +17,7 @@ from solvers.planning.tables import Tables
 
 MOST_SIMULATED = 300  # instances: beyond it a simulation takes longer than a plan is waited for
 TRIES = 4
+WRONG = 2e-6  # of a cost: a bound that is above it by more was never one
 
 
 def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
@@ -42,7 +43,7 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
         stand, unserved = choice.instances, choice.unserved
         method = choice.origin or method
     for attempt in range(TRIES + 1):
-        plan = _whole(problem, stand, unserved)
+        plan, of_jobs = _whole(problem, stand, unserved)
         simulated = len(stand) <= MOST_SIMULATED
         verdict = judge(problem, plan, simulate=simulated, keeps=keep)
         if verdict.is_right or not (plan.instances or plan.jobs):
@@ -59,9 +60,14 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
         unserved = left(problem, stand)
     if not simulated:
         method += f"; SLOs by the latency table ({len(stand)} instances: no simulation)"
+    method += of_jobs
     told = _explained(problem, plan)
     cost = verdict.cost
-    sound = None if known is None else min(known, cost.total)
+    sound = known
+    if known is not None and known > cost.total:
+        sound = cost.total
+        if known > cost.total + WRONG * max(1.0, cost.total):
+            sound, method = None, f"{method}; its bound of {known:.9g} is above it and was dropped: a fault of ours"
     return Plan(
         instances=plan.instances,
         jobs=plan.jobs,
@@ -82,14 +88,14 @@ def about_bound(found: Round, left_out: Sequence[str]) -> str:
     return told + (f", which leaves out {', '.join(left_out)}" if left_out else "")
 
 
-def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> Plan:
-    """The services' plan with the jobs that fit beside it."""
+def _whole(problem: Problem, stand: Sequence[Instance], unserved: Sequence[Unserved]) -> tuple[Plan, str]:
+    """The services' plan with the jobs that fit beside it, and how they were placed."""
     if not problem.jobs:
-        return Plan(tuple(stand), unserved=tuple(unserved))
+        return Plan(tuple(stand), unserved=tuple(unserved)), ""
     from solvers.planning.jobs import place_jobs  # most problems have none
 
     placed = place_jobs(problem, stand)
-    return Plan(placed.instances, placed.jobs, tuple(unserved), placed.unplaced)
+    return Plan(placed.instances, placed.jobs, tuple(unserved), placed.unplaced), f"; {placed.method}"
 
 
 def _thin(t: Tables, plan: Plan) -> tuple[str, ...]:

@@ -11,7 +11,12 @@ from solvers.planning.pattern import PATTERN, SCRATCH, Pattern, Scratch
 from solvers.planning.tables import Floats, Ints
 
 FEW_MORE = 4  # empty GPUs of each pool that may be used beside those taken apart
+MOST_APART = 3  # GPUs at once
+NOISE = 0.1  # of prices, from try to try
+MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
 LOOKS = 30  # for a GPU that is worth little
+TIMES = 30  # to look for each other GPU
+STRANGERS = 0.1  # of them, though they share no service with the first
 URGENT = 100.0  # times its price, at most, for who was served too little
 SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
 
@@ -163,7 +168,7 @@ def neighbourhood(
     into[0] = first
     count = 1
     tries = 0
-    while count < size and tries < 30 * size:
+    while count < size and tries < TIMES * size:
         tries += 1
         gpu = used[np.random.randint(n)]
         taken = False
@@ -171,47 +176,47 @@ def neighbourhood(
             taken = taken or into[place] == gpu
         if taken:
             continue
-        shares = tries > 20 * size
+        shares = tries > TIMES * size * 2 // 3  # hardly anybody does
         for i in range(b.count[gpu]):
             for j in range(b.count[first]):
                 if w.offer_service[b.offer[gpu, i]] == w.offer_service[b.offer[first, j]]:
                     shares = True
-        if shares or np.random.random() < 0.1:
+        if shares or np.random.random() < STRANGERS:
             into[count] = gpu
             count += 1
     return count
 
 
-@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, I8, F8, F8, F8, SCRATCH, PATTERN, BOARD, I1))
+@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, SCRATCH, PATTERN, BOARD, I1))
 def improve(
     w: World, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
-    tries: int, most: int, noise: float, heat: float, bonus: float, s: Scratch, p: Pattern, undo: Board, filled: Ints,
+    tries: int, heat: float, s: Scratch, p: Pattern, undo: Board, filled: Ints,
 ) -> float:  # fmt: skip
-    """So many times take up to `most` GPUs apart and fill them anew, and keep what is cheaper; what is saved in all.
+    """So many times take two or three GPUs apart and fill them anew, and keep what is cheaper; what is saved in all.
 
     What is carried beyond the need counts for a part of its price: enough of it together, and a GPU is not needed.
-    A filling always finds the same at the same prices, so every try has its own: `noise` is how far they are off. What
+    A filling always finds the same at the same prices, so every try has its own. What
     is dearer by about `heat` is kept, too, or the walk ends at the first board that no try betters.
     """
     np.random.seed(seed)
-    used, apart = np.zeros(b.count.shape[0], dtype=np.int64), np.zeros(undo.count.shape[0], dtype=np.int64)
+    used, apart = np.zeros(b.count.shape[0], dtype=np.int64), np.zeros(MOST_APART, dtype=np.int64)
     services = prices.shape[0]
     need, own, short = np.zeros(services), np.zeros(services), np.zeros(services)
     touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
     before, after = np.zeros(2), np.zeros(2)
     standing = list_used(b, used)
     unserved_cost(w, b, short)
-    total = 0.0
+    total, left_short = 0.0, 0
+    for service in range(services):
+        if short[service] > 0.0:
+            touched[left_short] = service
+            is_touched[service] = 1
+            left_short += 1
     for _ in range(tries):
         if standing == 0:
             break
-        count = neighbourhood(w, b, pools, prices, extra, 2 + np.random.randint(most - 1), used[:standing], apart)
-        concerned = 0
-        for service in range(services):
-            is_touched[service] = 1 if short[service] > 0.0 else 0
-            if short[service] > 0.0:
-                touched[concerned] = service
-                concerned += 1
+        count = neighbourhood(w, b, pools, prices, extra, np.random.randint(2, MOST_APART + 1), used[:standing], apart)
+        concerned = left_short
         paid = 0.0
         for place in range(count):
             gpu = apart[place]
@@ -230,7 +235,7 @@ def improve(
         urgent = URGENT ** np.random.random()
         for place in range(concerned):
             service = touched[place]
-            own[service] = prices[service] * np.exp(noise * np.random.standard_normal())
+            own[service] = prices[service] * np.exp(NOISE * np.random.standard_normal())
             if short[service] > 0.0:
                 own[service] *= urgent
         part = 0.5 * np.random.randint(3)
@@ -246,7 +251,7 @@ def improve(
                     local.empty[local.start[pool] + kept] = apart[place]
                     kept += 1
             local.empties[pool] = kept
-        done = fill(w, b, local, tabled, own, need, bonus * np.random.random(), 0.0, s, p, filled)
+        done = fill(w, b, local, tabled, own, need, MORE_IS_WORTH * np.random.random(), 0.0, s, p, filled)
         pays = 0.0
         for place in range(done):
             pays += cost_of(w, b, pools, filled[place], w.watt_price)
@@ -266,4 +271,12 @@ def improve(
                 bring_back(w, b, apart[place], undo, place, p)
         for place in range(concerned):
             need[touched[place]] = 0.0
+            is_touched[touched[place]] = 0
+        left_short = 0
+        for place in range(concerned):  # those served too little are concerned in every try
+            service = touched[place]
+            if short[service] > 0.0:
+                touched[left_short] = service
+                is_touched[service] = 1
+                left_short += 1
     return total

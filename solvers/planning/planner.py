@@ -12,19 +12,18 @@ from solvers.planning.limits import kept
 from solvers.planning.prices import resource_prices
 from solvers.planning.realise import Standing, prune, standing
 from solvers.planning.tables import Floats, Tables
-from solvers.planning.workshop import Restless, Workshop, usual_levels, workshop
+from solvers.planning.workshop import Workshop, usual_levels, workshop
 
 COARSE, FINE = 4, 2  # steps of SM%
 STEPS = (10, 4, 10, 2)  # of a walk's turns: profiles bend at round numbers, and there a filling is quick
 LEVELS = (0.5, 0.9)  # of the pressure on a GPU full of its usual residents
-FIRST_ROUNDS = 6  # at most, until everything is served
+FIRST_ROUNDS = 6  # of the LP, for a plan at once
 ROUNDS = 10
-DIVES = 5  # before their patterns are combined
 TRIES = 200  # of a walk for one step of work, and so many
 TRIES_A_GPU = 0.2  # more for each GPU in use
 PATIENCE = 20_000  # tries without gain, and so many
 PATIENCE_A_GPU = 50  # more for each GPU in use
-SMALL = 500  # services: beyond, a walk gains more in the time of a careful dive
+SMALL = 500  # services: beyond, a walk from the first dive gains more than better prices in the time they take
 HEAT = 0.02  # of a GPU's price
 
 
@@ -36,7 +35,7 @@ class Draft:
     cost: float
     work: int
     method: str
-    ends_the_beginning: bool = False  # everything is served, or the first few steps are done
+    ends_the_beginning: bool = False  # everything is served, or the first dive is done
 
 
 def prepared(t: Tables) -> Workshop:
@@ -57,46 +56,40 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
         if not cost < best - 1e-9:
             return None
         best = cost
-        return Draft(standing(shop), cost, work, method, not shop.need.any() or work >= FIRST_ROUNDS)
+        return Draft(standing(shop), cost, work, method, not shop.need.any())
 
     if not t.pools:
         yield Draft(_NOBODY, shop.cost, 1, "there is no GPU", True)
         return
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Course(rate, extra)
-    for prices in dive.generate(shop, course, FIRST_ROUNDS):
-        if prices is None:
-            work += 1
-            found = draft("patterns at resource prices" if work == 1 else "patterns at the LP's prices")
-            if found:
-                yield found
-                if found.ends_the_beginning:
-                    break
-    yield Draft(_NOBODY, np.inf, work, "", True)
     rng = np.random.default_rng(seed)
     walking = _Walk(shop, seed)
-    small = len(t.services) <= SMALL
-    for step in (COARSE, FINE):
+    for step, rounds in ((COARSE, FIRST_ROUNDS), (COARSE, ROUNDS), (FINE, ROUNDS)):
         shop.look_at(step)
         told = None
-        for prices in dive.generate(shop, course, ROUNDS):
+        for prices in dive.generate(shop, course, rounds):
             if prices is None:
                 work += 1
-                found = draft("patterns at the LP's prices")
+                found = draft("patterns at resource prices" if work == 1 else "patterns at the LP's prices")
                 if found:
                     yield found
             else:
                 told = prices
         if told is None:
+            yield Draft(_NOBODY, np.inf, work, "", True)
             return  # nothing that could be placed
         columns = dive.columns_of(course)
         weights = told._replace(weight=told.weight[told.weight > dive.NONE])
         rate, extra = course.rate.copy(), course.extra.copy()
-        for _ in dive.dive(shop, course, weights, columns, dive.QUICK if small else dive.SHALLOW):
+        for _ in dive.dive(shop, course, weights, columns, dive.SHALLOW):
             work += 1
         found = draft("a dive from the LP")
         if found:
             yield found
+        yield Draft(_NOBODY, np.inf, work, "", True)
+        if rounds == FIRST_ROUNDS and len(t.services) <= SMALL:
+            continue
         for _ in walking.on(rate, extra):
             work += 1
             yield draft("a walk from there") or Draft(_NOBODY, np.inf, work, "")
@@ -128,13 +121,13 @@ class _Walk:
     def on(self, rate: Floats, extra: Floats) -> Iterator[None]:
         """Walk at these prices; a turn of so many tries at a time, until there is no gain for long."""
         shop, t = self.shop, self.shop.t
-        restless = Restless(heat=HEAT * float(np.median([pool.price_per_hour for pool in t.pools])))
+        heat = HEAT * float(np.median([pool.price_per_hour for pool in t.pools]))
         rate = np.where(rate > 0, rate, rate[rate > 0].min(initial=np.inf))
         tries = TRIES + int(TRIES_A_GPU * len(shop.used))
         least, since = shop.cost, 0
         while since < PATIENCE + PATIENCE_A_GPU * len(shop.used):
             shop.look_at(STEPS[self.turns % len(STEPS)])
-            shop.improve(rate, extra, self.seed * 1_000_003 + self.turns, tries, restless)
+            shop.improve(rate, extra, self.seed * 1_000_003 + self.turns, tries, heat)
             self.turns += 1
             yield
             since = 0 if shop.cost < least - 1e-9 else since + tries

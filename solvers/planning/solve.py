@@ -22,6 +22,8 @@ from solvers.planning.tables import Tables, tables
 from solvers.planning.workers import Worker, gathered
 
 CLOSED = 1e-6
+EXACT = "exact"
+AT_ONCE = 1.0  # seconds that the first draft may be bettered, however few there are
 BOUND_WORK = 2_000  # steps of the bound for one of the planner
 Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
 
@@ -37,12 +39,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a worker says: a plan, a bound, or how far it is."""
+    """What a worker says: a plan, a bound, or that no better bound will come."""
 
     draft: Draft | None = None
     bound: float | None = None
-    work: int = 0
     proof: str = ""  # what is to be said of the bound
+    is_last: bool = False
 
 
 def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None) -> Plan:
@@ -56,11 +58,11 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
         bounding.start()
     try:
         making = drafts(prepared(t), budget.seed)
-        best, known = _first(making), None
+        best, known = _first(making, deadline, began), None
     except BaseException:
         bounding.stop()
         raise
-    work, notes, of_bound = best.work, "", ""
+    notes, of_bound, is_bounded = "", "", False
 
     def tell() -> None:
         if on_better:
@@ -75,14 +77,15 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
         claim: Claim
         for claim in gathered(workers, deadline):
             before = (best.cost, known)
-            if claim.draft and claim.draft.cost < best.cost - 1e-9:
+            if claim.draft and _is_better(claim.draft, best):
                 best = claim.draft
             if claim.bound is not None and (known is None or claim.bound >= known):
                 known, of_bound = claim.bound, claim.proof
-            work = max(work, claim.work)
+            is_bounded = is_bounded or claim.is_last
             if before != (best.cost, known):
                 tell()
-            if known is not None and best.cost - known <= CLOSED * max(1.0, best.cost):
+            # Counted work gives the same plan whichever process comes first: the bound's is heard to its end.
+            if known is not None and _closed(best.cost, known) and (is_bounded or budget.work is None):
                 notes, of_bound = notes + "; proved", ""
                 break
         else:
@@ -94,16 +97,27 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
     plan = finished(t, best, known, best.method + notes + of_bound)
     certificate = plan.certificate
     assert certificate
-    return replace(plan, certificate=replace(certificate, work=work, seconds=time.monotonic() - began))
+    return replace(plan, certificate=replace(certificate, work=best.work, seconds=time.monotonic() - began))
 
 
-def _first(making: Iterator[Draft]) -> Draft:
-    """The first draft that serves everything, or the best of the first few."""
+def _closed(cost: float, bound: float) -> bool:
+    return cost - bound <= CLOSED * max(1.0, cost)
+
+
+def _is_better(draft: Draft, best: Draft) -> bool:
+    """Cheaper by more than what counts as closed; of two that cost the same, the proved one."""
+    if draft.method == EXACT:
+        return draft.cost <= best.cost + CLOSED * max(1.0, best.cost)
+    return draft.cost < best.cost - CLOSED * max(1.0, best.cost)
+
+
+def _first(making: Iterator[Draft], deadline: float | None, began: float) -> Draft:
+    """The first draft that serves everything, or the best of the first few: of one where there is no time."""
     best: Draft | None = None
     for draft in making:
         if best is None or draft.cost < best.cost:
             best = draft
-        if draft.ends_the_beginning:
+        if draft.ends_the_beginning or (deadline and time.monotonic() > max(deadline, began + AT_ONCE)):
             break
     assert best, "the planner's first draft always comes"
     return best
@@ -114,7 +128,7 @@ def _plans(making: Iterator[Draft], work: int | None) -> Iterator[Claim]:
         if work is not None and draft.work > work:
             return
         if draft.method:
-            yield Claim(draft=draft, work=draft.work)
+            yield Claim(draft=draft)
 
 
 def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
@@ -122,14 +136,17 @@ def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
     said = False
     if exact.applies(t):
         for proof in exact.prove(t, np.inf, most):
-            draft = Draft(_standing(t, proof.stands), proof.bound, 0, "exact") if proof.stands else None
-            yield Claim(draft=draft, bound=proof.bound)
+            steps = -(-proof.work // BOUND_WORK)
+            draft = Draft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
+            yield Claim(draft=draft, bound=proof.bound, proof=f"; bound {proof.bound:.6g} by the exact search")
             said = proof.proved
     if said:
+        yield Claim(is_last=True)
         return
     left_out = bound.left_out(t)
     for found in bound.rounds(t, most):
         yield Claim(bound=found.bound, proof=about_bound(found, left_out))
+    yield Claim(is_last=True)
 
 
 def _standing(t: Tables, stands: tuple[exact.Stand, ...]) -> Standing:

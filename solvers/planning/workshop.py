@@ -16,8 +16,7 @@ from solvers.planning.improve import costs_of, improve, restack, unserved_cost
 from solvers.planning.pattern import Pattern, Scratch, pattern, scratch
 from solvers.planning.tables import Floats, Ints, Tables
 
-MOST_APART = 16  # GPUs taken apart at once
-ROOM = 4 * MOST_APART  # GPUs filled at once while improving
+ROOM = 64  # GPUs filled at once while a walk improves a board
 FEW = 3  # points of a profile's range in a table: with fewer, its ends are looked at, too
 
 
@@ -43,16 +42,6 @@ class Column(NamedTuple):
     def only(self, who: NDArray[np.bool_]) -> Column:
         """Without the others, who make no difference to what these carry but for the better."""
         return self._replace(offers=self.offers[who], sms=self.sms[who], batches=self.batches[who], caps=self.caps[who])
-
-
-@dataclass(frozen=True, slots=True)
-class Restless:
-    """How a walk over boards goes."""
-
-    most_apart: int = 3  # GPUs at once
-    noise: float = 0.1  # of prices, from try to try
-    heat: float = 0.02  # dearer by about so much is good enough
-    bonus: float = 0.4  # at most, for what is carried beyond the need
 
 
 @dataclass
@@ -153,11 +142,11 @@ class Workshop:
         costs_of(self.w, self.board, self.pools, gpus.astype(np.int64), costs, watts)
         return costs, watts
 
-    def improve(self, prices: Floats, extra: Floats, seed: int, tries: int, restless: Restless) -> float:
+    def improve(self, prices: Floats, extra: Floats, seed: int, tries: int, heat: float) -> float:
         """Take a few GPUs apart and fill them anew, so many times; what that saves."""
         saved: float = improve(
-            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, restless.most_apart,
-            restless.noise, restless.heat, restless.bonus, self.scratch, self.pattern, self.undo, self.filled[:ROOM],
+            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, heat, self.scratch,
+            self.pattern, self.undo, self.filled[:ROOM],
         )  # fmt: skip
         return saved
 

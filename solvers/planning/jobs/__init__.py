@@ -27,13 +27,12 @@ class JobPlan:
     instances: tuple[Instance, ...]
     job_cost: float
     method: str
-    work: int
 
 
 def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_000) -> JobPlan:
     """Jobs on what a right plan of services leaves. `work` counts GPUs looked at; at 0 each job is placed once."""
     if not problem.jobs:
-        return JobPlan((), (), tuple(instances), 0.0, "no jobs", 0)
+        return JobPlan((), (), tuple(instances), 0.0, "no jobs")
     found = room(problem, instances)
     standing = Standing(found, SPLITS_AT_SCALE)
     search.search(standing, work)
@@ -50,7 +49,7 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     placed = _placed(standing)
     beside = {one.place for one in placed}
     kept = tuple(_beside(found, standing, one) if one.place in beside else one for one in instances)
-    return JobPlan(placed, explain.unplaced(standing), kept, max(0.0, standing.cost), method, standing.work)
+    return JobPlan(placed, explain.unplaced(standing), kept, max(0.0, standing.cost), method)
 
 
 def _placed(s: Standing) -> tuple[PlacedJob, ...]:

@@ -177,7 +177,7 @@ def brute_force(problem: Problem, instances: Sequence[Instance]) -> tuple[float,
         placed = tuple(one for one in chosen if one)
         out = {name for name, one in zip(problem.jobs, chosen, strict=True) if one is None}
         told = tuple(Unplaced(name) for name in out if problem.jobs[name].deadline)
-        verdict, seconds = judged(problem, (), JobPlan(placed, told, tuple(instances), 0.0, "", 0), could_keep)
+        verdict, seconds = judged(problem, (), JobPlan(placed, told, tuple(instances), 0.0, ""), could_keep)
         if verdict.violations or verdict.cost.resource > without.cost.resource * (1 + 1e-12):
             continue
         # At equal cost a job that runs is better than one that waits.

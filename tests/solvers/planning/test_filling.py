@@ -17,7 +17,7 @@ from solvers.planning.prices import resource_prices
 from solvers.planning.promise import keep
 from solvers.planning.realise import instances, prune, standing
 from solvers.planning.tables import tables
-from solvers.planning.workshop import Restless, Workshop
+from solvers.planning.workshop import Workshop
 from tests.solvers.planning.random_problems import random_problem
 
 
@@ -92,7 +92,7 @@ def test_a_dive_meets_every_need_and_costs_no_less_than_its_lp(seed: int) -> Non
     told = [prices for prices in dive.generate(shop, course, 6) if prices is not None][-1]
     columns = dive.columns_of(course)
     weights = told._replace(weight=told.weight[told.weight > dive.NONE])
-    assert [*dive.dive(shop, course, weights, columns, dive.QUICK)][-1] == 0
+    assert [*dive.dive(shop, course, weights, columns, dive.SHALLOW)][-1] == 0
     assert not shop.need.any()
     assert shop.cost >= told.cost * (1 - 1e-9)
 
@@ -132,7 +132,7 @@ def test_a_walk_saves_what_it_says_and_what_it_leaves_is_right(seed: int) -> Non
     before = shop.cost
     for step in (10, 4, 2):
         shop.look_at(step)
-        saved = shop.improve(course.rate, course.extra, seed, 100, Restless())
+        saved = shop.improve(course.rate, course.extra, seed, 100, 0.02)
         assert shop.cost == pytest.approx(before - saved, rel=1e-6, abs=1e-6)
         before = shop.cost
     placed, unserved = instances(shop.t, standing(shop))
@@ -145,5 +145,5 @@ def test_a_walk_serves_whom_a_filling_left_out() -> None:
     course = priced(shop)
     shop.fill(course.rate, shop.t.rate.copy())
     before = int((shop.need > 0).sum())
-    shop.improve(course.rate, course.extra, 1, 3000, Restless())
+    shop.improve(course.rate, course.extra, 1, 3000, 0.02)
     assert int((shop.need > 0).sum()) < before

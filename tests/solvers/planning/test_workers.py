@@ -8,13 +8,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.problem import Demand, GpuType, Node, Problem, Profile, Service, Variant
 from solvers.planning.solve import Budget, solve
@@ -80,6 +82,32 @@ def test_a_worker_killed_at_a_random_moment_costs_no_plan(seed: int) -> None:
     assert plan.certificate
     method = plan.certificate.method
     assert ("died" in method) == killed.is_set() or "proved" in method
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("late", [0, 1])
+def test_whichever_process_is_late_counted_work_gives_the_same_plan(seed: int, late: int) -> None:
+    problem = family("A", 8, 4, seed)
+    budget = Budget(seconds=None, work=20, seed=seed)
+    solved, others = threading.Event(), children()
+
+    def hold_back() -> None:
+        while not solved.is_set() and len(here := [pid for pid in children() if pid not in others]) <= late:
+            time.sleep(0.001)
+        if not solved.is_set() and is_stopped(here[late]):
+            solved.wait(1)
+            with suppress(ProcessLookupError):  # the answer needed nothing of it
+                os.kill(here[late], signal.SIGCONT)
+
+    holder = threading.Thread(target=hold_back)
+    holder.start()
+    plan = solve(problem, budget)
+    solved.set()
+    holder.join()
+    again = solve(problem, budget)
+    assert plan.certificate and again.certificate
+    assert replace(plan, certificate=None) == replace(again, certificate=None)
+    assert replace(plan.certificate, seconds=0.0) == replace(again.certificate, seconds=0.0)
 
 
 def children() -> list[int]:
