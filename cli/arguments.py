@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from cli.contexts import DEFAULT_SERVER
 
 Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
+MOST = 1_000_000_000  # that any number here may be
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -63,13 +66,45 @@ def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = Tr
 
 def positive(text: str) -> float:
     """A number over 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number over 0")
+    value = _number(text)
+    if not 0 < value < MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number over 0 and under {MOST:g}")
     return value
+
+
+def not_negative(text: str) -> float:
+    """A number of at least 0."""
+    value = _number(text)
+    if not 0 <= value < MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number of at least 0 and under {MOST:g}")
+    return value
+
+
+def part(text: str) -> float:
+    """A part of 1."""
+    value = _number(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a part of 1, as 0.05")
+    return value
+
+
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """Whole numbers from `least` to `most`."""
+
+    def read(text: str) -> int:
+        # Ten digits at most: int() refuses thousands of them in words of its own.
+        if not re.fullmatch(r"[0-9]{1,10}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a whole number of {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def duration(text: str) -> int:

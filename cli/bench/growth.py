@@ -6,18 +6,21 @@ import argparse
 from statistics import median
 from typing import Any
 
+from cli.arguments import whole
 from cli.bench import child
 from cli.bench.solve import progress
-from cli.bench.wanted import Say, add_plan_arguments, count
+from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
 
 SIZES = ((100, 20), (300, 60), (1_000, 200), (3_000, 600), (10_000, 2_000))
 SHOWN = ("gpus", "services", "seed", "first_seconds", "seconds", "gap", "gap_seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--family", metavar="F", default="A", help="default A")
-    parser.add_argument("--seeds", metavar="K", type=count, default=3, help="seeds 0 to K - 1; default 3")
-    parser.add_argument("--most", metavar="G", type=count, default=SIZES[-1][0], help="largest fleet; default 10000")
+    add_family_argument(parser)
+    parser.add_argument("--seeds", metavar="K", type=whole(1), default=3, help="seeds 0 to K - 1; default 3")
+    least, most = SIZES[0][0], SIZES[-1][0]
+    told = f"largest fleet, {least} at least; default {most}"
+    parser.add_argument("--most", metavar="G", type=whole(least), default=most, help=told)
     add_plan_arguments(parser)
 
 

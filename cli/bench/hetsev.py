@@ -6,6 +6,7 @@ import argparse
 from statistics import median
 from typing import Any
 
+from cli.arguments import whole
 from cli.bench import child
 from cli.bench.solve import progress
 from cli.bench.wanted import Say, add_plan_arguments, add_size_arguments, families
@@ -17,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size_arguments(parser)
     add_plan_arguments(parser)
     parser.add_argument(
-        "--fleet", metavar="K", type=int, default=4, help="GPUs of every type times this, for both; default 4"
+        "--fleet", metavar="K", type=whole(1), default=4, help="GPUs of every type times this, for both; default 4"
     )
 
 

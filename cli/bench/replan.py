@@ -7,18 +7,19 @@ import gc
 from time import perf_counter
 from typing import Any
 
-from cli.bench.wanted import Say, add_plan_arguments, count, part
+from cli.arguments import part, whole
+from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
 
 SHOWN = ("round", "ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved", "drift")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gpus", metavar="G", type=count, default=1000, help="GPUs; default 1000")
-    parser.add_argument("--services", metavar="N", type=count, default=300, help="services; default 300")
-    parser.add_argument("--family", metavar="F", default="A", help="default A")
-    parser.add_argument("--seed", metavar="K", type=int, default=0, help="default 0")
+    parser.add_argument("--gpus", metavar="G", type=whole(1), default=1000, help="GPUs; default 1000")
+    parser.add_argument("--services", metavar="N", type=whole(1), default=300, help="services; default 300")
+    add_family_argument(parser)
+    parser.add_argument("--seed", metavar="K", type=whole(0), default=0, help="default 0")
     parser.add_argument("--changed", metavar="P", type=part, default=0.05, help="part of the services; default 0.05")
-    parser.add_argument("--rounds", metavar="R", type=count, default=20, help="successive changes; default 20")
+    parser.add_argument("--rounds", metavar="R", type=whole(1), default=20, help="successive changes; default 20")
     parser.add_argument("--no-cold", action="store_true", help="leave out the cold plan at the end")
     add_plan_arguments(parser)
 

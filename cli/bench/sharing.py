@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from cli.arguments import whole
 from cli.bench.wanted import Say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="default 0")
+    parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="default 0")
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from cli import exits
+from cli.arguments import positive, whole
 from cli.exits import Failed
 from cli.output import Table
 
@@ -40,11 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     api = what.add_parser("api", help="node reports, decisions, pages", epilog=EPILOG)
-    api.add_argument("--agents", metavar="N", type=_count, default=1000, help="default 1000")
-    api.add_argument("--seconds", metavar="S", type=_positive, default=60.0, help="default 60")
-    api.add_argument("--rate", metavar="R", type=_positive, default=500.0, help="reports a second; default 500")
+    api.add_argument("--agents", metavar="N", type=whole(1, 100_000), default=1000, help="default 1000")
+    api.add_argument("--seconds", metavar="S", type=positive, default=60.0, help="default 60")
+    api.add_argument("--rate", metavar="R", type=positive, default=500.0, help="reports a second; default 500")
     api.add_argument("--search", action="store_true", help="find the largest rate that keeps --p99-ms")
-    api.add_argument("--p99-ms", metavar="MS", type=_positive, default=20.0, help="for --search; default 20")
+    api.add_argument("--p99-ms", metavar="MS", type=positive, default=20.0, help="for --search; default 20")
     api.add_argument("--pages", action="store_true", help="measure lists and apply of 10,000 services instead")
     _add_json(api)
     for name, (module, told) in SOLVERS.items():
@@ -103,19 +104,3 @@ def say(line: str) -> None:
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is outside 1..100000")
-    return int(text)
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
-    return value

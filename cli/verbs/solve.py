@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
-from cli.arguments import add_file_arguments, completes
+from cli.arguments import add_file_arguments, completes, not_negative, whole
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import Table, number, plain, say
@@ -38,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
     parser.add_argument(
-        "--seconds", type=_not_negative, metavar="S", help=f"time to spend; default {SECONDS:g}, none with --work"
+        "--seconds", type=not_negative, metavar="S", help=f"time to spend; default {SECONDS:g}, none with --work"
     )
-    parser.add_argument("--work", type=_count, metavar="N", help="deterministic steps to spend")
-    parser.add_argument("--seed", type=_count, metavar="N", default=0, help="seed of the search; default 0")
+    parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps to spend")
+    parser.add_argument("--seed", type=whole(0), metavar="N", default=0, help="seed of the search; default 0")
     parser.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout")
     completes(parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON there, too"), "files")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for each better plan")
@@ -150,19 +150,3 @@ def _show(plan: Plan, problem: Problem) -> None:
 def _why(entry: Any) -> str:
     change = f"least change: {entry.relaxation}" if entry.relaxation else ""
     return "; ".join(part for part in (entry.reason, change) if part) or "no reason given"
-
-
-def _not_negative(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number of at least 0")
-    return value
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a whole number of at least 0")
-    return int(text)

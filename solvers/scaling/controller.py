@@ -19,7 +19,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Since when the load has been too high, and since when an instance could have gone."""
+    """Since when the load has been too high, and since when an instance could have gone, or the last one went."""
 
     over_since: float | None = None
     spare_since: float | None = None
@@ -29,8 +29,8 @@ def decide(problem: Problem, watch: Watch, now_seconds: float, rules: Rules = Ru
     """What to start or stop now, and what to remember until the next look.
 
     Out: the saturation has been over the threshold for the whole holding time; one type is added in the number that
-    brings it back. In: an instance could have been missed for the whole cool-down; the dearest such one goes, one at
-    a look, and nothing running is switched for a cheaper type."""
+    brings it back. In: an instance could have been missed for the whole cool-down; the dearest such one goes, and the
+    cool-down begins anew. Nothing running is switched for a cheaper type."""
     counts = {kind.name: kind.running for kind in problem.types}
     if greedy.capacity(problem, counts) * rules.saturation < problem.arrivals_per_second:
         since = now_seconds if watch.over_since is None else watch.over_since
@@ -46,4 +46,4 @@ def decide(problem: Problem, watch: Watch, now_seconds: float, rules: Rules = Ru
     since = now_seconds if watch.spare_since is None else watch.spare_since
     if now_seconds - since < rules.cooldown_seconds:
         return {}, Watch(spare_since=since)
-    return {name: -1}, Watch(spare_since=since)
+    return {name: -1}, Watch(spare_since=now_seconds)  # the next one is missed anew before it goes, too

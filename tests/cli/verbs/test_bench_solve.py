@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from benchmarks.families import family
+from benchmarks.families import FAMILIES, family
 from benchmarks.rows import row
 from benchmarks.timed import Order
 from cli.bench import child
+from cli.bench.wanted import add_family_argument
 from cli.main import main
 
 Bench: TypeAlias = Callable[..., tuple[Any, str]]
@@ -83,3 +85,34 @@ def test_a_family_is_written_as_files_that_verify_and_solve_read(bench: Bench, t
 def test_a_missing_data_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "place", "--data", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        (("growth", "--family", "Z"), "'G95'"),
+        (("growth", "--family", "G"), "'G30'"),  # two loads, and one is measured
+        (("growth", "--most", "99"), "a whole number of 100 to"),
+        (("replan", "--family", "a"), "'A'"),
+        (("replan", "--seed", "-1"), "a whole number of 0 to"),
+        (("replan", "--changed", "nan"), "a part of 1"),
+        (("hetsev", "--fleet", "0"), "a whole number of 1 to"),
+        (("sharing", "--seed", "x"), "a whole number of 0 to"),
+        (("solve", "--family", "G30"), "'G'"),
+        (("solve", "--gpus", "1" * 5000), "a whole number of 1 to"),
+        (("solve", "--seconds", "inf"), "a number of at least 0"),
+        (("api", "--agents", "100001"), "a whole number of 1 to 100000"),
+        (("api", "--rate", "0"), "a number over 0"),
+    ],
+)
+def test_a_size_that_cannot_be_measured_is_refused_with_what_can(
+    words: tuple[str, ...], allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *words]) == 2
+    assert allowed in capsys.readouterr().err
+
+
+def test_every_family_may_be_named_where_one_is_measured() -> None:
+    parser = argparse.ArgumentParser()
+    add_family_argument(parser)
+    assert [parser.parse_args(["--family", name]).family for name in FAMILIES] == list(FAMILIES)

@@ -58,6 +58,17 @@ def test_the_dearest_instance_that_can_be_missed_goes_after_the_cool_down() -> N
     assert decide(left, watch, 301.0)[0] == {}  # 30 / 40 is within 80 %, nothing is not
 
 
+def test_of_two_that_can_be_missed_the_second_waits_for_a_cool_down_of_its_own() -> None:
+    spare = at(30.0, replace(V100, running=2), T4)
+    actions, watch = decide(spare, Watch(spare_since=0.0), 300.0)
+    assert actions == {"v100": -1}
+    left = at(30.0, V100, T4)
+    for now_seconds in (301.0, 302.0, 599.0):
+        actions, watch = decide(left, watch, now_seconds)
+        assert actions == {}
+    assert decide(left, watch, 600.0)[0] == {"v100": -1}
+
+
 def test_a_dearer_instance_is_kept_where_the_rest_could_not_carry_the_load() -> None:
     assert decide(at(70.0), Watch(spare_since=0.0), 300.0)[0] == {"t4": -1}
 
