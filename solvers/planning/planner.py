@@ -17,13 +17,12 @@ from solvers.planning.workshop import Workshop, usual_levels, workshop
 COARSE, FINE = 4, 2  # steps of SM%
 STEPS = (10, 4, 10, 2)  # of a walk's turns: profiles bend at round numbers, and there a filling is quick
 LEVELS = (0.5, 0.9)  # of the pressure on a GPU full of its usual residents
-FIRST_ROUNDS = 6  # of the LP, for a plan at once
-ROUNDS = 10
+FIRST_ROUNDS = 3  # of the LP, for a plan at once
+ROUNDS = 8
 TRIES = 200  # of a walk for one step of work, and so many
 TRIES_A_GPU = 0.2  # more for each GPU in use
 PATIENCE = 20_000  # tries without gain, and so many
 PATIENCE_A_GPU = 50  # more for each GPU in use
-SMALL = 500  # services: beyond, a walk from the first dive gains more than better prices in the time they take
 HEAT = 0.02  # of a GPU's price
 
 
@@ -88,8 +87,8 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
         if found:
             yield found
         yield Draft(_NOBODY, np.inf, work, "", True)
-        if rounds == FIRST_ROUNDS and len(t.services) <= SMALL:
-            continue
+        if rounds == FIRST_ROUNDS:
+            continue  # better prices are worth more than a walk at these
         for _ in walking.on(rate, extra):
             work += 1
             yield draft("a walk from there") or Draft(_NOBODY, np.inf, work, "")
