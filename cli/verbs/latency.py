@@ -59,8 +59,8 @@ def _faults(args: argparse.Namespace) -> list[str]:
     if not 1 <= args.batch <= 256:
         found.append(f"--batch {args.batch} is outside 1..256")
     for flag, value in (("--exec-ms", args.exec_ms), ("--slo-ms", args.slo_ms)):
-        if not (math.isfinite(value) and 0.0 < value <= 1e12):
-            found.append(f"{flag} {value:g} is no time; allowed is more than 0 and at most 1e12")
+        if not (math.isfinite(value) and 1e-6 <= value <= 1e12):
+            found.append(f"{flag} {value:g} is no time; allowed is 1e-6..1e12")
     if not 50.0 <= args.percentile <= 99.9:
         found.append(f"--percentile {args.percentile:g} is outside 50..99.9")
     return found

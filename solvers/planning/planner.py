@@ -10,7 +10,7 @@ import numpy as np
 from solvers.planning import dive
 from solvers.planning.limits import kept
 from solvers.planning.prices import resource_prices
-from solvers.planning.realise import Standing, prune, standing
+from solvers.planning.realise import Standing, leave_out, prune, standing
 from solvers.planning.tables import Floats, Tables
 from solvers.planning.workshop import Workshop, usual_levels, workshop
 
@@ -50,6 +50,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
     def draft(method: str) -> Draft | None:
         nonlocal best
         prune(shop)
+        leave_out(shop)
         kept(shop)
         cost = shop.cost
         if not cost < best - 1e-9:

@@ -60,6 +60,30 @@ def prune(shop: Workshop) -> None:
         shop.restack()
 
 
+def leave_out(shop: Workshop) -> None:
+    """Take GPUs back that cost more than it does to leave out what they carry, the dearest first."""
+    t, b = shop.t, shop.board
+    gpus = shop.used
+    costs, _ = shop.costs(gpus)
+    if not len(gpus) or costs.max() <= t.unserved_price.min():
+        return  # leaving out any service costs its price at least
+    for gpu, cost in sorted(zip(gpus.tolist(), costs.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
+        carried = np.zeros(len(t.services))
+        count = int(b.count[gpu])
+        np.add.at(carried, t.offer_service[b.offer[gpu, :count]], b.cap[gpu, :count])
+        missing = t.rate - b.cover + carried
+        missing[(carried > 0) & (t.min_instances > 1)] = np.inf  # with too few instances all of it is left out
+        if _missed(t, np.minimum(missing, t.rate)) - _missed(t, t.rate - b.cover) < cost:
+            shop.empty(gpu)
+    if _missed(t, t.rate) < shop.cost:
+        shop.clear_all()
+    shop.restack()
+
+
+def _missed(t: Tables, missing: Floats) -> float:
+    return float((t.unserved_price * np.maximum(missing, 1.0))[missing > 1e-9 * t.rate].sum())
+
+
 def instances(t: Tables, stands: Standing) -> tuple[list[Instance], list[Unserved]]:
     """The plan's instances, with rates, timeouts and predictions; and what of each service is left."""
     seats, rates, left = _rates(t, stands)

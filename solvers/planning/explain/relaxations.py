@@ -379,7 +379,7 @@ def rounded_down(value: float) -> float:
 
 
 def percent(share: float) -> str:
-    return f"{share * 100:.2g} %" if share < 1 else f"{share * 100:.0f} %"
+    return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:.0f} %"
 
 
 def longer_by(share: float) -> str:

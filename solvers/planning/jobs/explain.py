@@ -11,6 +11,7 @@ from solvers.planning.jobs.standing import Standing
 from solvers.planning.plan import Unplaced
 
 IN_FULL = 20  # a plan
+SECONDS_A_YEAR = 31_557_600
 
 
 def unplaced(s: Standing) -> tuple[Unplaced, ...]:
@@ -61,6 +62,9 @@ def reason(s: Standing, job: int) -> str:
     fleet, work, board = s.room.fleet, s.room.work, s.board
     profile = work.profile[job, fleet.kind]
     of = np.flatnonzero(profile >= 0)
+    one, now = s.room.jobs[job], s.room.problem.state.now if s.room.problem.state else None
+    if one.deadline and now and one.deadline <= now:
+        return f"its deadline, {one.deadline.isoformat()}, has passed"
     if not len(of):
         return f"no GPU is of a type that it has a profile for ({', '.join(sorted(s.room.jobs[job].profiles))})"
     p = profile[of]
@@ -73,6 +77,9 @@ def reason(s: Standing, job: int) -> str:
         "too little host memory left": board.host_memory_gib[fleet.node[of]] < work.host_memory_gib[p],
         "a price that is more than it may pay or its wait costs": board.is_open[of] == 0,
     }
+    if one.deadline and now and not (_fastest(s, job) >= work.need[job]):
+        left = (one.deadline - now).total_seconds()
+        return f"{left:.6g} s are left to its deadline, and on no GPU that has room for it is it done by then"
     open_ = np.ones(len(of), np.bool_)
     counts = []
     for words, fails in tests.items():
@@ -94,17 +101,24 @@ def _of_the_open(s: Standing, job: int) -> str:
     return f"{late}with too little left beside what runs there"
 
 
+def _fastest(s: Standing, job: int) -> float:
+    """Units a second on the best GPU that has room for it, whatever its deadline; infinite where none has."""
+    need = float(s.room.work.need[job])
+    s.room.work.need[job] = 0.0
+    found = [_pace_on(s, job, gpu) for gpu in [s.home(job)[0], *s.openable(job)] if gpu >= 0]
+    s.room.work.need[job] = need
+    return max(found, default=0.0) or float("inf")
+
+
 def relaxation(s: Standing, job: int) -> str:
     """A later deadline, a higher price or priority, or one more GPU: what helps, in its least form."""
     room, one = s.room, s.room.jobs[job]
     need = float(room.work.need[job])
     cheapest = _cheapest(s, job)
     if cheapest is None and need > 0:
-        room.work.need[job] = 0.0
-        fastest = [_pace_on(s, job, gpu) for gpu in [s.home(job)[0], *s.openable(job)] if gpu >= 0]
-        room.work.need[job] = need
-        if fastest and max(fastest) > 0:
-            return _later(s, job, max(fastest))
+        fastest = _fastest(s, job)
+        if fastest < float("inf"):
+            return _later(s, job, fastest)
     if cheapest:
         cost, price, gpu = cheapest
         words = []
@@ -143,8 +157,11 @@ def _pace_on(s: Standing, job: int, gpu: int) -> float:
 def _later(s: Standing, job: int, units_per_second: float) -> str:
     now = s.room.problem.state.now if s.room.problem.state else None
     assert now
-    at = now + timedelta(seconds=ceil(s.room.jobs[job].units / units_per_second * (1 + 1e-9)) + 1)
-    return f"deadline: {at.isoformat()}"
+    seconds = ceil(s.room.jobs[job].units / units_per_second * (1 + 1e-9)) + 1
+    try:
+        return f"deadline: {(now + timedelta(seconds=seconds)).isoformat()}"
+    except OverflowError:
+        return f"fewer steps or requests: they would take {seconds / SECONDS_A_YEAR:.3g} years"
 
 
 def _up(value: float) -> float:

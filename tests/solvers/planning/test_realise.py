@@ -11,6 +11,7 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Policy
 from solvers.planning.realise import Standing, instances
+from solvers.planning.solve import Budget, solve
 from solvers.planning.tables import tables
 from solvers.planning.workshop import workshop
 from tests.solvers.planning.test_workers import fleet
@@ -38,3 +39,20 @@ def test_who_stays_beside_a_service_with_too_few_instances_carries_less() -> Non
     assert [one.service for one in stand] == [names[1]]
     assert stand[0].rate_per_second < cap
     assert judge(t.problem, Plan(tuple(stand), unserved=tuple(unserved))).violations == ()
+
+
+def test_what_costs_more_to_serve_than_to_leave_out_is_left_out() -> None:
+    problem = fleet(0)
+    dear = replace(problem, nodes={name: replace(node, price_per_hour=1e6) for name, node in problem.nodes.items()})
+    plan = solve(dear, Budget(seconds=0))
+    assert judge(dear, plan).violations == ()
+    assert plan.instances == ()
+    assert plan.certificate
+    assert plan.certificate.cost.total < 1e6
+
+
+def test_whole_numbers_are_numbers() -> None:
+    problem = fleet(0)
+    policy = replace(problem.policy, pricing="share", exec_margin=0, share_pressure=1, energy_price_per_kwh=0)
+    plan = solve(replace(problem, policy=policy), Budget(seconds=0))
+    assert judge(replace(problem, policy=policy), plan).violations == ()
