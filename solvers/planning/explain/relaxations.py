@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf, log, log10
 
@@ -49,15 +49,6 @@ class Search:
 
     least: Relaxation | None
     is_whole: bool
-
-
-def relaxations(case: Case) -> Iterator[Relaxation]:
-    """Every dimension's least change that helps, the smallest first, each checked by applying it."""
-    proposals = [proposal for find in DIMENSIONS if (proposal := find(case, inf))]
-    for one in sorted(proposals, key=lambda one: one.relative):
-        found = checked(one)
-        if found:
-            yield found
 
 
 def least(case: Case) -> Search:
