@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solvers.power import exact, explain, greedy, judge
 from solvers.power.classes import alike
-from solvers.power.knees import Knee, knee, share_at_knee, shares, split
+from solvers.power.knees import Knee, knee, share_at_knee
 from solvers.power.problem import (
     Answer,
     Certificate,
@@ -20,7 +20,7 @@ from solvers.proof import above, must_be_right
 
 __all__ = [
     "Answer", "Certificate", "Gpu", "Knee", "Model", "Problem", "Resident", "Setting", "Starved", "WrongPowerProblem",
-    "cap", "knee", "share_at_knee", "shares", "split",
+    "cap", "knee", "share_at_knee",
 ]  # fmt: skip
 
 
