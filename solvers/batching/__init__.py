@@ -8,6 +8,7 @@ from solvers.batching.exact import highest_throughput
 from solvers.batching.explain import no_batches
 from solvers.batching.judge import throughput_per_second, violations
 from solvers.batching.problem import Model, Option, Problem, WrongBatching
+from solvers.proof import SolverBug, above, must_be_right
 
 __all__ = [
     "Batches",
@@ -28,12 +29,15 @@ def decide_batches(problem: Problem, work_limit: int = 200_000) -> Outcome:
     claim = highest_throughput(problem, work_limit)
     answers = []
     decided = bda(problem)
-    if decided.flag and not violations(problem, decided.batches):
+    if decided.flag and not violations(problem, decided.batches):  # the paper's way may leave memory overfull
         answers.append((decided.batches, "BDA"))
     if claim.batches is not None:
+        must_be_right("exact", violations(problem, claim.batches))
         answers.append((claim.batches, "exact"))
+    if answers and claim.bound_per_second is None:
+        raise SolverBug(f"no batches are said to be right; those of {answers[0][1]} are")
     if not answers or claim.bound_per_second is None:
         return no_batches(problem, is_proved=claim.bound_per_second is None, work=claim.work)
     batches, method = max(answers, key=lambda answer: throughput_per_second(problem, answer[0]))  # BDA's of equals
     served = throughput_per_second(problem, batches)
-    return Batches(batches, Certificate(served, max(served, claim.bound_per_second), method, claim.work))
+    return Batches(batches, Certificate(served, above(claim.bound_per_second, served, method), method, claim.work))

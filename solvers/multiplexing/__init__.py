@@ -17,6 +17,7 @@ from solvers.multiplexing.problem import (
     Waiting,
     WrongMultiplexing,
 )
+from solvers.proof import below, must_be_right
 
 __all__ = [
     "Answer", "Certificate", "Gpu", "Placed", "Problem", "Service", "Waiting", "WrongMultiplexing", "multiplex",
@@ -31,11 +32,13 @@ def multiplex(problem: Problem, work: int = 2_000_000) -> Answer:
     answers: list[tuple[str, Sequence[Placed]]] = [("greedy: the smallest slope", sorted(greedy.solve(problem)))]
     if claim:
         answers.insert(0, (claim.method, sorted(claim.placed)))
+    for method, placed in answers:
+        must_be_right(method, judge.violations(problem, placed))
     method, placed = min(answers, key=lambda answer: judge.cost_seconds(problem, answer[1]))
     cost = judge.cost_seconds(problem, placed)
     return Answer(
         tuple(placed),
         judge.steps_per_second(problem, placed),
         explain.waiting(problem, placed),
-        Certificate(cost, min(least, cost), method, claim.work if claim else 0),
+        Certificate(cost, below(least, cost, method), method, claim.work if claim else 0),
     )

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from solvers.multiplexing.problem import Placed, Problem
-from solvers.planning.problem import Curve
+from solvers.planning.judge.readings import value_at
 
 SLACK = 1e-9  # relative; float noise
-
-
-def at(curve: Curve, sm_percent: float) -> float:
-    """Linear between points, flat beyond them."""
-    if sm_percent <= curve[0][0]:
-        return curve[0][1]
-    for (left, low), (right, high) in pairwise(curve):
-        if sm_percent <= right:
-            return low + (high - low) * (sm_percent - left) / (right - left)
-    return curve[-1][1]
 
 
 def steps_per_second(problem: Problem, placed: Sequence[Placed]) -> dict[str, float]:
@@ -34,9 +23,9 @@ def steps_per_second(problem: Problem, placed: Sequence[Placed]) -> dict[str, fl
             pressure += service.pressure
         for other in placed:
             if other.gpu == mine.gpu and other.job != mine.job:
-                pressure += at(jobs[other.job].profiles[gpu.gpu_type].demand.pressure, other.sm_percent)
+                pressure += value_at(jobs[other.job].profiles[gpu.gpu_type].demand.pressure, other.sm_percent)
         slowed = (1 + profile.demand.sensitivity * pressure) * (1 / gpu.clock) ** profile.demand.clock_exponent
-        paces[mine.job] = at(profile.units_per_second, mine.sm_percent) / slowed
+        paces[mine.job] = value_at(profile.units_per_second, mine.sm_percent) / slowed
     return paces
 
 
@@ -71,8 +60,8 @@ def violations(problem: Problem, placed: Sequence[Placed]) -> list[str]:
                     f"{gpu.name}: {one.job} has {one.sm_percent} SM%; its even part is {part} of {low}..{high}"
                 )
             memory_gib += profile.memory_gib
-            watts += at(profile.demand.power_w, one.sm_percent) * gpu.clock**profile.demand.power_exponent
-            pressure += at(profile.demand.pressure, one.sm_percent)
+            watts += value_at(profile.demand.power_w, one.sm_percent) * gpu.clock**profile.demand.power_exponent
+            pressure += value_at(profile.demand.pressure, one.sm_percent)
         if memory_gib > gpu.free_memory_gib * (1 + SLACK):
             found.append(f"{gpu.name}: jobs take {memory_gib:g} GiB; {gpu.free_memory_gib:g} are free")
         if watts > gpu.free_w * (1 + SLACK):

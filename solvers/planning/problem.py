@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
@@ -242,10 +241,6 @@ class Problem:
             for job in self.state.jobs:
                 _known(job.node, self.nodes, f"running job {job.job}", "node")
                 _known(job.job, self.jobs, f"a running job on {job.node}", "job")
-
-    @cached_property
-    def gpu_count(self) -> int:
-        return sum(node.gpus for node in self.nodes.values())
 
     def type_of(self, node: str) -> GpuType:
         return self.gpu_types[self.nodes[node].gpu_type]

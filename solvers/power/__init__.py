@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solvers.power import exact, explain, greedy, judge
 from solvers.power.classes import alike
-from solvers.power.knees import Knee, knee, share_at_knee, shares, split
+from solvers.power.knees import Knee, knee, share_at_knee
 from solvers.power.problem import (
     Answer,
     Certificate,
@@ -16,10 +16,11 @@ from solvers.power.problem import (
     Starved,
     WrongPowerProblem,
 )
+from solvers.proof import above, must_be_right
 
 __all__ = [
     "Answer", "Certificate", "Gpu", "Knee", "Model", "Problem", "Resident", "Setting", "Starved", "WrongPowerProblem",
-    "cap", "knee", "share_at_knee", "shares", "split",
+    "cap", "knee", "share_at_knee",
 ]  # fmt: skip
 
 
@@ -27,10 +28,10 @@ def cap(problem: Problem, work: int = 1_000_000) -> Answer:
     """The settings that yield most. `work` counts splits looked at and sums made; 0 still answers, with a bound."""
     groups = alike(problem)
     claim = exact.solve(problem, groups, work)
-    answers = [
-        (judge.worth_per_second(problem, settings), method, settings)
-        for settings, method in ((claim.settings, claim.method), (greedy.solve(problem, groups), "greedy by knees"))
-    ]
+    answers = []
+    for settings, method in ((claim.settings, claim.method), (greedy.solve(problem, groups), "greedy by knees")):
+        must_be_right(method, judge.violations(problem, settings))
+        answers.append((judge.worth_per_second(problem, settings), method, settings))
     worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one where both yield the same
-    certificate = Certificate(worth, max(claim.bound, worth), method, claim.work)
+    certificate = Certificate(worth, above(claim.bound, worth, method), method, claim.work)
     return Answer(settings, certificate, explain.starved(problem, settings))

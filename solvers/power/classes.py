@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.power.knapsack import Front
-from solvers.power.options import Option
+from solvers.power.options import LET_GO, Option
 from solvers.power.problem import Gpu, Problem, Setting
 
 
@@ -41,7 +41,7 @@ def room_w(problem: Problem) -> float | None:
     """The budget above what all GPUs draw when idle; None without one."""
     if problem.budget_w is None:
         return None
-    return problem.budget_w - sum(problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus)
+    return problem.budget_w * (1 + LET_GO) - sum(problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus)
 
 
 def settings(groups: Sequence[Alike], choices: Sequence[Sequence[Option]]) -> tuple[Setting, ...]:

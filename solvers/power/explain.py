@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.power import judge
-from solvers.power.options import TOLERANCE, Option, Tables, enumerated, tables
+from solvers.power.options import LET_GO, Option, Tables, enumerated, tables
 from solvers.power.problem import Gpu, Model, Problem, Resident, Setting, Starved
 
 CUT_SHORT = ("it would still fit: the search was cut short", "more work")
@@ -43,7 +43,7 @@ def _gpu(problem: Problem, gpu: Gpu, left_w: float) -> Starved:
     alone = least_alone(items, np.inf)
     if alone is None:
         return Starved("gpu", gpu.name, *_slow_words(*_fastest(items, _ceiling(problem, gpu, left_w), cap_w)))
-    if idle_w + alone.watts > cap_w * (1 - TOLERANCE):
+    if idle_w + alone.watts > cap_w * (1 + LET_GO):
         needed = _up(idle_w + alone.watts)
         return Starved("gpu", gpu.name, f"its cap is {cap_w:g} W; {_words(alone)} draws {idle_w + alone.watts:.6g} W, "
                        "and nothing less", f"a cap of {needed:.6f} W")  # fmt: skip
@@ -67,7 +67,7 @@ def _model(problem: Problem, model: Model, busy: set[str], left_w: float) -> Sta
         alone = least_alone(_only(tables(problem, gpu), model), np.inf)
         if alone:
             draw = problem.gpu_types[gpu.gpu_type].idle_w + alone.watts
-            fits = draw <= problem.cap_w(gpu) * (1 - TOLERANCE)
+            fits = draw <= problem.cap_w(gpu) * (1 + LET_GO)
             (found if fits else capped).append((alone.watts if fits else draw, gpu, alone))
     if not found and not capped:
         idle_ones = [gpu for gpu in measured if gpu.name not in busy]
@@ -117,10 +117,10 @@ def _only(items: Tables, model: Model) -> Tables:
 def _fastest(items: Tables, *ceilings_w: float) -> tuple[float, float, str, int, float]:
     """The least ratio of exec to limit over what fits into memory and under the first ceiling that anything fits
     under: (ratio, exec, model, batch, clock)."""
-    took = np.where(items.memory_gib <= items.gpu_type.memory_gib, items.exec_ms, np.inf)[:, None, :]
+    took = np.where(items.fits_memory(), items.exec_ms, np.inf)[:, None, :]
     took = took * items.slower[:, :, None]
     for ceiling_w in ceilings_w:
-        under = items.gpu_type.idle_w + items.power_w <= ceiling_w * (1 - TOLERANCE)
+        under = items.gpu_type.idle_w + items.power_w <= ceiling_w * (1 + LET_GO)
         if np.isfinite(took[under]).any():
             took = np.where(under[:, :, None], took, np.inf)
             break

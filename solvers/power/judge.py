@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from solvers.planning.problem import Curve
+from solvers.planning.judge.readings import value_at
 from solvers.power.problem import Problem, Setting
 
 SLACK = 1e-9  # relative; float noise, never a watt
-
-
-def at(curve: Curve, sm_percent: float) -> float:
-    """Linear between points, flat beyond them."""
-    if sm_percent <= curve[0][0]:
-        return curve[0][1]
-    for (left, low), (right, high) in pairwise(curve):
-        if sm_percent <= right:
-            return low + (high - low) * (sm_percent - left) / (right - left)
-    return curve[-1][1]
 
 
 def execs_ms(problem: Problem, setting: Setting) -> list[float]:
@@ -32,8 +20,8 @@ def execs_ms(problem: Problem, setting: Setting) -> list[float]:
         for other, neighbour in enumerate(setting.residents):
             if other != me:
                 demand = models[neighbour.model].profiles[gpu.gpu_type].demand
-                pressure += at(demand.pressure, neighbour.sm_percent)
-        alone_ms = at(profile.latency_ms[resident.batch], resident.sm_percent)
+                pressure += value_at(demand.pressure, neighbour.sm_percent)
+        alone_ms = value_at(profile.latency_ms[resident.batch], resident.sm_percent)
         slowed = alone_ms * (1 + profile.demand.sensitivity * pressure)
         found.append(slowed * (top / setting.clock_mhz) ** profile.demand.clock_exponent)
     return found
@@ -48,7 +36,7 @@ def watts(problem: Problem, setting: Setting) -> float:
     for resident in setting.residents:
         demand = models[resident.model].profiles[gpu.gpu_type].demand
         clock = setting.clock_mhz / gpu_type.top_clock_mhz
-        total += at(demand.power_w, resident.sm_percent) * clock**demand.power_exponent
+        total += value_at(demand.power_w, resident.sm_percent) * clock**demand.power_exponent
     return total
 
 

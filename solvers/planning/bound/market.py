@@ -14,7 +14,6 @@ from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
 from solvers.planning.tables import SM, Floats, Ints, Tables
 
 Lines = NDArray[np.float32]
-STEPS = 1
 MARGIN = 0.97  # of the best line: worse ones stay coarse
 TURNS = 8  # knapsacks in one search for a class's own prices
 
@@ -70,10 +69,6 @@ class Market:
     alone: Floats  # what a dedicated service's offer carries, else 0
     alone_sm: Ints
     classes: list[Class] = field(default_factory=list)
-
-    @property
-    def top_pressure(self) -> float:
-        return self.classes[-1].hi
 
 
 @dataclass(frozen=True)

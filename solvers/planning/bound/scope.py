@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from solvers.planning.arrays import MOST_RESIDENTS
 from solvers.planning.tables import Tables
 
 
@@ -20,13 +23,17 @@ def left_out(t: Tables) -> tuple[str, ...]:
     """The rules of this problem that the bound knows nothing of: it holds, and could be higher with them."""
     policy, limits = t.problem.policy, t.problem.limits.values()
     types = t.problem.gpu_types.values()
+    memory = t.memory_gib  # infinite for batches that a profile does not have
+    grows = np.isfinite(memory) & (memory > memory.min(axis=1, initial=np.inf, keepdims=True))
     rules = {
+        "memory beyond the smallest batch": bool(grows.any()),
         "minInstances": bool((t.min_instances > 1).any()),
         "CPU cores and host memory": bool(t.cpu_cores.any() or t.host_memory_gib.any()),
         "the power budget": policy.power_budget_w is not None,
         "maxW": bool(t.power_w.any()) and any(kind.max_w < float("inf") for kind in types),
         "tenants' limits": any(limit.gpus is not None or limit.price_per_hour is not None for limit in limits),
-        "clientsPerGpu across models": policy.clients_per_gpu < 48,
+        "clientsPerGpu across models": policy.clients_per_gpu < MOST_RESIDENTS,
+        "jobs' room": bool(t.problem.jobs),
         "what is left of a shared GPU": policy.pricing == "share" and policy.share_pressure > 0,
     }
     return tuple(rule for rule, binds in rules.items() if binds)

@@ -12,7 +12,7 @@ from solvers.planning.explain.impossible import wanted_profile
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
 from solvers.planning.explain.reasons import needed_slo_ms, reason, short
-from solvers.planning.explain.relaxations import Relaxation, least, relaxations
+from solvers.planning.explain.relaxations import Relaxation, least
 from solvers.planning.explain.reseat import reseated
 from solvers.planning.explain.thin import warnings
 from solvers.planning.explain.worth import dearer
@@ -29,7 +29,6 @@ __all__ = [
     "explained",
     "filled",
     "least",
-    "relaxations",
     "reseated",
     "told",
     "warnings",

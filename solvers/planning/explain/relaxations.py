@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf, log, log10
 
@@ -49,15 +49,6 @@ class Search:
 
     least: Relaxation | None
     is_whole: bool
-
-
-def relaxations(case: Case) -> Iterator[Relaxation]:
-    """Every dimension's least change that helps, the smallest first, each checked by applying it."""
-    proposals = [proposal for find in DIMENSIONS if (proposal := find(case, inf))]
-    for one in sorted(proposals, key=lambda one: one.relative):
-        found = checked(one)
-        if found:
-            yield found
 
 
 def least(case: Case) -> Search:
@@ -130,7 +121,8 @@ def min_instances(case: Case, below: float) -> Proposal | None:
     def fewer(number: int) -> Case:
         return case.wishing(min_instances=now - 1 - number)
 
-    at = _first(now - 1, lambda number: serves(fewer(number)) is not None)
+    most = now - 1 if below == inf else min(now, ceil(below * now)) - 1
+    at = _first(most, lambda number: serves(fewer(number)) is not None)
     if at is None:
         return None
     wanted = now - 1 - at
@@ -142,10 +134,15 @@ def tenant_limit(case: Case, below: float) -> Proposal | None:
     limit = case.terms.limit
     if limit is None:
         return None
+
+    def helping(*ways: tuple[str, ...]) -> list[tuple[tuple[str, ...], Offer]]:
+        """Limits without which it is served, and how."""
+        lifted = [(names, serves(case.under(limit=replace(limit, **dict.fromkeys(names))))) for names in ways]
+        return [(names, found) for names, found in lifted if found]
+
     alone = [(name,) for name in ("gpus", "price_per_hour") if getattr(limit, name) is not None]
-    raised = [found for names in alone if (found := _raised(case, limit, names))]
-    if not raised and len(alone) == 2:
-        raised = [found for names in [("gpus", "price_per_hour")] if (found := _raised(case, limit, names))]
+    ways = helping(*alone) or (helping(("gpus", "price_per_hour")) if len(alone) == 2 else [])
+    raised = [one for names, found in ways if (one := _raised(case, limit, names, found, below))]
     return min(raised, key=lambda one: one.relative, default=None)
 
 
@@ -164,11 +161,12 @@ def power_budget(case: Case, below: float) -> Proposal | None:
         return None
     ground = case.beside if found.kept else case.afresh
     assert ground
-    at, budget = _least_raise(
-        [now], [(ground.drawn_w + watts_of(found.found)) * (1 + 1e-8)], lambda value: more(value[0])
-    )
-    share = budget[0] / now - 1 if now > 0 else inf
-    return _proposed("powerBudgetW", f"powerBudgetW: {budget[0]:.10g} (now {now:.6g})", share, at)
+    enough = (ground.drawn_w + watts_of(found.found)) * (1 + 1e-8)
+    budget = _least_raise([now], [enough], below, lambda value: more(value[0]))
+    if budget is None:
+        return None
+    words = f"powerBudgetW: {budget[0]:.10g} (now {now:.6g})"
+    return _proposed("powerBudgetW", words, _part_raised([now], budget), more(budget[0]))
 
 
 def variants(case: Case, below: float) -> Proposal | None:
@@ -254,15 +252,12 @@ def _proposed(dimension: str, words: str, relative: float, changed: Case) -> Pro
     return Proposal(dimension, words, relative, changed, found) if found else None
 
 
-def _raised(case: Case, limit: Limit, names: tuple[str, ...]) -> Proposal | None:
-    """The least raise of these limits together that serves the service."""
+def _raised(case: Case, limit: Limit, names: tuple[str, ...], found: Offer, below: float) -> Proposal | None:
+    """The least raise of these limits together that serves the service, which it is without them as `found`."""
 
     def under(values: list[float]) -> Case:
         return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
 
-    found = serves(case.under(limit=replace(limit, **dict.fromkeys(names))))
-    if not found:
-        return None
     ground, service = case.beside if found.kept else case.afresh, case.terms.service
     assert ground
     tenant, (more, dearer) = service.tenant, shares_of(found.found, service)
@@ -271,22 +266,26 @@ def _raised(case: Case, limit: Limit, names: tuple[str, ...]) -> Proposal | None
         "price_per_hour": ground.price_taken.get(tenant, 0.0) + dearer,
     }
     now = [getattr(limit, name) for name in names]
-    at, values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], under)
-    share = max(value / was - 1 if was > 0 else inf for value, was in zip(values, now, strict=True))
+    values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], below, under)
+    if values is None:
+        return None
     said = ", ".join(
         f"limit.{FIELDS[name]}: {value:.10g} (now {was:.6g})"
         for name, value, was in zip(names, values, now, strict=True)
     )
-    return _proposed("limit", f"{said} of tenant {tenant}", share, at)
+    return _proposed("limit", f"{said} of tenant {tenant}", _part_raised(now, values), under(values))
 
 
 FIELDS = {"gpus": "gpus", "price_per_hour": "pricePerHour"}
 
 
 def _least_raise(
-    low: list[float], high: list[float], under: Callable[[list[float]], Case]
-) -> tuple[Case, list[float]]:  # fmt: skip
-    """Numbers between two ends, in equal parts of the way, as low as serve; the high end is known to."""
+    low: list[float], high: list[float], below: float, under: Callable[[list[float]], Case]
+) -> list[float] | None:  # fmt: skip
+    """Numbers between two ends, in equal parts of the way, as low as serve; the high end is known to.
+
+    None where they would have to be raised by a part beyond `below`: what lies there is not looked at.
+    """
 
     def at(part: float) -> list[float]:
         return [rounded_up(a + (max(b, a) - a) * part) for a, b in zip(low, high, strict=True)]
@@ -294,8 +293,16 @@ def _least_raise(
     less, part = 0.0, 1.0
     while part - less > CLOSE - 1:
         middle = (less + part) / 2
-        less, part = (less, middle) if serves(under(at(middle))) else (middle, part)
-    return under(at(part)), at(part)
+        values = at(middle)
+        is_enough = _part_raised(low, values) > below or serves(under(values)) is not None
+        less, part = (less, middle) if is_enough else (middle, part)
+    values = at(part)
+    return None if _part_raised(low, values) > below else values
+
+
+def _part_raised(now: list[float], raised: list[float]) -> float:
+    """The larger raise of them, as a part of what is."""
+    return max(value / was - 1 if was > 0 else inf for value, was in zip(raised, now, strict=True))
 
 
 def _like(case: Case, gpu_type: str) -> tuple[Node, str]:

@@ -189,7 +189,7 @@ class Desk:
 
     def roomy(self, least: int) -> Ints:
         """GPUs in use with so many SM% to spare, whose residents bear somebody more."""
-        gpus = self.found[: roomy(self.w, self.b, self.x, least, self.found)].copy()
+        gpus = self.found[: roomy(self.b, self.x, least, self.found)].copy()
         unsure = gpus[self.unsure[gpus]]
         bear(self.w, self.b, self.x, unsure)
         self.unsure[unsure] = False

@@ -115,8 +115,8 @@ def fits(w: World, b: Board, x: Beside, gpu: int) -> bool:
     return bool(pressure <= x.most_pressure[gpu] + SUM)
 
 
-@njit(I8(WORLD, BOARD, BESIDE, I8, I1), makes_arrays=False)
-def roomy(w: World, b: Board, x: Beside, least: int, into: Ints) -> int:
+@njit(I8(BOARD, BESIDE, I8, I1), makes_arrays=False)
+def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
     """GPUs that services run on with at least so many SM% to spare; how many."""
     count = 0
     for gpu in range(b.count.shape[0]):

@@ -43,10 +43,6 @@ class Replanned:
     work: int = 0  # GPUs looked at
 
     @property
-    def needs_full_plan(self) -> bool:
-        return bool(self.reasons)
-
-    @property
     def cost(self) -> Cost:
         return self.verdict.cost
 

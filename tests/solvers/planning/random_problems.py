@@ -63,7 +63,7 @@ def random_problem(seed: int) -> Problem:
         problem = _with(problem, limits={r.choice(TENANTS): limit})
     if r.random() < 0.25:
         idle = sum(types[node.gpu_type].idle_w * node.gpus for node in nodes.values())
-        budget = idle + r.uniform(0, 250) * problem.gpu_count
+        budget = idle + r.uniform(0, 250) * sum(node.gpus for node in nodes.values())
         problem = _with(problem, policy=_policy(r, power_budget_w=budget))
     if r.random() < 0.3:
         jobs = {f"lab/j{number}": _job(r, f"lab/j{number}", kinds) for number in range(r.randint(1, 3))}

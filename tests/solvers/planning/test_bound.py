@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.families import family
 from solvers import latency
 from solvers.planning import bound
+from solvers.planning.arrays import MOST_RESIDENTS
 from solvers.planning.finish import about_bound
 from solvers.planning.problem import Curve, Demand, GpuType, Node, Policy, Problem, Profile, Service, Variant
 from solvers.planning.tables import tables
@@ -231,10 +232,24 @@ def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     assert last.converged
     assert last.limit <= last.bound * 1.0005
     assert about_bound(last, bound.left_out(t)) == (
-        f"; bound {last.bound:.6g} of at most {last.limit:.6g} that its model can prove, which leaves out what is left"
-        " of a shared GPU"
+        f"; bound {last.bound:.6g} of at most {last.limit:.6g} that its model can prove, which leaves out memory"
+        " beyond the smallest batch, what is left of a shared GPU"
     )
     assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
+
+
+def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
+    problem = family("A", 8, 4, 0)
+    memory = "memory beyond the smallest batch"
+    assert bound.left_out(tables(problem)) == (memory,)
+    one_batch = {
+        key: replace(profile, latency_ms={1: profile.latency_ms[1]}, memory_gib={1: profile.memory_gib[1]})
+        for key, profile in problem.profiles.items()
+    }
+    assert bound.left_out(tables(replace(problem, profiles=one_batch))) == ()
+    crowded = replace(problem, policy=replace(problem.policy, clients_per_gpu=MOST_RESIDENTS - 1))
+    assert bound.left_out(tables(crowded)) == (memory, "clientsPerGpu across models")
+    assert bound.left_out(tables(family("F", 8, 4, 0))) == (memory, "jobs' room")
 
 
 def test_a_limit_holds_until_classes_become_finer() -> None:

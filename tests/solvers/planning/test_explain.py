@@ -13,6 +13,7 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Demand, GpuType, Instance, Limit, Node, Policy, Problem, Profile, Service, Variant
 from solvers.planning.solve import Budget, solve
+from tests.solvers.planning.every_change import every_change
 
 QUICK = Budget(seconds=None, work=0)
 CURVES = {1: ((10, 30.0), (50, 10.0), (100, 8.0)), 4: ((10, 60.0), (50, 20.0), (100, 16.0))}
@@ -83,7 +84,7 @@ def test_an_slo_below_the_fastest_exec_is_raised_to_what_serves() -> None:
 def test_a_service_served_in_part_may_ask_for_what_is_served() -> None:
     problem = a(BIG, rate_per_second=5000.0)
     plan = solve(problem, QUICK)
-    changes = {one.dimension: one for one in explain.relaxations(explain.case(problem, plan, "shop/a"))}
+    changes = {one.dimension: one for one in every_change(explain.case(problem, plan, "shop/a"))}
     served = sum(one.rate_per_second for one in plan.instances)
     assert changes["rate"].problem.services["shop/a"].rate_per_second >= served * (1 - 1e-3)
 
@@ -108,7 +109,7 @@ def test_a_tenants_limit_that_binds_is_named_with_its_least_raise(limit: Limit) 
     (left,) = solve(problem, QUICK).unserved
     assert left.reason.endswith("of tenant shop would do")
     plan = Plan((), unserved=(left,))
-    (change,) = [one for one in explain.relaxations(explain.case(problem, plan, "shop/a")) if one.dimension == "limit"]
+    (change,) = [one for one in every_change(explain.case(problem, plan, "shop/a")) if one.dimension == "limit"]
     assert change.words in left.reason
     assert judge(change.problem, change.plan).violations == ()
     raised = change.problem.limits["shop"]
@@ -166,7 +167,7 @@ def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_mu
         assert judge(problem, plan).violations == ()
         about = explain.case(problem, plan, "shop/a")
         assert (about.afresh is not None) == may_leave
-        assert list(explain.relaxations(about))
+        assert every_change(about)
 
 
 def test_many_instances_wanted_cost_no_more_to_explain() -> None:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.planning.problem import Profile
-from solvers.power import knee, share_at_knee, shares, split
+from solvers.power import knee, share_at_knee
 from tests.support.soak import scaled
 
 
@@ -59,14 +58,3 @@ def test_three_points_have_their_knee_at_the_second() -> None:
 )
 def test_the_share_at_the_knee(curve: tuple[tuple[int, float], ...], share: int) -> None:
     assert share_at_knee(curve) == share
-
-
-def test_a_gpu_is_offered_in_steps_ends_and_knees_of_what_every_batch_was_measured_at() -> None:
-    curves = {1: ((5, 9.0), (33, 4.0), (100, 3.9)), 4: ((12, 30.0), (33, 14.0), (80, 13.0))}
-    profile = Profile("m", "v", "t", curves, {1: 1.0, 4: 1.0})
-    assert shares(profile, step=20) == (12, 20, 33, 40, 60, 80)
-
-
-def test_morak_splits_a_whole_gpu_in_proportion_to_the_knees() -> None:
-    assert split((20, 30, 30)) == (26, 37, 37)
-    assert sum(split((7, 11, 13, 17))) == 100

@@ -23,7 +23,6 @@ from solvers.power import (
     exact,
     greedy,
     judge,
-    shares,
 )
 from solvers.power.classes import alike
 from tests.solvers.power.made import brute_force, every_setting, problems
@@ -146,7 +145,7 @@ def profile(**demand: object) -> Profile:
 def fleet(budget_w: float | None = None, gpus: int = 1, cap_w: float | None = None, limit_ms: float = 100.0,
           sensitivity: float = 0.0) -> Problem:  # fmt: skip
     measured = profile(sensitivity=sensitivity, pressure=((10, 0.1), (100, 0.5)))
-    model = Model("net", limit_ms, {"t": measured}, {"t": shares(measured)})
+    model = Model("net", limit_ms, {"t": measured}, {"t": tuple(range(10, 101, 10))})
     gpu_type = GpuType("t", 11.0, 15.0, 250.0, (750.0, 1500.0))
     named = tuple(Gpu(f"g{place}", "t", cap_w) for place in range(gpus))
     return Problem({"t": gpu_type}, named, (model,), budget_w, residents_per_gpu=3)
@@ -170,6 +169,15 @@ def test_a_tight_limit_leaves_fewer_neighbours_or_smaller_batches() -> None:
 def test_a_cap_lowers_the_clock_before_it_empties_the_gpu() -> None:
     # Three parts at half the clock draw a quarter of the watts and yield half: 15 + 3 x 40 / 4 = 45 W.
     assert only(cap(fleet(cap_w=45.0))).clock_mhz == 750.0
+
+
+def test_a_limit_a_cap_and_a_budget_may_be_met_exactly() -> None:
+    whole = cap(fleet()).certificate.worth_per_second
+    assert cap(fleet(limit_ms=36.0)).certificate.worth_per_second == whole
+    assert cap(fleet(cap_w=15.0 + 3 * 40.0)).certificate.worth_per_second == whole
+    assert cap(fleet(budget_w=15.0 + 3 * 40.0)).certificate.worth_per_second == whole
+    full = replace(fleet(), gpu_types={"t": replace(fleet().gpu_types["t"], memory_gib=6.0)})
+    assert cap(full).certificate.worth_per_second == whole
 
 
 def test_idle_watts_count_against_the_budget() -> None:

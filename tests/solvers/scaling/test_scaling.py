@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from solvers.proof import SolverBug
 from solvers.scaling import Budget, InstanceType, Problem, Promise, Totals, WrongProblem, exact, greedy, judge, scale
+from solvers.scaling import _certified as certified
 from tests.solvers.scaling.made import best_cost, problems
 
 SOAK = bool(os.environ.get("GPUWRIGHT_SOAK"))
@@ -110,6 +112,20 @@ def test_numbers_that_mean_nothing_are_refused_by_name() -> None:
         Problem(1.0, Promise(1.0), (replace(T4, throughput_per_second=0.0),))
     with pytest.raises(ValueError, match="cplex"):
         scale(Problem(1.0, Promise(1.0), (T4,)), Budget(solver="cplex"))
+
+
+def test_what_is_proved_leaves_no_more_of_a_gap_than_the_solver_may_pass_over() -> None:
+    certificate = scale(Problem(100.0, Promise(400.0), (V100, T4))).certificate
+    assert certificate.bound is not None
+    assert certificate.cost - 2e-6 <= certificate.bound < certificate.cost
+
+
+def test_a_bound_above_the_cost_and_an_answer_that_breaks_a_rule_are_loud() -> None:
+    problem = Problem(100.0, Promise(400.0), (V100, T4))
+    with pytest.raises(SolverBug, match="greedy costs"):
+        certified(problem, {"t4": 4}, judge.cost(problem, {"t4": 5}), "greedy")
+    with pytest.raises(SolverBug, match="its GPUs hold 8"):
+        certified(problem, {"t4": 9}, None, "greedy")
 
 
 def test_highs_keeps_the_optimum_that_its_presolve_would_cut_off() -> None:

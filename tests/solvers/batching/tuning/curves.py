@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,18 @@ class Curves:
     iteration_ms: Floats
     latency_ms: Floats
     slo_ms: float
+
+    def best_batch(self) -> int | None:
+        """The batch of least iteration time under the SLO, by trying every one. None: no batch meets it."""
+        right = [batch for batch in range(1, len(self.iteration_ms) + 1) if self.latency_ms[batch - 1] <= self.slo_ms]
+        return min(right, key=lambda batch: (self.iteration_ms[batch - 1], batch), default=None)
+
+    def regret(self, batch: int) -> float:
+        """How much longer an iteration takes than under the best batch, relatively; infinite if the SLO is missed."""
+        best = self.best_batch()
+        if best is None or self.latency_ms[batch - 1] > self.slo_ms:
+            return inf
+        return float(self.iteration_ms[batch - 1] / self.iteration_ms[best - 1] - 1)
 
 
 class NoisyDevice:

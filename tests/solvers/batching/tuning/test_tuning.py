@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 import pytest
 
 from solvers.batching.tuning import Measured, NoBatch, Tuned, Tuning, WrongTuning, tune
-from solvers.batching.tuning.judge import best_batch, regret
 from tests.solvers.batching.tuning.curves import BATCH, Curves, NoisyDevice, curves
 from tests.support.soak import scaled
 
@@ -27,7 +27,7 @@ def test_within_five_per_cent_of_the_best_in_fewer_than_25_measurements_on_19_cu
         answer = tune(Tuning(true.slo_ms), device.measure)
         assert len(device.asked) < FEW
         batch = answer.batch if isinstance(answer, Tuned) else None
-        regrets[seed] = regret(true.slo_ms, list(true.iteration_ms), list(true.latency_ms), batch) if batch else inf
+        regrets[seed] = true.regret(batch) if batch else inf
     far = {seed: round(off, 3) for seed, off in regrets.items() if off > CLOSE}
     assert len(far) <= round((1 - OFTEN) * SEEDS), far  # the seeds, and how far off
 
@@ -64,11 +64,12 @@ def test_a_range_of_one_batch_is_measured_until_it_is_known() -> None:
     assert answer.batch == 1
 
 
-def test_the_judge_tries_every_batch() -> None:
-    assert best_batch(10, [5, 4, 3], [9, 10, 11]) == 2
-    assert best_batch(1, [5, 4, 3], [9, 10, 11]) is None
-    assert regret(10, [5, 4, 3], [9, 10, 11], 1) == pytest.approx(0.25)
-    assert regret(10, [5, 4, 3], [9, 10, 11], 3) == inf
+def test_the_referee_tries_every_batch() -> None:
+    three = Curves(np.array([5.0, 4.0, 3.0]), np.array([9.0, 10.0, 11.0]), 10.0)
+    assert three.best_batch() == 2
+    assert replace(three, slo_ms=1.0).best_batch() is None
+    assert three.regret(1) == pytest.approx(0.25)
+    assert three.regret(3) == inf
 
 
 @pytest.mark.parametrize(

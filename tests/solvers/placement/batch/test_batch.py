@@ -23,6 +23,8 @@ from solvers.placement.batch import (
     place,
     queues,
 )
+from solvers.placement.batch import _certified as certified
+from solvers.proof import SolverBug
 
 SOAK = bool(os.environ.get("GPUWRIGHT_SOAK"))
 FEW, MANY = (150, 1000) if SOAK else (15, 60)
@@ -137,6 +139,28 @@ def test_decimal_memory_is_added_up_exactly() -> None:
     claim = exact.solve(Problem((NODE,), (Gpu("g", "n", "t4", 0.3),), thirds), Budget())
     assert claim is not None
     assert len(claim.placement) == 3
+
+
+def test_what_floats_add_too_much_overfills_no_gpu() -> None:
+    tenths = 0.1 + 0.2  # 0.30000000000000004
+    pair = tuple(Instance(f"i{i}", f"m{i}", tenths) for i in range(2))
+    outcome = place(Problem((NODE,), (Gpu("g", "n", "t4", 0.6),), pair))
+    assert len(outcome.placement) == 2
+    assert outcome.certificate.gap == 0
+
+
+def test_what_stands_wrongly_is_all_that_is_kept() -> None:
+    problem = Problem((NODE,), (GPU, Gpu("h", "n", "v100", 32.0)), (ONE, TWO), standing={"a": "g"})
+    unsuited = replace(problem, instances=(replace(ONE, gpu_types=frozenset({"v100"})), TWO))
+    outcome = place(unsuited)
+    assert outcome.placement == {"a": "g"}
+    assert outcome.certificate.method == "what stands; bound unknown"
+    assert outcome.reasons == {"b": "what stands breaks a rule: a is placed on g, a t4 that does not suit it"}
+
+
+def test_a_cost_under_the_bound_is_a_fault_of_a_solver() -> None:
+    with pytest.raises(SolverBug, match="best fit costs 1"):
+        certified(Problem((NODE,), (GPU,), (ONE,)), {"a": "g"}, 1.1, "best fit")
 
 
 def test_a_problem_that_names_what_is_not_there_is_refused() -> None:
