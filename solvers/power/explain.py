@@ -79,10 +79,14 @@ def _model(problem: Problem, model: Model, busy: set[str], left_w: float) -> Sta
         return Starved("model", model.name, reason,
                        relaxation if idle_ones else f"{relaxation} and one more GPU of {gpu_type}")  # fmt: skip
     if not found:
-        draw, gpu, alone = min(capped, key=lambda one: (one[0] - problem.cap_w(one[1]), one[1].name))
+        draw, gpu, alone = min(
+            capped, key=lambda one: (one[1].name in busy, one[0] - problem.cap_w(one[1]), one[1].name)
+        )
+        higher = f"a cap of {_up(draw):.6f} W on"
         return Starved("model", model.name, f"every GPU's cap is below what it draws: {gpu.name} is capped at "
                        f"{problem.cap_w(gpu):g} W, {_words(alone)} there draws {draw:.6g} W",
-                       f"a cap of {_up(draw):.6f} W on {gpu.name}")  # fmt: skip
+                       f"one more GPU of {gpu.gpu_type} and {higher} it" if gpu.name in busy
+                       else f"{higher} {gpu.name}")  # fmt: skip
     idle = [one for one in found if one[1].name not in busy]
     if idle:
         watts, gpu, alone = min(idle, key=lambda one: (one[0], one[1].name))

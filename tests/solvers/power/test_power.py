@@ -194,6 +194,15 @@ def test_who_gets_nothing_hears_the_limit_and_the_least_change() -> None:
     assert capped.starved[0].relaxation.startswith("a cap of 20.0000")
 
 
+def test_a_model_over_the_cap_of_a_gpu_that_others_keep_is_told_of_one_more() -> None:
+    hungry = replace(profile(), demand=Demand(power_w=((10, 700.0), (100, 700.0))))
+    second = Model("hungry", 100.0, {"t": hungry}, {"t": (100,)})
+    answer = cap(replace(fleet(), models=(*fleet().models, second)))
+    (one,) = answer.starved
+    assert one.reason.startswith("every GPU's cap is below what it draws: g0 is capped at 250 W")
+    assert one.relaxation == "one more GPU of t and a cap of 365.000001 W on it"
+
+
 def test_a_large_fleet_is_answered_within_its_bound() -> None:
     answer = cap(fleet(budget_w=400 * 70.0, gpus=400, sensitivity=0.4))
     assert judge.violations(fleet(budget_w=400 * 70.0, gpus=400, sensitivity=0.4), answer.settings) == []
