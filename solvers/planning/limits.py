@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from solvers.latency import busy_fraction
+from solvers.planning.capacity import best_rate
 from solvers.planning.realise import instances, standing
 from solvers.planning.tables import Tables
 from solvers.planning.workshop import Workshop
@@ -99,7 +100,33 @@ def _keep_tenants(shop: Workshop) -> None:
                 break
             evict(shop, gpu, offer)
             gpus, price = gpus - share, price - cost
+            each = cost / share
+            left = min(most_gpus - gpus, (most_price - price) / each if each > 0 else np.inf)
+            taken = _back_with(shop, gpu, offer, int(100 * min(left, share) + 1e-9))
+            gpus, price = gpus + taken / 100, price + taken / 100 * each
     shop.restack()
+
+
+def _back_with(shop: Workshop, gpu: int, offer: int, sm_percent: int) -> int:
+    """Whoever had to leave a GPU comes back with less of it, where that carries anything; the SM% it takes."""
+    t, column = shop.t, shop.column(gpu)
+    service, profile = t.offer_service[offer], t.offer_profile[offer]
+    if sm_percent <= 0 or t.problem.policy.pricing == "share" or t.is_dedicated[service]:
+        return 0
+    beside = t.offer_profile[column.offers]
+    taken_gib = float(t.memory_gib[beside, column.batches].sum())
+    pressure = float(t.pressure[beside, column.sms].sum())
+    site = int(shop.pools.site[shop.board.pool[gpu]])
+    memory_gib = float(shop.w.site_memory_gib[site]) - taken_gib
+    cap, batch = best_rate(shop.w, offer, sm_percent, pressure, column.clock, memory_gib)
+    if not cap > 0 or batch < 0 or t.memory_gib[profile, batch] > memory_gib:
+        return 0
+    shop.empty(gpu)
+    shop.seat(gpu, column._replace(
+        offers=np.append(column.offers, offer), sms=np.append(column.sms, sm_percent),
+        batches=np.append(column.batches, batch), caps=np.append(column.caps, cap),
+    ))  # fmt: skip
+    return sm_percent
 
 
 def _missed(shop: Workshop, gpu: int, offer: int) -> float:

@@ -116,3 +116,11 @@ def test_every_family_may_be_named_where_one_is_measured() -> None:
     parser = argparse.ArgumentParser()
     add_family_argument(parser)
     assert [parser.parse_args(["--family", name]).family for name in FAMILIES] == list(FAMILIES)
+
+
+@pytest.mark.parametrize(("file", "why"), [("gap.txt", "ends in .png"), ("nowhere/gap.png", "no folder nowhere")])
+def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_measured(
+    file: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "solve", "--gpus", "8", "--services", "4", "--plot", file]) == 2
+    assert why in capsys.readouterr().err

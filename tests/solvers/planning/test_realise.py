@@ -9,7 +9,7 @@ import numpy as np
 from solvers.planning.capacity import best_rate
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Policy
+from solvers.planning.problem import Limit, Policy
 from solvers.planning.realise import Standing, instances
 from solvers.planning.solve import Budget, solve
 from solvers.planning.tables import tables
@@ -56,3 +56,10 @@ def test_whole_numbers_are_numbers() -> None:
     policy = replace(problem.policy, pricing="share", exec_margin=0, share_pressure=1, energy_price_per_kwh=0)
     plan = solve(replace(problem, policy=policy), Budget(seconds=0))
     assert judge(replace(problem, policy=policy), plan).violations == ()
+
+
+def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
+    problem = fleet(0)
+    plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), Budget(seconds=0))
+    assert judge(replace(problem, limits={"shop": Limit(gpus=0.5)}), plan).violations == ()
+    assert sum(one.sm_percent for one in plan.instances) > 40
