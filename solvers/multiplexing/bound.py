@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.multiplexing.beside import value
+from solvers.multiplexing.beside import LET_GO, value
 from solvers.multiplexing.problem import Gpu, Problem
 from solvers.planning.problem import Job
 
@@ -18,7 +18,7 @@ def bound(problem: Problem) -> float:
 def fastest(gpu: Gpu, job: Job) -> float:
     """The best pace this GPU can give: any share it has, only the services as neighbours."""
     profile = job.profiles.get(gpu.gpu_type)
-    if not profile or profile.memory_gib > gpu.free_memory_gib:
+    if not profile or profile.memory_gib > gpu.free_memory_gib * (1 + LET_GO):
         return 0.0
     low, high = profile.units_per_second[0][0], min(profile.units_per_second[-1][0], gpu.spare_sm_percent)
     if high < low:

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from solvers.planning.fill import Pools, Tabled
 from solvers.planning.tables import Floats, Tables
+
+if TYPE_CHECKING:
+    from solvers.planning.fill import Pools, Tabled
 
 STEPS = 300
 
 
 def resource_prices(t: Tables, pools: Pools, counts: Floats, tabled: Tabled) -> tuple[Floats, Floats]:
-    """Prices of rates, and what one more GPU of each pool is worth.
+    """Prices of rates, and what one more GPU of each pool is worth."""
+    share = _shares(t, pools, tabled)  # [service, pool]
+    price = pools.price + 100.0 * pools.sm_price
+    return resource_dual(share, price, counts, t.rate, t.unserved_price, STEPS)
+
+
+def resource_dual(
+    share: Floats, price: Floats, counts: Floats, need: Floats, most: Floats, steps: int
+) -> tuple[Floats, Floats]:
+    """Prices of rates up to `most`, and what one more GPU of each pool or market is worth.
 
     The resource LP: a service needs, for each request a second on a pool, the least share of a GPU (SMs or memory,
     whichever is more) over SM%; pools have so many GPUs. Its dual has one variable a pool, raised here step by step
     where demand passes supply.
     """
-    share = _shares(t, pools, tabled)  # [service, pool]
-    price, load = pools.price + 100.0 * pools.sm_price, t.rate
-    most = t.unserved_price
-    extra = np.zeros(len(price))
-    averaged = np.zeros(len(price))
+    extra, averaged = np.zeros(len(price)), np.zeros(len(price))
+    if not len(price):
+        return most.copy(), extra
     counts = np.maximum(counts, 1e-9)
-    rows = np.arange(len(load))
-    scale = max(float(price.max(initial=0.0)), 1e-9)
-    for step in range(STEPS):
+    rows = np.arange(len(need))
+    scale = float(price.max(initial=1e-9))
+    for step in range(steps):
         costs = share * (price + extra)
         at = costs.argmin(axis=1)
         least = costs[rows, at]
         served = least < most
-        used = np.bincount(at[served], (load * share[rows, at])[served], minlength=len(price))
+        used = np.bincount(at[served], (need * share[rows, at])[served], minlength=len(price))
         excess = np.clip((used - counts) / counts, -1.0, 1.0)
         extra = np.maximum(0.0, extra + 0.3 * scale / (1 + step / 12) * excess)
-        if step >= STEPS // 2:
+        if step >= steps // 2:
             averaged += extra
-    extra = averaged / (STEPS - STEPS // 2)
-    return np.minimum((share * (price + extra)).min(axis=1), most), extra
+    extra = averaged / (steps - steps // 2)
+    cheapest: Floats = (share * (price + extra)).min(axis=1)
+    return np.minimum(cheapest, most), extra
 
 
 def _shares(t: Tables, pools: Pools, tabled: Tabled) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 
 from solvers.planning.bound.even import break_even
 from solvers.planning.bound.fleet import Fleet, Look, look_at
+from solvers.planning.prices import resource_dual
 from solvers.planning.tables import SM, Floats
 
 STEPS = 200
@@ -72,26 +73,11 @@ def evened(f: Fleet, seen: Look, extra: Floats, steps: int) -> Iterator[Look]:
 
 def first_prices(f: Fleet) -> Floats:
     """Prices from a dual with one variable a market, raised where demand passes supply."""
-    share = shares(f)
     count = np.array([f.count[m.pools].sum() for m in f.markets])
     price = np.array(
         [m.share_price + float(f.fixed[m.pools] @ f.count[m.pools]) / float(f.count[m.pools].sum()) for m in f.markets]
     )
-    rows = np.arange(len(f.need))
-    scale = float(price.max(initial=1e-9))
-    extra, averaged = np.zeros(len(price)), np.zeros(len(price))
-    for step in range(STEPS):
-        costs = share * (price + extra)
-        at = costs.argmin(axis=1)
-        least = costs[rows, at]
-        served = least < f.most_price
-        used = np.bincount(at[served], (f.need * share[rows, at])[served], minlength=len(price))
-        extra = np.maximum(0.0, extra + 0.3 * scale / (1 + step / 12) * np.clip((used - count) / count, -1.0, 1.0))
-        if step >= STEPS // 2:
-            averaged += extra
-    extra = averaged / (STEPS - STEPS // 2)
-    cheapest: Floats = np.min(share * (price + extra), axis=1, initial=np.inf)
-    found: Floats = np.minimum(cheapest, f.most_price)
+    found, _ = resource_dual(shares(f), price, count, f.need, f.most_price, STEPS)
     return found
 
 

@@ -232,6 +232,12 @@ def test_a_fourth_job_waits_and_hears_why() -> None:
     assert one.relaxation == "4 jobsPerGpu and 16 free GiB on g1"
 
 
+def test_what_is_free_may_be_taken_to_the_last_watt() -> None:
+    hungry = replace(job("lab/a").profiles["t"], demand=Demand(power_w=((10, 90.0), (100, 90.0))))
+    problem = Problem((Gpu("g1", "t", (STEEP,), 4.0, 90.0),), (replace(job("lab/a"), profiles={"t": hungry}),))
+    assert multiplex(problem).placed == (Placed("lab/a", "g1", 80),)
+
+
 def test_no_job_costs_a_service_its_slo() -> None:
     proud = replace(STEEP, bears=0.39)
     problem = Problem((Gpu("g1", "t", (proud,), 12.0),), (job("lab/a"),))

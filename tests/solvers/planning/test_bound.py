@@ -238,6 +238,14 @@ def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     assert about_bound(replace(last, limit=np.inf), ()) == f"; bound {last.bound:.6g}"
 
 
+def test_without_gpus_the_bound_is_what_leaving_everything_out_costs() -> None:
+    problem = replace(family("A", 8, 4, 0), nodes={})
+    services = problem.services.values()
+    missed = sum(problem.policy.unserved_price * one.priority / 100 * one.rate_per_second for one in services)
+    assert last(problem).converged
+    assert last(problem).bound == pytest.approx(missed, rel=1e-4)
+
+
 def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
     problem = family("A", 8, 4, 0)
     memory = "memory beyond the smallest batch"
