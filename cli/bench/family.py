@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cli.bench.wanted import Say, add_size_arguments, families
+from cli.contexts import reason
+from cli.exits import Failed
 
 SHOWN = ("family", "seed", "file", "mb")
 
@@ -23,7 +25,10 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.manifests import manifests
 
     folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"--out {args.out} cannot be made a folder: {reason(error)}") from None
     rows = []
     for name in families(args.family):
         for seed in range(args.seeds):

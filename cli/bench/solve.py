@@ -27,7 +27,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.timed import Order
 
     if args.plot:
-        can_draw(Path(args.plot))
+        can_be_drawn(Path(args.plot))
     rows: list[dict[str, Any]] = []
     traces: dict[str, list[dict[str, Any]]] = {}
     for name in families(args.family):
@@ -59,13 +59,12 @@ def progress(line: dict[str, Any]) -> str:
     return f"  {line['what']}" + (f" after {line['at']:.2f} s" if "at" in line else "")
 
 
-def can_draw(file: Path) -> None:
+def can_be_drawn(file: Path) -> None:
     """A plot that cannot be drawn is said before an hour of measuring, not after it."""
     from importlib.util import find_spec
 
-    if file.suffix != ".png":
-        raise Failed(f"--plot {file}: a plot is drawn into a file that ends in .png")
-    if not file.parent.is_dir():
-        raise Failed(f"--plot {file}: there is no folder {file.parent}")
+    if file.suffix != ".png" or not file.parent.is_dir():
+        raise Failed(f"--plot {file} is not allowed: a .png file in a folder that is there")
+
     if find_spec("matplotlib") is None:
         raise Failed("--plot needs matplotlib, which is not installed: pip install matplotlib")

@@ -135,7 +135,7 @@ def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
     most = None if work is None else work * BOUND_WORK
     said = False
     if exact.applies(t):
-        for proof in exact.prove(t, np.inf, most):
+        for proof in exact.prove(t, most):
             steps = -(-proof.work // BOUND_WORK)
             draft = Draft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
             yield Claim(draft=draft, bound=proof.bound, proof=f"; bound {proof.bound:.6g} by the exact search")

@@ -12,11 +12,11 @@ from solvers.planning.bound.fleet import fleet, look_at
 from solvers.planning.bound.master import Master
 from solvers.planning.bound.refine import halve
 from solvers.planning.bound.scope import left_out, why_not
-from solvers.planning.bound.search import NEAR, Column, Round, Search, alone_patterns, families
+from solvers.planning.bound.search import NEAR, Round, Search, alone_patterns, families
 from solvers.planning.bound.start import evened, first_prices
 from solvers.planning.tables import Floats, Tables
 
-__all__ = ["Column", "Round", "bound_at", "left_out", "rounds", "why_not"]
+__all__ = ["Round", "bound_at", "left_out", "rounds", "why_not"]
 
 LEVELS = 1
 FAMILIES = (60, 130, 250, 380)
@@ -71,7 +71,7 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
     master.rebuild(patterns, s.centre, families(f, sizes.pop(0)))
     weight, goal, since, before = WEIGHT, STEP_UP, 0, s.rough
     while work is None or s.work < work:
-        prices, limit, weights, steps = master.solve()
+        prices, limit, steps = master.solve()
         if not np.isfinite(limit):
             break
         s.work += steps
@@ -114,7 +114,6 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
             continue
         seen = s.look(weight * s.centre + (1 - weight) * np.minimum(prices, f.most_price))
         if s.is_better:
-            s.bought(master.columns, weights)
             master.move(s.centre)
         if not master.add(seen.patterns + alone_patterns(f, seen.prices)):
             weight *= 0.5

@@ -142,8 +142,8 @@ class Master:
             entries.append([off, over / m.room_gib])
         return np.concatenate(rows), np.concatenate(entries), cost
 
-    def solve(self) -> tuple[Floats, float, Floats, int]:
-        """Prices of rates, the value, the weights of the columns, and the simplex steps taken."""
+    def solve(self) -> tuple[Floats, float, int]:
+        """Prices of rates, the value, and the simplex steps taken."""
         h: Any = self.highs
         h.run()
         if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -152,11 +152,10 @@ class Master:
             h.run()
             h.setOptionValue("simplex_strategy", PRIMAL)
         if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return self.shape, float("inf"), np.zeros(len(self.columns)), 0
+            return self.shape, float("inf"), 0
         solution, info = h.getSolution(), h.getInfo()
         duals = np.array(solution.row_dual)
         amounts = np.array(solution.col_value)
-        weights = amounts[self.base :]
         could_rise = np.bincount(self.family, self.high < self.fleet.most_price, minlength=self.families) > 0
         short, over = amounts[: self.families], amounts[self.families : 2 * self.families]
         hits = ((short > 1e-7) & could_rise) | (over > 1e-7)
@@ -168,7 +167,7 @@ class Master:
                 row = int(self.class_row[m.number]) + 2 * place
                 c.hint = (-float(duals[row]), -float(duals[row + 1]) / m.room_gib)
         prices = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
-        return prices, float(info.objective_function_value), weights, int(info.simplex_iteration_count)
+        return prices, float(info.objective_function_value), int(info.simplex_iteration_count)
 
     def recent(self, rounds: int) -> list[Pattern]:
         """Columns that were worth their cost in one of the last so many rounds."""

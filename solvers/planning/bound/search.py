@@ -18,23 +18,12 @@ TRIES = 12  # multiples of the first prices, where worths do not scale with them
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A pattern that the linear programme buys, and how many of it."""
-
-    pool: int
-    offers: Ints
-    sms: Ints
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
 class Round:
     """The best bound so far, certified, and the prices it comes from."""
 
     bound: float
     prices: Floats  # of a request a second of each service
     pool_prices: Floats  # what one more GPU of each pool is worth beyond its cost
-    columns: tuple[Column, ...]
     converged: bool
     work: int
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
@@ -48,7 +37,7 @@ class Search:
         self.centre: Floats = np.zeros(len(f.need))
         self.rough = -np.inf  # before it is rounded up to what GPUs can cost
         self.sums: Attainable = attainable(f)
-        self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), (), False, work)
+        self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
     def look(self, prices: Floats) -> Look:
@@ -95,15 +84,6 @@ class Search:
             yield patterns
             if self.rough - before <= gain * abs(before):
                 return
-
-    def bought(self, patterns: list[Pattern], weights: Floats) -> None:
-        """Keep what the linear programme buys, to be reported with the best bound."""
-        columns = tuple(
-            Column(int(self.fleet.markets[p.market].pools[0]), p.offers, p.sms, float(weight))
-            for p, weight in zip(patterns, weights, strict=True)
-            if weight > 1e-9
-        )
-        self.best = replace(self.best, columns=columns)
 
 
 def families(f: Fleet, count: int, shift: float = 0.0) -> Ints:

@@ -25,7 +25,7 @@ LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among,
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is known so far. `stands` is an optimal plan, once there is one cheaper than the incumbent."""
+    """What is known so far. `stands` is an optimal plan, once there is one."""
 
     bound: float
     stands: tuple[Stand, ...] | None
@@ -33,7 +33,7 @@ class Proof:
     work: int
 
 
-def prove(t: Tables, incumbent_cost: float, work: int | None = None) -> Iterator[Proof]:
+def prove(t: Tables, work: int | None = None) -> Iterator[Proof]:
     """Ever better bounds until the optimum is proved or the work is done."""
     space = Patterns(t)
     lost = np.flatnonzero(~space.served)
@@ -43,7 +43,7 @@ def prove(t: Tables, incumbent_cost: float, work: int | None = None) -> Iterator
         return
     # Beyond those that nothing serves, a plan leaves something out, at this price at least, or serves everything.
     most = sure + float(t.unserved_price[space.served].min())
-    goal = min(incumbent_cost, most) * (1 - 1e-12)
+    goal = most * (1 - 1e-12)
     chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
     refuted = np.zeros(len(chosen), dtype=np.bool_)
     begin = space.served / space.served.sum()
@@ -84,7 +84,7 @@ def prove(t: Tables, incumbent_cost: float, work: int | None = None) -> Iterator
             settled = False
     else:
         level = most if settled else level
-    yield Proof(min(level, most), None, settled and incumbent_cost <= min(level, most) * (1 + 1e-9), spent)
+    yield Proof(min(level, most), None, False, spent)
 
 
 def _idle_price(t: Tables, gpu_type: str) -> float:

@@ -112,15 +112,22 @@ def test_a_size_that_cannot_be_measured_is_refused_with_what_can(
     assert allowed in capsys.readouterr().err
 
 
+def test_where_nothing_can_be_written_is_said_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for words in (
+        ("family", "--out", f"{file}/in"),
+        ("solve", "--plot", f"{file}/a.png"),
+        ("solve", "--plot", "a.nope"),
+    ):
+        assert main(["bench", *words]) == 2
+        printed = capsys.readouterr().err
+        assert words[1] in printed and "seed 0" not in printed
+
+
 def test_every_family_may_be_named_where_one_is_measured() -> None:
     parser = argparse.ArgumentParser()
     add_family_argument(parser)
     assert [parser.parse_args(["--family", name]).family for name in FAMILIES] == list(FAMILIES)
-
-
-@pytest.mark.parametrize(("file", "why"), [("gap.txt", "ends in .png"), ("nowhere/gap.png", "no folder nowhere")])
-def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_measured(
-    file: str, why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", "solve", "--gpus", "8", "--services", "4", "--plot", file]) == 2
-    assert why in capsys.readouterr().err

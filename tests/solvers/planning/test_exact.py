@@ -26,7 +26,7 @@ few = settings(
 
 def proved(problem: Problem) -> exact.Proof:
     """The last word; what nothing can serve keeps it from being a proof."""
-    proof = list(exact.prove(tables(problem), inf, 20_000))[-1]
+    proof = list(exact.prove(tables(problem), 20_000))[-1]
     assert proof.proved or proof.bound >= 1000
     return proof
 
@@ -93,7 +93,7 @@ def test_the_proved_plan_of_a_benchmark_is_right_and_costs_its_bound(gpus: int, 
     problem = lightened(gpus, services, 1, 0.6)
     t = tables(problem)
     assert exact.applies(t)
-    proofs = list(exact.prove(t, inf, 5_000))
+    proofs = list(exact.prove(t, 5_000))
     assert proofs[-1].proved and proofs[-1].stands is not None
     verdict = judge(problem, plan_of(t, proofs[-1].stands), simulate=False)
     assert not verdict.violations
@@ -108,26 +108,18 @@ def five() -> Problem:
 
 @pytest.fixture(scope="module")
 def five_proofs(five: Problem) -> list[exact.Proof]:
-    return list(exact.prove(tables(five), inf, 5_000))
+    return list(exact.prove(tables(five), 5_000))
 
 
 def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proofs: list[exact.Proof]) -> None:
     nodes = {name: five.nodes[name] for name in sorted(five.nodes, reverse=True)}
     services = {name: five.services[name] for name in sorted(five.services, reverse=True)}
-    assert list(exact.prove(tables(replace(five, nodes=nodes, services=services)), inf, 5_000)) == five_proofs
-
-
-def test_an_incumbent_as_cheap_as_the_bound_is_proved_without_a_plan(
-    five: Problem, five_proofs: list[exact.Proof]
-) -> None:
-    cost = five_proofs[-1].bound
-    proof = list(exact.prove(tables(five), cost, 5_000))[-1]
-    assert proof.proved and proof.stands is None and proof.bound == pytest.approx(cost)
+    assert list(exact.prove(tables(replace(five, nodes=nodes, services=services)), 5_000)) == five_proofs
 
 
 def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs: list[exact.Proof]) -> None:
     for work in range(0, five_proofs[-1].work, 3):
-        proof = list(exact.prove(tables(five), inf, work))[-1]
+        proof = list(exact.prove(tables(five), work))[-1]
         assert proof.bound <= five_proofs[-1].bound
 
 
@@ -135,7 +127,7 @@ def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with
     five: Problem, five_proofs: list[exact.Proof]
 ) -> None:
     limited = replace(five, limits={"bench": Limit(gpus=1.0)})
-    proof = list(exact.prove(tables(limited), inf, 5_000))[-1]
+    proof = list(exact.prove(tables(limited), 5_000))[-1]
     assert not proof.proved and proof.stands is None and proof.bound == pytest.approx(five_proofs[-1].bound)
 
 
@@ -150,7 +142,7 @@ def test_prices_by_share_and_two_instances_of_a_model_are_for_others_to_bound(
 
 def test_what_nothing_can_serve_costs_its_price_for_sure(five: Problem) -> None:
     services = {name: replace(service, slo_ms=0.001) for name, service in five.services.items()}
-    proof = list(exact.prove(tables(replace(five, services=services)), inf, 100))[-1]
+    proof = list(exact.prove(tables(replace(five, services=services)), 100))[-1]
     assert proof.proved and proof.stands == ()
     assert proof.bound == pytest.approx(1000 * sum(max(s.rate_per_second, 1) for s in services.values()))
 
