@@ -75,7 +75,8 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
         if not np.isfinite(limit):
             break
         s.work += steps
-        if not sizes and not master.is_boxed:  # each price by itself, and none held back at the edge of the box
+        # Each price by itself, and none held back at the edge of the box: no prices prove more in these classes.
+        if not sizes and not is_large and not master.is_boxed:
             s.best = replace(s.best, limit=min(s.best.limit, limit))
         gap = (limit - s.rough) / max(abs(limit), 1e-300)
         if since == PATIENCE:
