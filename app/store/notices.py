@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -115,47 +116,39 @@ class Notices:
         pause = POLL_SECONDS
         while not self._stopping.is_set():
             try:
-                with psycopg.connect(
-                    self._url, autocommit=True, connect_timeout=5, prepare_threshold=None
-                ) as connection:
+                with self._connect() as listener, self._connect() as reader:
                     pause = POLL_SECONDS
-                    self._follow(connection)
+                    self._follow(listener, reader)
             except psycopg.Error as error:
                 log.warning("notices_database_away", extra={"error": str(error).strip()})
                 self.listening = False
                 self._stopping.wait(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _follow(self, connection: psycopg.Connection[Any]) -> None:
-        self.listening = self._listen and self._arrives(connection)
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._url, autocommit=True, connect_timeout=5, prepare_threshold=None)
+
+    def _follow(self, listener: psycopg.Connection[Any], reader: psycopg.Connection[Any]) -> None:
+        """Looks through `reader` and hears through `listener`.
+
+        The listener only listens: through a pooler, a connection that asks too is handed notifications along with
+        its answers, and would pass for one they reach. It polls until the first arrives, however late.
+        """
+        if self._listen:
+            listener.execute(f"LISTEN {CHANNEL}")
+            reader.execute("SELECT pg_notify(%s, 'probe')", [CHANNEL])
+        doubt_at = time.monotonic() + PROBE_SECONDS
         while not self._stopping.is_set():
-            self._look(connection)
-            if not self.listening:
-                self._stopping.wait(POLL_SECONDS)
-                continue
-            until = time.monotonic() + SAFETY_SECONDS
+            self._look(reader)
+            until = time.monotonic() + (SAFETY_SECONDS if self.listening else POLL_SECONDS)
             while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
                 # A short timeout so that stop() is not kept waiting.
-                for notice in connection.notifies(timeout=min(left, 0.2), stop_after=1):
+                for notice in listener.notifies(timeout=min(left, 0.2), stop_after=1):
+                    self.listening = True
                     self._heard(notice.payload)
-
-    def _arrives(self, connection: psycopg.Connection[Any]) -> bool:
-        """Whether a notification reaches this connection while it is idle.
-
-        Another connection sends it: through a pooler our own would come back with the answer to its sending, from
-        whichever server connection that was, and prove nothing.
-        """
-        connection.execute(f"LISTEN {CHANNEL}")
-        with psycopg.connect(self._url, autocommit=True, connect_timeout=5, prepare_threshold=None) as sender:
-            sender.execute("SELECT pg_notify(%s, 'probe')", [CHANNEL])
-        until = time.monotonic() + PROBE_SECONDS
-        while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            for notice in connection.notifies(timeout=min(left, 0.2), stop_after=1):
-                if notice.payload == "probe":
-                    return True
-                self._heard(notice.payload)
-        log.warning("notices_polling", extra={"reason": "LISTEN receives nothing on this connection"})
-        return False
+            if not self.listening and time.monotonic() > doubt_at:
+                log.warning("notices_polling", extra={"reason": "LISTEN receives nothing on this connection"})
+                doubt_at = math.inf
 
     def _look(self, connection: psycopg.Connection[Any]) -> None:
         for name, value in connection.execute(READ_VERSIONS):
