@@ -45,7 +45,11 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a joule counter passes 1e12 mJ within weeks
 GpuIndex = Annotated[int, Meta(ge=0, le=1023)]
 Moment = Annotated[datetime, Meta(tz=True)]
+Address = Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")]  # host:port
 Health = Literal["ok", "degraded", "failed", "unknown"]
+# Where a copy of an instance is on its way up, and on its way down.
+Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
+Handover = Literal["overlap", "strict"]
 
 
 class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -57,6 +61,7 @@ class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
     memory_gib: Amount = 0.0
     address: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""  # PCI
     capabilities: Annotated[tuple[Reason, ...], Meta(max_length=64)] = ()
+    sm_count: Count = 0
 
 
 class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -81,6 +86,10 @@ class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     temperature_c: Celsius = 0.0
     sm_clock_mhz: Amount = 0.0
     throttle_reasons: Annotated[tuple[Reason, ...], Meta(max_length=16)] = ()
+    reason: Reason = ""  # why it is not ok: xid_79, lost, mps_fault, hot, ...
+    fenced: bool = False  # nothing is started on it
+    requested: dict[Reason, Amount] | None = None  # clockMhz, capW
+    applied: dict[Reason, Amount] | None = None
 
 
 class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -103,6 +112,45 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     requested: dict[Reason, Amount] | None = None
     applied: dict[Reason, Amount] | None = None
     measured: dict[Reason, Amount] | None = None
+    source: Reason = ""  # of requests and latencies: gateway, server-side; empty for a job
+    steps: Amount = 0.0  # of a job since it began
+
+
+class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One process of an instance as the agent sees it now. While it is handed over an instance has two."""
+
+    id: Identifier
+    instance: Identifier
+    gpu: GpuIndex
+    stage: Stage
+    sm_percent: Percent = 0.0
+    memory_gib: Amount = 0.0
+    address: Address = ""
+    routed: bool = False  # the gateway has acknowledged it
+    reason: Reason = ""
+    message: Sentence = ""
+
+
+class HeldBack(Struct, rename="camel", omit_defaults=True, gc=False):
+    """What the assignment asks for and the node did not do, and the smallest room that would let it."""
+
+    instance: Identifier
+    reason: Reason  # no_room_to_hand_over, no_memory, no_template, refused_arguments, gpu_fenced, not_under_mps, ...
+    message: Sentence = ""
+    needs_sm_percent: Percent = 0.0
+    needs_memory_gib: Amount = 0.0
+
+
+class Excursion(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A knob that the node has moved away from its planned value, inside its frame."""
+
+    knob: Reason  # clockMhz, batch
+    gpu: GpuIndex
+    planned: Amount
+    value: Amount
+    reason: Reason  # over_cap, over_slo
+    since: Moment
+    instance: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""
 
 
 class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -148,6 +196,10 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     gpus: Annotated[tuple[GpuMinute, ...], Meta(max_length=1024)] = ()
     instances: Annotated[tuple[InstanceMinute, ...], Meta(max_length=4096)] = ()
     usage: Annotated[tuple[UsageInterval, ...], Meta(max_length=4096)] = ()
+    copies: Annotated[tuple[Copy, ...], Meta(max_length=4096)] = ()
+    held_back: Annotated[tuple[HeldBack, ...], Meta(max_length=4096)] = ()
+    excursions: Annotated[tuple[Excursion, ...], Meta(max_length=4096)] = ()
+    repartition: Annotated[tuple[GpuIndex, ...], Meta(max_length=1024)] = ()  # the node cannot keep both limits here
 
 
 class Dropped(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -193,12 +245,17 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     batch: Frame | None = None
     batch_timeout_ms: Amount = 0.0
     rate_per_second: Amount = 0.0
+    slo_ms: Amount = 0.0  # 0: none, as for a job
+    percentile: Percent = 0.0
+    dedicated: bool = False
+    preemptible: bool = True  # a job that may be stopped when services need its memory
 
 
 class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):
     """One GPU as it shall be set."""
 
     index: GpuIndex
+    uuid: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # which device the index meant
     clock_mhz: Frame | None = None
     cap_w: Amount | None = None
 
@@ -214,6 +271,10 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     plan: Annotated[str, Meta(max_length=100)] = ""
     instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
     gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
+    handover: Handover = "overlap"
+    handover_seconds: Amount = 120.0
+    clients_per_gpu: Count = 48
+    same_model_per_gpu: Count = 1
 
 
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")
