@@ -2,7 +2,10 @@
 
 Compatibility: `contract` is the version of these messages. Both sides ignore fields that they do not know and
 fill in the defaults of those that are missing, so a field may be added at any time, always with a default;
-either side may be one version ahead. A field is never given another meaning: it gets another name.
+either side may be one version ahead. A field is never given another meaning: it gets another name. Words that a
+field may hold (health, stage, reason, handover) are open: one that this side does not know is kept and shown, and
+acted upon as the careful side of those it knows. A message that does not state its version is of version 1, for
+ever; fields alone have been added since, so the version is still 1.
 
 Values of a minute are aggregates since the minute began. A later report of the same minute therefore says all
 that an earlier one said, and reports may be lost, doubled or reordered without harm.
@@ -46,6 +49,7 @@ Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a joule counter passes 1e1
 GpuIndex = Annotated[int, Meta(ge=0, le=1023)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Address = Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")]  # host:port
+# The words known here; on the wire they are Reasons, for the other side may know one more.
 Health = Literal["ok", "degraded", "failed", "unknown"]
 # Where a copy of an instance is on its way up, and on its way down.
 Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
@@ -77,7 +81,7 @@ class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     """One GPU in the minute so far."""
 
     index: GpuIndex
-    health: Health = "ok"
+    health: Reason = "ok"  # Health
     utilization_percent: Percent = 0.0
     memory_used_gib: Amount = 0.0
     power_mean_w: Amount = 0.0
@@ -122,7 +126,7 @@ class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
     id: Identifier
     instance: Identifier
     gpu: GpuIndex
-    stage: Stage
+    stage: Reason  # Stage
     sm_percent: Percent = 0.0
     memory_gib: Amount = 0.0
     address: Address = ""
@@ -184,9 +188,9 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     sequence: Annotated[int, Meta(ge=0, lt=2**31)]
     at: Moment  # the agent's clock, which may be wrong
     minute: Moment  # the UTC minute that the aggregates belong to
-    contract: Annotated[int, Meta(ge=1, le=CONTRACT + 1)] = CONTRACT
+    contract: Annotated[int, Meta(ge=1, le=CONTRACT + 1)] = 1
     boot_id: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # the kernel's
-    health: Health = "ok"
+    health: Reason = "ok"  # Health
     message: Sentence = ""
     epoch: Counter = 0  # highest that the agent has seen
     generation: Counter = 0  # of the assignment that it holds
@@ -267,11 +271,11 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     version: Counter
     epoch: Counter
     generation: Counter
-    contract: int = CONTRACT
+    contract: int = 1
     plan: Annotated[str, Meta(max_length=100)] = ""
     instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
     gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
-    handover: Handover = "overlap"
+    handover: Reason = "overlap"  # Handover; one that is not known counts as strict
     handover_seconds: Amount = 120.0
     clients_per_gpu: Count = 48
     same_model_per_gpu: Count = 1

@@ -1,0 +1,233 @@
+"""The messages as the first agents and servers knew them: what an old side makes of new bytes. Never to be changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+CONTRACT = 1
+REPORT_SECONDS = 10
+LONGEST_POLL_SECONDS = 60
+
+# Upper edges of the latency histogram in ms: 12 buckets a decade from 0.5 ms, so that 80 ms and 100 ms are
+# told apart; the last bucket is what is beyond. Trailing zeros may be left out.
+LATENCY_EDGES_MS: Sequence[float] = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
+
+# `(?!\n)`: Python lets `$` match before a last line feed.
+Name = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)")]
+OptionalName = Annotated[str, Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$(?!\n)")]
+# Of devices, instances and boots, named elsewhere (NVML, the kernel): printable ASCII, no spaces.
+Identifier = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[!-~]+$(?!\n)")]
+# The same, where a report names hundreds: checked by `misnamed`, which remembers what it has seen.
+SaidName = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"})]
+SaidId = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[!-~]+$"})]
+Reason = Annotated[str, Meta(max_length=60, pattern=r"^[A-Za-z0-9_.:-]*$(?!\n)")]
+Sentence = Annotated[str, Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+Amount = Annotated[float, Meta(ge=0, le=1e12)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Celsius = Annotated[float, Meta(ge=-100, le=1000)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a joule counter passes 1e12 mJ within weeks
+GpuIndex = Annotated[int, Meta(ge=0, le=1023)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Health = Literal["ok", "degraded", "failed", "unknown"]
+
+
+class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One device as it was found."""
+
+    index: GpuIndex
+    uuid: Identifier
+    gpu_type: OptionalName = ""
+    memory_gib: Amount = 0.0
+    address: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""  # PCI
+    capabilities: Annotated[tuple[Reason, ...], Meta(max_length=64)] = ()
+
+
+class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
+    """What the machine has. Sent at start and on change; a report without it means: as before."""
+
+    gpus: Annotated[tuple[GpuFacts, ...], Meta(max_length=1024)] = ()
+    templates: Annotated[tuple[Name, ...], Meta(max_length=256)] = ()
+    agent_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
+    driver_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
+
+
+class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One GPU in the minute so far."""
+
+    index: GpuIndex
+    health: Health = "ok"
+    utilization_percent: Percent = 0.0
+    memory_used_gib: Amount = 0.0
+    power_mean_w: Amount = 0.0
+    power_peak_w: Amount = 0.0
+    energy_counter_mj: Counter = 0  # as read; it grows until the driver is reloaded
+    temperature_c: Celsius = 0.0
+    sm_clock_mhz: Amount = 0.0
+    throttle_reasons: Annotated[tuple[Reason, ...], Meta(max_length=16)] = ()
+
+
+class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One instance of a service or a job in the minute so far."""
+
+    id: SaidId
+    gpu: GpuIndex
+    tenant: SaidName = ""
+    service: SaidName = ""  # exactly one of service and job
+    job: SaidName = ""
+    sm_percent: Percent = 0.0
+    memory_gib: Amount = 0.0
+    requests: Count = 0
+    errors: Count = 0
+    latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
+    batch_mean: Amount = 0.0
+    queue_mean: Amount = 0.0
+    busy_seconds: Amount = 0.0
+    # Asked of the device, set there, seen from inside: the agent fills them in where it can.
+    requested: dict[Reason, Amount] | None = None
+    applied: dict[Reason, Amount] | None = None
+    measured: dict[Reason, Amount] | None = None
+
+
+class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
+    """What money is counted from: who held which share of which GPU, from when to when.
+
+    Sent when it opens and when it closes, and again until a report that carried it was answered with 200.
+    `id` is chosen by the agent once; an interval is opened once and closed once, however often it is sent.
+    """
+
+    id: Identifier
+    instance: Identifier
+    gpu: GpuIndex
+    started_at: Moment
+    ended_at: Moment | None = None
+    tenant: OptionalName = ""
+    service: OptionalName = ""
+    job: OptionalName = ""
+    gpu_uuid: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""
+    sm_percent: Percent = 0.0
+    memory_gib: Amount = 0.0
+    dedicated: bool = False
+    evidence: Reason = ""  # how the agent knows: observed, journal, restart
+
+
+class Report(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One report of one node: how it is, what it has, and its minute so far."""
+
+    node: Name
+    # Orders the reports of a node: the agent counts its starts on disk, and its reports since the start.
+    incarnation: Annotated[int, Meta(ge=0, lt=2**32)]
+    sequence: Annotated[int, Meta(ge=0, lt=2**31)]
+    at: Moment  # the agent's clock, which may be wrong
+    minute: Moment  # the UTC minute that the aggregates belong to
+    contract: Annotated[int, Meta(ge=1, le=CONTRACT + 1)] = CONTRACT
+    boot_id: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # the kernel's
+    health: Health = "ok"
+    message: Sentence = ""
+    epoch: Counter = 0  # highest that the agent has seen
+    generation: Counter = 0  # of the assignment that it holds
+    assignment_version: Counter = 0
+    stale_assignments: Count = 0  # refused since the agent started, because a newer one was seen
+    inventory: Inventory | None = None
+    gpus: Annotated[tuple[GpuMinute, ...], Meta(max_length=1024)] = ()
+    instances: Annotated[tuple[InstanceMinute, ...], Meta(max_length=4096)] = ()
+    usage: Annotated[tuple[UsageInterval, ...], Meta(max_length=4096)] = ()
+
+
+class Dropped(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A part of a report that was not kept, and why."""
+
+    what: str  # telemetry, usage <id>
+    reason: str  # future, too_old, superseded, closed
+    message: str = ""
+
+
+class Answer(Struct, rename="camel", gc=False):
+    """What a report is answered with: what it said is stored, but for what `dropped` names."""
+
+    accepted: bool
+    assignment_version: int
+    now: datetime  # the database's clock: an agent can see that its own is wrong
+    dropped: Sequence[Dropped] = ()
+    incarnation: int = 0  # the highest known of this node; an agent below it starts above it
+
+
+class Frame(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A knob with one owner: the plan sets the frame, inside it the node decides."""
+
+    planned: Amount
+    min: Amount
+    max: Amount
+
+
+class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One instance as it shall run."""
+
+    id: Identifier
+    gpu: GpuIndex
+    tenant: OptionalName = ""
+    service: OptionalName = ""
+    job: OptionalName = ""
+    model: OptionalName = ""
+    variant: OptionalName = ""
+    template: OptionalName = ""
+    args: dict[str, str | int | float | bool] | None = None
+    sm_percent: Percent = 0.0
+    memory_gib: Amount = 0.0
+    batch: Frame | None = None
+    batch_timeout_ms: Amount = 0.0
+    rate_per_second: Amount = 0.0
+
+
+class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One GPU as it shall be set."""
+
+    index: GpuIndex
+    clock_mhz: Frame | None = None
+    cap_w: Amount | None = None
+
+
+class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
+    """The full desired state of one node. The agent refuses an epoch or generation below what it has seen."""
+
+    node: Name
+    version: Counter
+    epoch: Counter
+    generation: Counter
+    contract: int = CONTRACT
+    plan: Annotated[str, Meta(max_length=100)] = ""
+    instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
+    gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
+
+
+_NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")
+_IDENTIFIER = re.compile(r"[!-~]+")
+_MOST_KNOWN = 200_000
+_known: set[tuple[str, str, str, str]] = set()
+
+
+def misnamed(instances: Sequence[InstanceMinute]) -> str:
+    """What is wrong with how an instance is called; empty when nothing is.
+
+    A pattern in the type would be matched a hundred times a report, which is half the work of reading one.
+    """
+    for instance in instances:
+        names = (instance.id, instance.tenant, instance.service, instance.job)
+        if names in _known:
+            continue
+        if not _IDENTIFIER.fullmatch(instance.id):
+            return f"instance id {instance.id!r} must be printable ASCII without spaces"
+        for name in names[1:]:
+            if not _NAME.fullmatch(name):
+                return f"instance {instance.id}: {name!r} is not a DNS label"
+        if bool(instance.service) == bool(instance.job):
+            return f"instance {instance.id} must name a service or a job, and not both"
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known.add(names)
+    return ""
