@@ -1,0 +1,91 @@
+"""The agent's side of the root helper: one short connection a change."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from agents.device import DeviceError, Trouble
+from agents.privileged.wire import (
+    Change,
+    Hello,
+    LockClock,
+    Reply,
+    Request,
+    ResetClock,
+    SetComputeMode,
+    SetPower,
+    encoder,
+    replies,
+)
+
+MOST_REPLY_BYTES = 4096
+
+
+class Privileged:
+    """Asks the root helper. Every call may raise DeviceError; none takes longer than its deadline."""
+
+    def __init__(self, path: Path, seconds: float = 5.0) -> None:
+        self._path = path
+        self._seconds = seconds
+
+    def hello(self) -> Reply:
+        """Who answers: its version and, in `started`, which life of it."""
+        return self._ask("", Hello())
+
+    def lock_clock(self, uuid: str, mhz: int) -> None:
+        self._change(LockClock(uuid, mhz))
+
+    def reset_clock(self, uuid: str) -> None:
+        self._change(ResetClock(uuid))
+
+    def set_power_mw(self, uuid: str, mw: int) -> None:
+        self._change(SetPower(uuid, mw))
+
+    def set_compute_mode(self, uuid: str, exclusive: bool) -> None:
+        self._change(SetComputeMode(uuid, "exclusive" if exclusive else "default"))
+
+    def _change(self, change: Change) -> Reply:
+        return self._ask(change.uuid, change)
+
+    def _ask(self, uuid: str, request: Request) -> Reply:
+        try:
+            reply = replies.decode(self._exchange(encoder.encode(request) + b"\n"))
+        except TimeoutError as error:
+            raise DeviceError(Trouble.TIMEOUT, uuid, f"the root helper is silent at {self._path}") from error
+        except OSError as error:
+            trouble = Trouble.NO_PERMISSION
+            raise DeviceError(trouble, uuid, f"no root helper at {self._path}: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            raise DeviceError(Trouble.GARBLED, uuid, f"the root helper's answer is none: {error}") from error
+        if not reply.ok:
+            known = reply.trouble in Trouble.__members__.values()
+            raise DeviceError(Trouble(reply.trouble) if known else Trouble.UNKNOWN, uuid, reply.message)
+        return reply
+
+    def _exchange(self, line: bytes) -> bytes:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+            connection.settimeout(self._seconds)
+            self._connect(connection)
+            connection.sendall(line)
+            said = b""
+            while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):
+                more = connection.recv(MOST_REPLY_BYTES)
+                if not more:
+                    break
+                said += more
+            return said
+
+    def _connect(self, connection: socket.socket) -> None:
+        """A Unix socket whose queue is full says so at once instead of letting us wait."""
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                return connection.connect(str(self._path))
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"the queue at {self._path} is full") from None
+                time.sleep(0.02)
