@@ -27,3 +27,5 @@ class Served:
     batch: int | None = None  # the largest it takes now
     batch_timeout_ms: float | None = None
     steps: float | None = None  # of a job, total
+    batches: float | None = None  # total; `batch_mean` is over all of them
+    dropped: int = 0  # lines that said no amount: NaN, infinite, negative, garbled

@@ -14,6 +14,7 @@ class Probe:
     path: str
     body: str = ""
     seconds: float = 2.0
+    port: int = 0  # 0: the copy's own; otherwise another of its ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,4 @@ class Filled:
     processes: int = 1  # of one server: the SM limit counts for each, so it is divided
     start_seconds: float = 120.0
     drain_seconds: float = 60.0
+    folders: tuple[str, ...] = ()  # roots of the paths in argv: a container must see them, to read

@@ -1,0 +1,226 @@
+"""Fills a template with what an assignment asks for, or says why not. Nothing here is executed, and there is no shell.
+
+An argument is one element of argv, or a part of one, and never more: the program, the number of words, the
+environment and the image are the template's own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from agents.templates import Filled, Probe
+from agents.templates.form import Arg, ChoiceArg, IntegerArg, MetricsForm, NumberArg, PathArg, ProbeForm, TextArg
+from agents.templates.reading import BUILTINS, LIVE, PLACEHOLDER, Template
+
+_SNAKE = {"batchTimeoutMs": "batch_timeout_ms"}  # as the one who uses setBatch gives it
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """What the agent itself fills in."""
+
+    copy: str
+    gpu: str  # UUID
+    port: int = 0
+    metrics_port: int = 0  # for templates with `has_metrics_port`
+    host: str = "127.0.0.1"  # where it listens
+    batch: int = 1
+    max_batch: int = 0  # what its memory is sized for; 0: `batch`
+    batch_timeout_ms: float = 0.0
+    memory_gib: float = 0.0
+
+    def words(self) -> dict[str, str]:
+        return {
+            "python": sys.executable,
+            "host": self.host,
+            "port": str(self.port),
+            "metricsPort": str(self.metrics_port),
+            "batch": str(self.batch),
+            "maxBatch": str(max(self.batch, self.max_batch)),
+            "batchTimeoutMs": _number(self.batch_timeout_ms),
+            "gpu": self.gpu,
+            "memoryGib": _number(self.memory_gib),
+            "copy": self.copy,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why an assignment's arguments do not fit the template."""
+
+    reason: str  # unknown_argument, missing_argument, wrong_type, out_of_range, outside_root, no_such_file
+    field: str
+    message: str
+
+
+def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Filled | Refused:
+    """The template ready to start. Looks at the file system only to resolve paths under their roots."""
+    form = template.form
+    for name in args:
+        if name not in form.args:
+            return _unknown(template, name)
+    words = builtin.words()
+    folders: list[str] = []
+    for name, arg in form.args.items():
+        value = args.get(name, arg.default)
+        if value is None:
+            return Refused("missing_argument", name, f"{template.name} needs {name}: {_allowed(arg)}")
+        if isinstance(arg, PathArg):
+            path = _path(template, name, arg, value)
+            if isinstance(path, Refused):
+                return path
+            words[name] = path
+            folders += [str(_root(template, arg))] if path else []
+        else:
+            word = _word(template, name, arg, value)
+            if isinstance(word, Refused):
+                return word
+            words[name] = word
+    return Filled(
+        template=template.name,
+        argv=tuple(PLACEHOLDER.sub(lambda found: words[found[1]], word) for word in form.argv),
+        environment=dict(form.environment),
+        image=form.image,
+        health=_probe(form.health, words),
+        warm_up=_probe(form.warm_up, words),
+        drain=_probe(form.drain, words),
+        set_batch=_probe(form.set_batch, words, later=LIVE),
+        metrics=_metrics(form.metrics, builtin),
+        metrics_kind=form.metrics.kind if form.metrics else "",
+        checkpoint_signal=form.checkpoint_signal,
+        processes=form.processes,
+        start_seconds=form.start_seconds,
+        drain_seconds=form.drain_seconds,
+        folders=tuple(dict.fromkeys(folders)),
+    )
+
+
+def _unknown(template: Template, name: str) -> Refused:
+    allowed = ", ".join(sorted(template.form.args)) or "none"
+    why = "is filled in by the agent" if name in BUILTINS else "is no argument of it"
+    return Refused("unknown_argument", _shown(name), f"{template.name}: {_shown(name)} {why}; it takes {allowed}"[:500])
+
+
+def _word(
+    template: Template, name: str, arg: TextArg | IntegerArg | NumberArg | ChoiceArg, value: object
+) -> str | Refused:
+    """The value as a part of argv, or why it cannot be one."""
+
+    def no(reason: str) -> Refused:
+        return Refused(reason, name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
+
+    if isinstance(arg, IntegerArg | NumberArg):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return no("wrong_type")
+        if not math.isfinite(value) or (isinstance(arg, IntegerArg) and value != int(value)):
+            return no("wrong_type")
+        if not arg.min <= value <= arg.max:
+            return no("out_of_range")
+        return str(int(value)) if isinstance(arg, IntegerArg) else _number(value)
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    if not isinstance(value, str):
+        return no("wrong_type")
+    if isinstance(arg, ChoiceArg):
+        return value if value in arg.of else no("out_of_range")
+    if value == arg.default:
+        return value
+    if _CONTROL.search(value) or len(value) > arg.longest or not re.fullmatch(arg.pattern, value):
+        return no("out_of_range")
+    if value.startswith("-") and any(word.startswith(f"{{{name}}}") for word in template.form.argv):
+        return Refused("out_of_range", name, f"{name} {_shown(value)} would be read as an option"[:500])
+    return value
+
+
+def _path(template: Template, name: str, arg: PathArg, value: object) -> str | Refused:
+    """The real path of a file or folder under the root, links followed; "" only where that is the default."""
+    if not isinstance(value, str):
+        return Refused("wrong_type", name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
+    if value == "" and arg.default == "":
+        return ""
+    root = _root(template, arg)
+
+    def no(reason: str, why: str) -> Refused:
+        return Refused(reason, name, f"{name} {_shown(value)} {why}; {_allowed(arg)} is allowed"[:500])
+
+    if not value or _CONTROL.search(value) or len(value) > 1000:
+        return no("wrong_type", "is no path")
+    if value.startswith(("/", "~")) or ".." in value.split("/"):
+        return no("outside_root", "leaves the root")
+    try:
+        real = os.path.realpath(root / value, strict=True)
+        kind = os.stat(real).st_mode  # noqa: PTH116
+    except (OSError, ValueError):
+        return no("no_such_file", "is not there")
+    if os.path.commonpath((real, root)) != str(root):
+        return no("outside_root", "is a link out of the root")
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        return no("no_such_file", "is neither file nor folder")
+    return real
+
+
+def _root(template: Template, arg: PathArg) -> Path:
+    return Path(os.path.realpath(template.models / arg.root))
+
+
+def _probe(form: ProbeForm | None, words: Mapping[str, str], later: frozenset[str] = frozenset()) -> Probe | None:
+    """The probe with its placeholders filled: quoted in the path, and in the body as a part of a JSON text."""
+    if form is None:
+        return None
+
+    def in_path(found: re.Match[str]) -> str:
+        return _late(found[1]) if found[1] in later else quote(words[found[1]], safe="")
+
+    def in_body(found: re.Match[str]) -> str:
+        if found[1] in later:
+            return _late(found[1])
+        if found[1] not in words:
+            return found[0]  # JSON's own braces
+        # No brace of a value can become a placeholder of what is filled in later.
+        return json.dumps(words[found[1]])[1:-1].replace("{", "\\u007b").replace("}", "\\u007d")
+
+    path, body = PLACEHOLDER.sub(in_path, form.path), PLACEHOLDER.sub(in_body, form.body)
+    return Probe(form.method, path, body, form.seconds)
+
+
+def _metrics(form: MetricsForm | None, builtin: Builtin) -> Probe | None:
+    if form is None:
+        return None
+    return Probe("GET", form.path, "", form.seconds, builtin.metrics_port if form.port == "metricsPort" else 0)
+
+
+def _late(name: str) -> str:
+    return f"{{{_SNAKE.get(name, name)}}}"
+
+
+def _allowed(arg: Arg) -> str:
+    if isinstance(arg, TextArg):
+        return f"a text of up to {arg.longest} characters like {arg.pattern}"
+    if isinstance(arg, IntegerArg):
+        return f"a whole number {arg.min}..{arg.max}"
+    if isinstance(arg, NumberArg):
+        return f"a number {arg.min:g}..{arg.max:g}"
+    if isinstance(arg, ChoiceArg):
+        return f"one of {', '.join(arg.of)}"
+    return "a relative path to a file or folder that is there"
+
+
+def _number(value: float) -> str:
+    """Without an exponent: not every program reads one."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _shown(value: object) -> str:
+    """The value for a message: short, printable ASCII."""
+    text = ascii(value) if isinstance(value, str | int | float) else type(value).__name__
+    return text if len(text) <= 80 else text[:77] + "..."

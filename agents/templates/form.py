@@ -1,0 +1,88 @@
+"""What a template file may say, field by field: the types that reading checks it against."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Words = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+ArgName = Annotated[str, Meta(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$(?!\n)")]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)")]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class _Arg(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", tag_field="type"):
+    """An argument that an assignment may give; without a default it must."""
+
+
+class TextArg(_Arg, frozen=True, tag="text"):
+    """A text that matches the whole pattern; the default may be any text."""
+
+    pattern: Annotated[str, Meta(min_length=1, max_length=500)]
+    default: Words | None = None
+    longest: Annotated[int, Meta(ge=1, le=1000)] = 200
+
+
+class IntegerArg(_Arg, frozen=True, tag="integer"):
+    min: int
+    max: int
+    default: int | None = None
+
+
+class NumberArg(_Arg, frozen=True, tag="number"):
+    min: float
+    max: float
+    default: float | None = None
+
+
+class ChoiceArg(_Arg, frozen=True, tag="choice"):
+    of: Annotated[tuple[Words, ...], Meta(min_length=1, max_length=100)]
+    default: Words | None = None
+
+
+class PathArg(_Arg, frozen=True, tag="path"):
+    """A file or folder under a root: absolute, or relative to the node's folder of models."""
+
+    root: Words = "."
+    default: Words | None = None  # "": none
+
+
+Arg = TextArg | IntegerArg | NumberArg | ChoiceArg | PathArg
+
+
+class ProbeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """One HTTP request to the copy."""
+
+    path: Annotated[str, Meta(max_length=500, pattern=r"^/[!-~]*$(?!\n)")]
+    method: Literal["GET", "POST", "PUT"] = "GET"
+    body: Words = ""
+    seconds: Seconds = 2.0
+
+
+class MetricsForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Where the copy says what it served, and in which words."""
+
+    kind: Literal["gpuwright", "triton", "vllm"]
+    path: Annotated[str, Meta(max_length=500, pattern=r"^/[!-z~]*$(?!\n)")] = "/metrics"
+    port: Literal["port", "metricsPort"] = "port"
+    seconds: Seconds = 2.0
+
+
+class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """One template file. docs/templates.md explains each field."""
+
+    argv: Annotated[tuple[Words, ...], Meta(min_length=1, max_length=100)]
+    about: Words = ""
+    args: Annotated[dict[ArgName, Arg], Meta(max_length=64)] = {}
+    environment: Annotated[dict[VariableName, Words], Meta(max_length=100)] = {}
+    image: Annotated[str, Meta(max_length=300, pattern=r"^[-A-Za-z0-9._:/@]*$(?!\n)")] = ""
+    health: ProbeForm | None = None
+    warm_up: ProbeForm | None = None
+    drain: ProbeForm | None = None
+    set_batch: ProbeForm | None = None
+    metrics: MetricsForm | None = None
+    checkpoint_signal: Literal["", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] = ""
+    processes: Annotated[int, Meta(ge=1, le=64)] = 1
+    start_seconds: Seconds = 120.0
+    drain_seconds: Seconds = 60.0

@@ -1,0 +1,217 @@
+"""Reads the templates of this node: shipped ones, and those in the operator's folder, which override by name.
+
+Reading is strict. A template decides what is executed as the agent's user, so a file that another user could have
+written, or that says something this agent does not know, is an error and not a warning.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agents.templates.form import Arg, ChoiceArg, IntegerArg, NumberArg, PathArg, ProbeForm, TemplateForm, TextArg
+
+SHIPPED = Path(__file__).parent
+MODELS = Path("/var/lib/gpuwright/models")
+MOST_BYTES = 64 * 1024
+# What the agent fills in, and no assignment.
+BUILTINS = frozenset(
+    {"python", "host", "port", "metricsPort", "batch", "maxBatch", "batchTimeoutMs", "gpu", "memoryGib", "copy"}
+)
+LIVE = frozenset({"batch", "batchTimeoutMs"})  # filled in at each use of setBatch
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# Each copy is given these by the agent: a template that set them would undo its limits.
+_OURS = re.compile(r"CUDA_MPS_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|LD_PRELOAD|LD_AUDIT")
+
+
+class TemplateError(Exception):
+    """Templates that cannot be used; each fault names file, field and what is allowed."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One template: its name, what its file says, and the node's folder that relative roots lie in."""
+
+    name: str
+    form: TemplateForm
+    models: Path
+
+    @property
+    def has_metrics_port(self) -> bool:
+        """Whether a copy needs a second port."""
+        return self.form.metrics is not None and self.form.metrics.port == "metricsPort"
+
+
+def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Template]:
+    """All templates by name, sorted. Raises TemplateError with every fault of every file."""
+    found: dict[str, Template] = {}
+    faults: list[str] = []
+    for place in (SHIPPED, folder):
+        if place is None:
+            continue
+        try:
+            for path in _files(place):
+                try:
+                    found[path.stem] = read_one(path, models)
+                except TemplateError as error:
+                    faults += error.faults
+        except OSError as error:
+            faults.append(f"{place}: {error.strerror or error}")
+        except TemplateError as error:
+            faults += error.faults
+    if faults:
+        raise TemplateError(faults)
+    return dict(sorted(found.items()))
+
+
+def read_one(path: Path, models: Path = MODELS) -> Template:
+    """The template of one file, whose name is the template's. Raises TemplateError."""
+    try:
+        text = _text(path)
+    except OSError as error:
+        raise TemplateError([f"{path}: {error.strerror or error}"]) from error
+    form = parse(text, path.stem, str(path))
+    return Template(path.stem, form, models)
+
+
+def parse(text: str, name: str, where: str) -> TemplateForm:
+    """What a template file says, checked; `where` begins each fault."""
+    if not _NAME.fullmatch(name):
+        raise TemplateError([f"{where}: the file's name must be a DNS label and .yaml; {name!r} is none"])
+    try:
+        form = msgspec.convert(_loaded(text, where), TemplateForm)
+    except msgspec.ValidationError as error:
+        raise TemplateError([f"{where}: {error}"]) from error
+    faults = [f"{where}: {fault}" for fault in faults_of(form)]
+    if faults:
+        raise TemplateError(faults)
+    return form
+
+
+def faults_of(form: TemplateForm) -> list[str]:
+    """What types alone cannot say: every placeholder known and every argument used, ranges and defaults in order."""
+    faults = [fault for name, arg in form.args.items() for fault in _arg_faults(name, arg)]
+    probes = {"health": form.health, "warmUp": form.warm_up, "drain": form.drain, "setBatch": form.set_batch}
+    texts = [(f"argv[{at}]", word) for at, word in enumerate(form.argv)]
+    texts += [(f"{field}.path", probe.path) for field, probe in probes.items() if probe]
+    known = BUILTINS | form.args.keys()
+    used: set[str] = set()
+    for field, text in texts:
+        used |= set(PLACEHOLDER.findall(text))
+        faults += [
+            f"{field}: placeholder {{{name}}} is neither declared in args nor one of {', '.join(sorted(BUILTINS))}"
+            for name in PLACEHOLDER.findall(text)
+            if name not in known
+        ]
+        if re.search(r"[{}]", PLACEHOLDER.sub("", text)):
+            faults.append(f"{field}: a brace stands alone in {text!r}")
+    for probe in probes.values():
+        used |= body_placeholders(probe, known)
+    faults += [f"args.{name}: no placeholder {{{name}}} uses it" for name in form.args if name not in used]
+    if set(PLACEHOLDER.findall(form.argv[0])) - {"python"} or not form.argv[0]:
+        faults.append("argv[0]: the program is fixed, or {python}; no argument may choose it")
+    if form.set_batch and "batch" not in body_placeholders(form.set_batch, known) | set(
+        PLACEHOLDER.findall(form.set_batch.path)
+    ):
+        faults.append("setBatch: neither path nor body holds {batch}")
+    faults += [
+        f"environment.{name}: the agent sets it for each copy; a template cannot"
+        for name in form.environment
+        if _OURS.fullmatch(name)
+    ]
+    return faults
+
+
+def body_placeholders(probe: ProbeForm | None, known: Iterable[str]) -> set[str]:
+    """A body is JSON, whose own braces are no placeholders: only known names are."""
+    return set(PLACEHOLDER.findall(probe.body)) & set(known) if probe else set()
+
+
+def _arg_faults(name: str, arg: Arg) -> list[str]:
+    at = f"args.{name}"
+    if name in BUILTINS:
+        return [f"{at}: the agent fills {{{name}}} in; name the argument otherwise"]
+    if isinstance(arg, TextArg):
+        try:
+            re.compile(arg.pattern)
+        except re.error as error:
+            return [f"{at}.pattern: {error}"]
+    elif isinstance(arg, IntegerArg | NumberArg):
+        if not arg.min <= arg.max:
+            return [f"{at}: min {arg.min:g} is above max {arg.max:g}"]
+        if arg.default is not None and not arg.min <= arg.default <= arg.max:
+            return [f"{at}.default: {arg.default:g} is outside {arg.min:g}..{arg.max:g}"]
+    elif isinstance(arg, ChoiceArg):
+        if arg.default is not None and arg.default not in arg.of:
+            return [f"{at}.default: {arg.default!r} is none of {', '.join(arg.of)}"]
+    elif isinstance(arg, PathArg) and arg.default and (arg.default.startswith("/") or ".." in arg.default.split("/")):
+        return [f"{at}.default: {arg.default!r} must lie under the root"]
+    return []
+
+
+def _files(folder: Path) -> list[Path]:
+    _refuse_if_others_write(folder, folder.stat())
+    return sorted(path for path in folder.iterdir() if path.suffix == ".yaml")
+
+
+def _text(path: Path) -> str:
+    """The file's text; it lies in its folder, and nobody but its owner and group can write it."""
+    real = path.resolve(strict=True)
+    if real.parent != path.parent.resolve():
+        raise TemplateError([f"{path}: a link to {real}, which is outside the folder; copy it here"])
+    # Opened once, looked at through the descriptor: what is checked is what is read.
+    descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise TemplateError([f"{path}: not a regular file"])
+        _refuse_if_others_write(path, facts)
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise TemplateError([f"{path}: more than {MOST_BYTES} bytes"])
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise TemplateError([f"{path}: not UTF-8 at byte {error.start}"]) from error
+
+
+def _refuse_if_others_write(path: Path, facts: os.stat_result) -> None:
+    if facts.st_mode & stat.S_IWOTH:
+        raise TemplateError([f"{path}: anybody may write it (mode {stat.S_IMODE(facts.st_mode):o}); run chmod o-w"])
+
+
+def _loaded(text: str, where: str) -> Any:
+    """YAML without aliases and without a key said twice."""
+    import yaml  # read once at start: who never reads a template never loads it
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Strict(base):  # type: ignore[misc]
+        """One meaning for each file: the last of two equal keys is not silently the winner."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            twice = {key for key in keys if isinstance(key, str) and keys.count(key) > 1}
+            if twice:
+                line = node.start_mark.line + 1
+                raise yaml.YAMLError(f"said twice below line {line}: {', '.join(sorted(twice))}")
+            return super().construct_mapping(node, deep)
+
+    try:
+        if any(isinstance(token, yaml.AliasEvent) for token in yaml.parse(text, Loader=base)):
+            raise yaml.YAMLError("aliases are not allowed")
+        return yaml.load(text, Loader=Strict)  # noqa: S506 - a subclass of the safe loader
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise TemplateError([f"{where}: {' '.join(str(error).split())}"]) from error
