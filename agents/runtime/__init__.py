@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,5 +53,11 @@ class Runtime(Protocol):
     def end(self, running: Running, force: bool) -> None:
         """Ask the copy to stop (SIGTERM), or make it (SIGKILL to all its processes). Nothing when it is gone."""
 
+    def tell(self, running: Running, signal_name: str) -> None:
+        """Send a template's own signal (SIGUSR1, ...) to the copy's main process. Nothing when it is gone."""
+
     def log_tail(self, copy: str) -> str:
         """The last lines that it printed: why it failed to start."""
+
+    def tidy(self, copies: Collection[str]) -> None:
+        """Keep what copies leave behind within bounds: their logs are cut, those of copies not named are deleted."""

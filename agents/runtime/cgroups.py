@@ -1,0 +1,91 @@
+"""A cgroup for each copy, where the agent may make one: no descendant can leave it, and one write ends them all.
+
+It is tried, not asked: a container or a user without delegation has none, and copies are then known by their marks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from agents.runtime import proc
+
+_SUFFIX = ".copy"  # so that no copy is called `..` or `cgroup.procs`
+
+
+class Cgroups:
+    """The groups of the copies of one folder, beneath the agent's own group."""
+
+    def __init__(self, folder: Path, wanted: bool = True) -> None:
+        self._name = "gpuwright-" + hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+        self._mount = _mount()
+        self._base: Path | None = None
+        own = _group_of("self") if wanted else None
+        if self._mount and own is not None:
+            self._base = Path(f"{self._mount}{own}") / self._name
+
+    def make(self, copy: str) -> str:
+        """The folder of a new group; empty where groups cannot be made."""
+        if self._base is None:
+            return ""
+        path = self._base / _folder(copy)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return ""
+        return str(path)
+
+    def of(self, pid: int, copy: str) -> Path | None:
+        """The group that a living process was put in when it was started."""
+        group = _group_of(pid)
+        mine = group is not None and group.endswith(f"/{self._name}/{_folder(copy)}")
+        return Path(f"{self._mount}{group}") if mine else None
+
+    def left(self, copy: str) -> Path | None:
+        """The group of a copy whose first process is gone."""
+        path = self._base / _folder(copy) if self._base else None
+        return path if path and path.is_dir() else None
+
+    def tidy(self) -> None:
+        """Remove groups that nobody is in: the kernel refuses the others."""
+        if self._base is None:
+            return
+        for path in [*self._base.glob(f"*{_SUFFIX}"), self._base]:
+            with suppress(OSError):
+                path.rmdir()
+
+    def copy_of(self, pid: int) -> str:
+        """The copy that a process belongs to by its group; empty when it is in none of ours."""
+        above, _, name = (_group_of(pid) or "").rpartition("/")
+        return unquote(name.removesuffix(_SUFFIX)) if above.endswith(f"/{self._name}") else ""
+
+
+def members(group: Path) -> set[int]:
+    return set(map(int, proc.read(str(group / "cgroup.procs")).split()))
+
+
+def kill(group: Path) -> None:
+    with suppress(OSError):  # before Linux 5.14: the members are killed one by one
+        (group / "cgroup.kill").write_text("1", encoding="ascii")
+
+
+def _mount() -> str:
+    """Where version 2 is mounted; empty when it is not."""
+    for line in proc.read("/proc/self/mountinfo").decode(errors="replace").splitlines():
+        where, _, what = line.partition(" - ")
+        if what.startswith("cgroup2 "):
+            return where.split()[4]
+    return ""
+
+
+def _folder(copy: str) -> str:
+    return quote(copy, safe="") + _SUFFIX
+
+
+def _group_of(pid: int | str) -> str | None:
+    for line in proc.read(f"/proc/{pid}/cgroup").decode(errors="replace").splitlines():
+        if line.startswith("0::"):
+            return line[3:].rstrip("/")
+    return None

@@ -1,0 +1,48 @@
+"""The last step before a copy's program: what must hold of the process itself, then exec.
+
+Run as a script by a bare interpreter (`python -I -S`), in about 10 ms: code between fork and exec would have to run
+inside the agent, which has threads. It says nothing when the program runs, and why not when it does not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_NO_NEW_PRIVS = 38
+
+
+def prepare(cgroup: str, oom_score: str) -> None:
+    """Nothing of the agent's is passed on: signals as at login, no core file, no way to more privileges."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE, and what is ignored stays so over exec
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # gigabytes, with requests of tenants in them
+    if cgroup:
+        with suppress(OSError):  # not allowed here: it is found by other marks
+            Path(cgroup, "cgroup.procs").write_text("0", encoding="ascii")
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(oom_score, encoding="ascii")
+    if ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError("no_new_privs cannot be set")
+
+
+def main(report: str, cgroup: str, oom_score: str, *argv: str) -> int:
+    descriptor = int(report)
+    os.set_inheritable(descriptor, False)  # exec closes it: the agent reads the end, and knows
+    try:
+        prepare(cgroup, oom_score)
+        os.execv(argv[0], argv)  # noqa: S606  a shell is what nobody wants here
+    except OSError as error:
+        os.write(descriptor, f"{argv[0]}: {error.strerror or error}".encode(errors="replace"))
+    return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

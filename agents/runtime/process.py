@@ -1,0 +1,201 @@
+"""Copies as processes of this machine: children that outlive the agent, found again and ended by their marks.
+
+Each copy is the leader of a session of its own, in a cgroup of its own where that is allowed. It carries three marks
+that a restarted agent knows it by: its cgroup, the log that it prints to, and its environment. A program can hide
+one (some overwrite their environment to change their title, some close their outputs), hardly all.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from agents.runtime import Launch, LaunchError, Running, proc
+from agents.runtime.cgroups import Cgroups, kill, members
+from agents.runtime.logs import LARGEST_BYTES, Logs
+
+_LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+_LAUNCH_SECONDS = 30.0  # on a machine whose disk hangs
+_COPY, _FOLDER = "GPUWRIGHT_COPY", "GPUWRIGHT_FOLDER"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_JOB_OOM_SCORE = "500"  # when the host runs out of memory a job goes before a service
+_MOST_SWEEPS = 20
+
+
+class ProcessRuntime:
+    """Copies that belong to one folder. Two agents with two folders do not see each other's."""
+
+    def __init__(self, folder: Path, cgroups: bool = True, largest_log_bytes: int = LARGEST_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder.resolve()
+        self._logs = Logs(self._folder / "logs", largest_log_bytes)
+        self._cgroups = Cgroups(self._folder, cgroups)
+        self._boot_id = proc.boot_id()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, launch: Launch) -> Running:
+        environment = self._environment(launch)
+        argv = _resolved(launch.filled.argv, environment["PATH"])
+        heard, said = os.pipe2(os.O_CLOEXEC)
+        job = bool(launch.filled.checkpoint_signal) or launch.port == 0
+        try:
+            log = self._logs.open(launch.copy)
+            marks = (str(said), self._cgroups.make(launch.copy), _JOB_OOM_SCORE if job else "0")
+            try:
+                child = subprocess.Popen(
+                    [sys.executable, "-I", "-S", _LAUNCHER, *marks, *argv],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    cwd="/",
+                    umask=0o077,
+                    start_new_session=True,
+                    pass_fds=(said,),
+                )
+            finally:
+                os.close(log)
+                os.close(said)
+            seen = proc.see(child.pid)
+            why_not = _last_words(heard)
+        except (OSError, ValueError) as error:
+            raise LaunchError(f"{launch.copy}: {error}") from error
+        finally:
+            os.close(heard)
+        self._children[child.pid] = child
+        if seen is None or why_not:  # never None: a child that is not waited for keeps its entry
+            os.killpg(child.pid, signal.SIGKILL)
+            raise LaunchError(f"{launch.copy}: {why_not}")
+        return Running(launch.copy, child.pid, seen.start_ticks, self._boot_id)
+
+    def find(self) -> tuple[Running, ...]:
+        """One process of each copy: the first of its session, or what is left of it when that one is gone."""
+        first: dict[str, proc.Seen] = {}
+        for copy, seen in self._marked():
+            known = first.get(copy)
+            if known is None or _order(seen) < _order(known):
+                first[copy] = seen
+        return tuple(Running(copy, seen.pid, seen.start_ticks, self._boot_id) for copy, seen in first.items())
+
+    def alive(self, running: Running) -> bool:
+        if running.boot_id != self._boot_id:
+            return False
+        seen = proc.see(running.pid)
+        if seen is None or seen.start_ticks != running.start_ticks:
+            return False
+        if seen.zombie:
+            self._reap()
+        return not seen.zombie
+
+    def pids(self, running: Running) -> frozenset[int]:
+        if not self.alive(running):
+            return frozenset(self._left(running))
+        group = self._cgroups.of(running.pid, running.copy)
+        return frozenset(members(group) if group else proc.descendants(running.pid))
+
+    def end(self, running: Running, force: bool) -> None:
+        if force:
+            self._kill(running)
+        else:
+            self._send(running, signal.SIGTERM)
+        self._reap()
+
+    def tell(self, running: Running, signal_name: str) -> None:
+        self._send(running, signal.Signals[signal_name])
+
+    def log_tail(self, copy: str) -> str:
+        return self._logs.tail(copy)
+
+    def tidy(self, copies: Collection[str]) -> None:
+        self._reap()
+        self._logs.tidy(copies)
+        self._cgroups.tidy()
+
+    def _environment(self, launch: Launch) -> dict[str, str]:
+        """Nothing of the agent's own. The limits come last: a template cannot lift them."""
+        plain = {"PATH": f"{Path(sys.executable).parent}:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
+        ours = {_COPY: launch.copy, _FOLDER: str(self._folder)}
+        if launch.gpu:
+            ours["CUDA_VISIBLE_DEVICES"] = launch.gpu
+        return plain | dict(launch.filled.environment) | ours | dict(launch.limits)
+
+    def _send(self, running: Running, number: signal.Signals) -> None:
+        if running.boot_id == self._boot_id:
+            proc.send(running.pid, running.start_ticks, number)
+
+    def _kill(self, running: Running) -> None:
+        """All of a copy, swept until nothing new is found: what is killed starts nothing more."""
+        killed: set[tuple[int, int]] = set()
+        for _ in range(_MOST_SWEEPS):
+            alive = self.alive(running)
+            group = self._cgroups.of(running.pid, running.copy) if alive else self._cgroups.left(running.copy)
+            pids = self._left(running) | (set(self.pids(running)) if alive else set())
+            if group:
+                kill(group)
+            found = {(seen.pid, seen.start_ticks) for seen in map(proc.see, pids) if seen and not seen.zombie}
+            if found <= killed:
+                return
+            for pid, start_ticks in found - killed:
+                proc.send(pid, start_ticks, signal.SIGKILL)
+            killed |= found
+
+    def _left(self, running: Running) -> set[int]:
+        """Every process that carries the copy's mark, wherever it stands."""
+        group = self._cgroups.left(running.copy)
+        marked = {seen.pid for copy, seen in self._marked() if copy == running.copy}
+        return marked | (members(group) if group else set())
+
+    def _marked(self) -> list[tuple[str, proc.Seen]]:
+        found = []
+        for pid in proc.own():
+            copy = self._copy_of(pid)
+            seen = proc.see(pid) if copy else None
+            if seen and not seen.zombie:
+                found.append((copy, seen))
+        return found
+
+    def _copy_of(self, pid: int) -> str:
+        copy = self._cgroups.copy_of(pid)
+        if not copy:
+            copy = next(filter(None, map(self._logs.copy, proc.outputs(pid))), "")
+        if not copy and proc.environment(pid, _FOLDER) == str(self._folder):
+            copy = proc.environment(pid, _COPY)
+        return copy
+
+    def _reap(self) -> None:
+        """Our own children only, each by its PID: nobody else's wait is answered."""
+        for pid, child in list(self._children.items()):
+            if child.poll() is not None:
+                self._children.pop(pid, None)
+
+
+def _order(seen: proc.Seen) -> tuple[bool, int, int]:
+    return (seen.session != seen.pid, seen.start_ticks, seen.pid)
+
+
+def _resolved(argv: Collection[str], path: str) -> list[str]:
+    """The program by its full path: the launcher looks nothing up."""
+    program, *rest = argv or [""]
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise LaunchError(f"program {program!r} is not here, or may not be run")
+    return [found, *rest]
+
+
+def _last_words(heard: int) -> str:
+    """What the launcher says before it gives up; empty when the program runs in its place."""
+    said = b""
+    poll = select.poll()
+    poll.register(heard, select.POLLIN)
+    while poll.poll(_LAUNCH_SECONDS * 1000):
+        part = os.read(heard, 4096)
+        if not part:
+            return said.decode(errors="replace")
+        said += part
+    return f"not started within {_LAUNCH_SECONDS:g} s"
