@@ -27,5 +27,5 @@ one server pyproject.toml --extra server
 one agent pyproject.toml --extra agent
 one solvers pyproject.toml --extra solvers
 one up pyproject.toml --extra server --extra agent
-one dev pyproject.toml --extra server --extra agent --extra solvers --extra dev
+one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev
 one tools --group tools
