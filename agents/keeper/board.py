@@ -1,0 +1,74 @@
+"""What this node tells the gateway, and what the gateway has said last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from agents.copies import ROUTED, Copy, Stage
+from agents.routes import Acknowledged, Route, Routes, RoutesAway, RouteState
+
+AGAIN_SECONDS = 5.0  # it may have lost what it knew
+WATCH_SECONDS = 0.1  # while open requests are waited for
+LONGEST_PAUSE_SECONDS = 2.0
+
+
+def routes_of(copies: Collection[Copy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
+    """Every copy that may get requests, or may still have some. A process that is dead answers none."""
+    return tuple(
+        Route(
+            copy.id,
+            copy.service,
+            f"{host}:{copy.port}",
+            max(copy.wanted.rate_per_second, 1e-6),
+            drained=copy.stage in (Stage.DRAINING, Stage.ENDING),
+        )
+        for copy in sorted(copies, key=lambda copy: copy.id)
+        if copy.served and copy.stage in ROUTED and copy.id not in dead
+    )
+
+
+class Board:
+    """Declares routes when they change, and again every few seconds."""
+
+    def __init__(self, gateway: Routes, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._gateway = gateway
+        self._monotonic = monotonic
+        self._said: tuple[Route, ...] | None = None
+        self._said_at = float("-inf")
+        self._acknowledged = Acknowledged(())
+        self._pause = 0.0
+        self.away = ""  # why the gateway does not acknowledge; empty when it does
+
+    def bring_up_to_date(self, routes: tuple[Route, ...]) -> None:
+        """Have `routes` in force, or know that they may not be."""
+        now = self._monotonic()
+        watched = any(route.drained for route in routes)
+        due = AGAIN_SECONDS if not watched else WATCH_SECONDS
+        if routes == self._said and now - self._said_at < due:
+            return
+        if self.away and now - self._said_at < self._pause:
+            return
+        self._said_at = now
+        try:
+            self._acknowledged = self._gateway.declare(routes)
+            self._said, self._pause, self.away = routes, 0.0, ""
+        except RoutesAway as error:
+            self._said, self.away = None, str(error)
+            self._pause = min(max(0.1, self._pause * 2), LONGEST_PAUSE_SECONDS)
+
+    def in_force(self, copy: Copy) -> RouteState | None:
+        """How the gateway treats the copy, if it has acknowledged what we said of it."""
+        return self._acknowledged.of(copy.id) if self._said is not None and not self.away else None
+
+    def forgotten(self, copy: Copy) -> bool:
+        """Whether the gateway has acknowledged that the copy is no route any more."""
+        return self._said is not None and not self.away and all(route.copy != copy.id for route in self._said)
+
+    def drained(self, copy: Copy) -> bool:
+        """Whether the copy has answered its last request."""
+        state = self.in_force(copy)
+        said = self._said or ()
+        if any(route.copy == copy.id and not route.drained for route in said):
+            return False  # the acknowledgement is of the time before
+        return self.forgotten(copy) or (state is not None and not state.ready and state.open_requests == 0)

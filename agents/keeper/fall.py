@@ -1,0 +1,66 @@
+"""One step of a copy on its way down: drained, told to go, and only then made to; its memory is seen to be free."""
+
+from __future__ import annotations
+
+from agents.copies import Copy
+from agents.device import DeviceError, Trouble
+from agents.keeper.hands import Hands, Stuck
+from agents.templates import Filled
+
+TERM_SECONDS = 10.0  # after SIGTERM, before its client is terminated
+FREE_SECONDS = 10.0  # after the process, before its memory must be free
+NOBODY_THERE = (Trouble.DOWN, Trouble.FAULT, Trouble.LOST, Trouble.NO_DRIVER)  # nothing is held, nobody harmed
+
+
+def end(copy: Copy, filled: Filled | None, hands: Hands, now: float, alone: bool = False) -> bool:
+    """Bring the process to its end; whether it has come, and its memory is free.
+
+    Killing a client of MPS with work in flight can harm all others: first it is asked, then told, then its client
+    is terminated, and only when MPS says that this is done is it killed. Raises Stuck when MPS does not say so;
+    `alone` on a GPU that is recycled, there is nobody left to be harmed.
+    """
+    running = copy.running
+    if running is None:
+        return True
+    patience = filled.drain_seconds if filled else 0.0
+    waited = now - copy.since
+    if not hands.runtime.alive(running):
+        return _is_free(copy, hands, waited > patience + TERM_SECONDS + FREE_SECONDS)
+    if waited <= patience:
+        if filled and filled.drain:
+            hands.talk.ask(copy.port, filled.drain)
+        else:
+            hands.runtime.end(running, force=False)
+    elif waited <= patience + TERM_SECONDS:
+        hands.runtime.end(running, force=False)
+    else:
+        if not alone:
+            _terminate(copy, hands)
+        hands.runtime.end(running, force=True)
+    return False
+
+
+def _terminate(copy: Copy, hands: Hands) -> None:
+    assert copy.running is not None
+    try:
+        for pid in sorted(hands.runtime.pids(copy.running) & hands.mps.clients(copy.gpu)):
+            if not hands.mps.terminate(copy.gpu, pid):
+                raise Stuck(f"{copy.id} does not end, and MPS did not terminate its client {pid}")
+    except DeviceError as error:
+        if error.trouble not in NOBODY_THERE:
+            raise Stuck(f"{copy.id} does not end, and MPS cannot be asked: {error}") from error
+
+
+def _is_free(copy: Copy, hands: Hands, late: bool) -> bool:
+    """Whether neither MPS nor the driver knows the process any more."""
+    assert copy.running is not None
+    pid = copy.running.pid
+    held = False
+    try:
+        held = any(process.pid == pid for process in hands.device.processes(copy.gpu))
+        held = held or pid in hands.mps.clients(copy.gpu)
+    except DeviceError as error:
+        held = held or error.trouble not in NOBODY_THERE
+    if held and late:
+        raise Stuck(f"{copy.id} has ended, and what it held on the device is not free")
+    return not held

@@ -1,0 +1,79 @@
+"""Fills the node's templates for copies, and remembers what it has refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from agents.contract import AssignedInstance
+from agents.copies import Copy
+from agents.keeper.hands import Fell
+from agents.templates import Filled
+from agents.templates.filling import Builtin, Refused, fill
+from agents.templates.reading import Template
+
+
+class Filler:
+    """The templates of this node, as they were read at the start."""
+
+    def __init__(self, templates: Mapping[str, Template], host: str) -> None:
+        self._templates = templates
+        self._host = host
+        self._judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
+        self._filled: dict[str, Filled | None] = {}
+
+    def refused(self, wanted: Collection[AssignedInstance]) -> Mapping[str, tuple[str, str]]:
+        """The instances that this node will not start, and why. Files may come and go, so only the bad are kept."""
+        found: dict[str, tuple[str, str]] = {}
+        judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
+        for instance in wanted:
+            known = self._judged.get(instance.id)
+            if known is not None and known[0] is instance:
+                why = known[1]
+            else:
+                filled = self._fill(instance, Builtin("", ""))
+                why = (filled.reason, filled.message) if isinstance(filled, Refused) else None
+            judged[instance.id] = (instance, why)
+            if why:
+                found[instance.id] = why
+        self._judged = judged
+        return found
+
+    def fill(self, copy: Copy) -> Filled:
+        """The copy's template, filled; raises Fell when the node does not offer it, or not with these arguments."""
+        instance = copy.wanted
+        batch = instance.batch
+        builtin = Builtin(
+            copy=copy.id,
+            gpu=copy.gpu,
+            port=copy.port,
+            metrics_port=copy.metrics_port,
+            host=self._host,
+            batch=max(1, int(batch.planned)) if batch else 1,
+            max_batch=max(1, int(copy.largest_batch)),
+            batch_timeout_ms=instance.batch_timeout_ms,
+            memory_gib=instance.memory_gib,
+        )
+        filled = self._fill(instance, builtin)
+        if isinstance(filled, Refused):
+            raise Fell(filled.reason, filled.message)
+        return filled
+
+    def filled(self, copy: Copy) -> Filled | None:
+        """What the copy was started from; None when its template is not what it was."""
+        if copy.id not in self._filled:
+            try:
+                self._filled[copy.id] = self.fill(copy)
+            except Fell:
+                self._filled[copy.id] = None
+        return self._filled[copy.id]
+
+    def forget(self, copy: str) -> None:
+        self._filled.pop(copy, None)
+
+    def _fill(self, instance: AssignedInstance, builtin: Builtin) -> Filled | Refused:
+        template = self._templates.get(instance.template)
+        if template is None:
+            offered = ", ".join(sorted(self._templates)) or "none"
+            name = instance.template or "(none named)"
+            return Refused("no_template", "template", f"this node has no template {name}; it has {offered}"[:500])
+        return fill(template, instance.args or {}, builtin)

@@ -1,0 +1,32 @@
+"""All that a step may touch: devices, their MPS daemons, processes, and what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.device import Device, Mps
+from agents.runtime import Runtime
+from agents.talk import Talk
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """The seams, as one thing to hand around."""
+
+    device: Device
+    mps: Mps
+    runtime: Runtime
+    talk: Talk
+
+
+class Fell(Exception):
+    """A copy cannot get any further up; `reason` is one word, the message says more."""
+
+    def __init__(self, reason: str, message: str = "") -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message[:500]
+
+
+class Stuck(Exception):
+    """A client that can be ended in no safe way: its GPU must be recycled."""

@@ -1,0 +1,467 @@
+"""Keeps the node as its assignment says: looks, decides, records, acts; again and again, and after every change."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from agents.contract import Assignment
+from agents.copies import Copy, Stage, largest_batch, same_process_serves
+from agents.device import DeviceError, Gpu, Trouble
+from agents.journal import Journal
+from agents.keeper import fall, rise
+from agents.keeper.board import Board, routes_of
+from agents.keeper.decide import Decision, Held, Node, Wanted, decide
+from agents.keeper.failures import Failures
+from agents.keeper.filler import Filler
+from agents.keeper.hands import Fell, Hands, Stuck
+from agents.keeper.ports import free_port
+from agents.keeper.room import Missing, Rules, over_full
+
+STEP_SECONDS = 0.1  # between two steps of one copy
+CALM_SECONDS = 1.0  # between two looks when nothing changes
+LOOK_SECONDS = 10.0  # between two looks at a ready copy: does it answer, is it limited?
+PATIENCE = 3  # looks in a row that may fail
+DRAIN_GRACE_SECONDS = 5.0  # beyond the template's own, while the gateway still sees open requests
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the rest of the agent knows of the node, for the keeper to act on."""
+
+    gpus: Mapping[int, Gpu] = field(default_factory=dict)  # by the index that assignments use
+    fenced: Mapping[str, str] = field(default_factory=dict)  # UUID: why nothing is started there
+    contact: bool = False
+    draining: frozenset[str] = frozenset()  # GPUs that are to be empty
+    stopped_jobs: frozenset[str] = frozenset()
+
+
+class Keeper:
+    """One thread ticks; steps that may take long run beside it, one at a time for each copy."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        hands: Hands,
+        board: Board,
+        filler: Filler,
+        incarnation: int,
+        host: str = "127.0.0.1",
+        clock: Callable[[], float] = time.time,
+        workers: int = 4,
+    ) -> None:
+        self._journal = journal
+        self._hands = hands
+        self._board = board
+        self._filler = filler
+        self._incarnation = incarnation
+        self._host = host
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
+        self._results: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._assignment: Assignment | None = None
+        self._situation = Situation()
+        self._failures = Failures()
+        self._busy: set[str] = set()  # copies, and GPUs, with a step under way
+        self._stepped: dict[str, float] = {}
+        self._freed: set[str] = set()  # copies whose process and memory are gone
+        self._stuck: dict[str, str] = {}
+        self._recycled: dict[str, str] = {}
+        self._misses: dict[str, int] = {}
+        self._held: tuple[Held, ...] = ()
+        self._counter = 0
+        self.handed_over = 0
+
+    # What the rest of the agent says and asks.
+
+    def offer(self, assignment: Assignment) -> None:
+        """What the node shall run from now on; it is on disk already."""
+        with self._lock:
+            self._assignment = assignment
+        self._wake.set()
+
+    def tell(self, situation: Situation) -> None:
+        with self._lock:
+            changed, self._situation = situation != self._situation, situation
+        if changed:
+            self._wake.set()
+
+    def copies(self) -> tuple[Copy, ...]:
+        """Every copy that is not gone."""
+        with self._lock:
+            return tuple(copy for copy in self._journal.copies.values() if copy.stage is not Stage.GONE)
+
+    def accounts(self) -> tuple[Copy, ...]:
+        """Every copy of which the control plane has not acknowledged all usage, those gone included."""
+        with self._lock:
+            return tuple(self._journal.copies.values())
+
+    def told(self, name: str, what: str) -> None:
+        """The control plane has acknowledged that a copy's usage was opened, or closed."""
+        with self._lock:
+            copy = self._journal.copies.get(name)
+            if copy is not None and copy.told != what:
+                self._journal.write(msgspec.structs.replace(copy, told=what))
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        return self._held
+
+    @property
+    def recycled(self) -> Mapping[str, str]:
+        return dict(self._recycled)
+
+    @property
+    def gateway_away(self) -> str:
+        return self._board.away
+
+    def in_force(self, copy: Copy) -> bool:
+        """Whether the gateway sends requests to the copy now."""
+        state = self._board.in_force(copy)
+        return state is not None and state.ready
+
+    def recycle(self, gpu: str, reason: str) -> None:
+        """Empty a GPU and start its MPS daemon anew: nothing may run there without a limit."""
+        if self._recycled.setdefault(gpu, reason) == reason:
+            log.warning("GPU %s is recycled: %s", gpu, reason)
+        self._wake.set()
+
+    def run(self) -> None:
+        """Until `stop`. What runs goes on running."""
+        while not self._stopping.is_set():
+            try:
+                pause = self.tick()
+            except OSError as error:  # the journal's disk: nothing is done that was not recorded
+                log.error("nothing can be recorded, so nothing is changed: %s", error)
+                pause = CALM_SECONDS
+            self._wake.wait(pause)
+            self._wake.clear()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def tick(self) -> float:
+        """Look once, decide once, and set off what is next; how long nothing needs to be looked at again."""
+        self._take_results()
+        now = self._clock()
+        with self._lock:
+            assignment, situation = self._assignment, self._situation
+        self._see_ends(now)
+        if assignment is not None and situation.gpus:
+            self._act(assignment, situation, now)
+        self._board.bring_up_to_date(routes_of(self.copies(), self._host, self._freed))
+        self._pass_gates(now)
+        self._set_off(situation, now)
+        moving = any(copy.stage is not Stage.READY for copy in self.copies()) or self._recycled
+        return STEP_SECONDS / 2 if moving else CALM_SECONDS
+
+    # Deciding.
+
+    def _act(self, assignment: Assignment, situation: Situation, now: float) -> None:
+        wanted = _wanted(assignment, situation)
+        rules = Rules.of(assignment)
+        copies = self.copies()
+        refused = self._filler.refused([one.instance for one in wanted])
+        node = Node(
+            memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()},
+            fenced=situation.fenced,
+            recycled=self._recycled,
+            refused=refused,
+            resting=self._failures.resting([one.instance for one in wanted], now),
+            stopped_jobs=situation.stopped_jobs,
+            contact=situation.contact,
+        )
+        self._follow(wanted, copies)
+        decision = decide(wanted, copies, node, rules)
+        for going in decision.take_down:
+            copy = self._journal.copies[going.copy]
+            stage = Stage.DRAINING if copy.served and copy.stage in (Stage.ROUTING, Stage.READY) else Stage.ENDING
+            if going.reason == "replaced":
+                self.handed_over += 1
+            self._record(copy.at(stage, now, going.reason))
+        for start in decision.start:
+            self._begin(start.wanted, now)
+        self._end_late_handovers(rules, now)
+        self._held = self._all_held(decision)
+
+    def _follow(self, wanted: Sequence[Wanted], copies: Collection[Copy]) -> None:
+        """A copy whose process can become what is wanted now is wanted so from now on."""
+        by_id = {one.instance.id: one for one in wanted}
+        for copy in copies:
+            one = by_id.get(copy.instance)
+            if one is None or one.gpu != copy.gpu or one.instance == copy.wanted or not copy.rising:
+                continue
+            if same_process_serves(copy, one.instance):
+                self._record(msgspec.structs.replace(copy, wanted=one.instance))
+
+    def _begin(self, wanted: Wanted, now: float) -> None:
+        self._counter += 1
+        taken = {port for copy in self.copies() for port in (copy.port, copy.metrics_port)}
+        port = free_port(self._host, taken)
+        copy = Copy(
+            id=f"{wanted.instance.id}.{self._incarnation:x}.{self._counter:x}",
+            wanted=wanted.instance,
+            gpu=wanted.gpu,
+            port=port,
+            metrics_port=free_port(self._host, {*taken, port}),
+            largest_batch=largest_batch(wanted.instance),
+            since=now,
+        )
+        self._record(copy)
+
+    def _end_late_handovers(self, rules: Rules, now: float) -> None:
+        """SM limits may pass 100 % for so long and no longer, unless the new copy may already have requests."""
+        copies = self.copies()
+        for gpu in {copy.gpu for copy in copies if copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)}:
+            there = [copy for copy in copies if copy.gpu == gpu]
+            if not over_full(there):
+                continue
+            for copy in there:
+                begun = copy.started_at.timestamp() if copy.started_at else copy.since
+                new = copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)
+                if new and now - begun > rules.handover_seconds:
+                    self._fall(copy, "handover_timeout", f"not warm within {rules.handover_seconds:g} s", now)
+
+    def _all_held(self, decision: Decision) -> tuple[Held, ...]:
+        waiting = [copy for copy in self.copies() if copy.stage in (Stage.ROUTING, Stage.DRAINING)]
+        away = self._board.away
+        return decision.held + tuple(
+            Held(copy.instance, Missing("gateway_away", f"the gateway does not acknowledge: {away}"[:500]))
+            for copy in waiting
+            if away
+        )
+
+    # Following each copy.
+
+    def _see_ends(self, now: float) -> None:
+        """A process that ended by itself."""
+        for copy in self.copies():
+            if copy.stage not in (Stage.READY, Stage.ROUTING, Stage.DRAINING) or copy.running is None:
+                continue
+            if not self._hands.runtime.alive(copy.running):
+                expected = copy.stage is Stage.DRAINING
+                reason = "" if expected else "exited"
+                if not expected:
+                    tail = self._hands.runtime.log_tail(copy.id).strip().replace("\n", " | ")[-300:]
+                    self._failures.note(copy.wanted, "exited", f"it ended by itself: {tail}", now - copy.since, now)
+                    log.warning("%s ended by itself: %s", copy.id, tail)
+                self._record(copy.at(Stage.ENDING, now, reason))
+
+    def _pass_gates(self, now: float) -> None:
+        """What the gateway has acknowledged lets copies go on."""
+        for copy in self.copies():
+            state = self._board.in_force(copy)
+            if copy.stage is Stage.ROUTING and state is not None and state.ready:
+                self._record(copy.at(Stage.READY, now))
+                self._wake.set()
+            elif copy.stage is Stage.DRAINING:
+                filled = self._filler.filled(copy)
+                patience = (filled.drain_seconds if filled else 0.0) + DRAIN_GRACE_SECONDS
+                # Without the gateway's word nobody knows whether requests still come: it stays (I3).
+                if self._board.drained(copy) or (not self._board.away and now - copy.since > patience):
+                    self._record(copy.at(Stage.ENDING, now))
+                    self._wake.set()
+            elif (
+                copy.stage is Stage.ENDING
+                and copy.id in self._freed
+                and (not copy.served or self._board.forgotten(copy))
+            ):
+                self._record(copy.at(Stage.GONE, now))
+                self._forget(copy)
+
+    def _set_off(self, situation: Situation, now: float) -> None:
+        gpus = {gpu.uuid: gpu for gpu in situation.gpus.values()}
+        for copy in self.copies():
+            if copy.id in self._busy or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
+                continue
+            if copy.stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING) and copy.gpu in gpus:
+                self._do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]))  # type: ignore[misc]
+            elif copy.stage is Stage.ENDING and copy.id not in self._freed:
+                alone = copy.gpu in self._recycled and self._is_alone(copy)
+                self._do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]
+            elif copy.stage is Stage.READY and now - self._stepped.get(copy.id, 0.0) >= LOOK_SECONDS:
+                self._do(copy.id, lambda copy=copy: self._look(copy))  # type: ignore[misc]
+            else:
+                continue
+            self._stepped[copy.id] = now
+        for gpu in list(self._recycled):
+            empty = not any(copy.gpu == gpu and copy.id not in self._freed for copy in self.copies())
+            if empty and gpu not in self._busy and now - self._stepped.get(gpu, 0.0) > CALM_SECONDS:
+                self._stepped[gpu] = now
+                self._do(gpu, lambda gpu=gpu: self._renew(gpu))  # type: ignore[misc]
+
+    def _is_alone(self, copy: Copy) -> bool:
+        others = [other for other in self.copies() if other.gpu == copy.gpu and other.id != copy.id]
+        return all(other.id in self._freed or other.id in self._stuck for other in others)
+
+    def _do(self, name: str, step: Callable[[], Callable[[], None]]) -> None:
+        """Run a step beside the ticking; what it returns is done in the next tick, by the ticking thread."""
+        self._busy.add(name)
+
+        def run() -> None:
+            try:
+                result = step()
+            except Exception:
+                log.exception("a step of %s failed", name)
+                result = _nothing
+
+            def finish() -> None:
+                self._busy.discard(name)
+                result()
+
+            self._results.put(finish)
+            self._wake.set()
+
+        if self._pool is None:
+            run()
+            self._take_results()
+        else:
+            self._pool.submit(run)
+
+    def _take_results(self) -> None:
+        while True:
+            try:
+                result = self._results.get_nowait()
+            except queue.Empty:
+                return
+            result()
+
+    # Steps, which run beside the ticking and return what is to be recorded.
+
+    def _rise(self, copy: Copy, gpu: Gpu) -> Callable[[], None]:
+        try:
+            filled = self._filler.fill(copy)
+            further = rise.step(rise.Climb(copy, filled, gpu), self._hands, self._clock())
+        except Fell as fell:
+            reason, message = fell.reason, fell.message
+            return lambda: self._fall(copy, reason, message, self._clock())
+        except DeviceError as error:
+            return self._trouble(copy, error)
+        return (lambda: self._advance(copy, further)) if further is not None else _nothing
+
+    def _end(self, copy: Copy, alone: bool) -> Callable[[], None]:
+        try:
+            ended = fall.end(copy, self._filler.filled(copy), self._hands, self._clock(), alone)
+        except Stuck as stuck:
+            said = str(stuck)
+
+            def note() -> None:
+                self._stuck[copy.id] = said
+                self.recycle(copy.gpu, "client_stuck")
+
+            return note
+        return (lambda: self._freed.add(copy.id)) if ended else _nothing
+
+    def _look(self, copy: Copy) -> Callable[[], None]:
+        """Whether a ready copy answers, and is still limited."""
+        assert copy.running is not None
+        filled = self._filler.filled(copy)
+        try:
+            limited = bool(self._hands.runtime.pids(copy.running) & self._hands.mps.clients(copy.gpu))
+        except DeviceError as error:
+            return self._trouble(copy, error)
+        answers = filled is None or filled.health is None or self._hands.talk.ask(copy.port, filled.health).ok
+        return lambda: self._seen(copy, limited, answers)
+
+    def _renew(self, gpu: str) -> Callable[[], None]:
+        try:
+            self._hands.mps.stop(gpu)
+            self._hands.mps.start(gpu)
+        except DeviceError as error:
+            log.warning("the MPS daemon of GPU %s does not start: %s", gpu, error)
+            return _nothing
+        return lambda: self._renewed(gpu)
+
+    # What is recorded of steps.
+
+    def _advance(self, before: Copy, after: Copy) -> None:
+        now = self._journal.copies.get(before.id)
+        if now is not None and now.stage is before.stage:
+            self._record(msgspec.structs.replace(after, wanted=now.wanted, told=now.told))
+            self._stepped.pop(before.id, None)
+            self._wake.set()
+        elif now is not None and after.running is not None and now.running is None:
+            # It was to go before it had started: what was started must go too.
+            self._record(msgspec.structs.replace(now, running=after.running, started_at=after.started_at))
+
+    def _fall(self, copy: Copy, reason: str, message: str, now: float) -> None:
+        current = self._journal.copies.get(copy.id)
+        if current is None or not current.rising:
+            return
+        ready = now - current.since if current.stage is Stage.READY else 0.0
+        self._failures.note(current.wanted, reason, message, ready, now)
+        log.warning("%s fell: %s: %s", copy.id, reason, message)
+        routed = current.served and current.stage in (Stage.ROUTING, Stage.READY)
+        self._record(current.at(Stage.DRAINING if routed else Stage.ENDING, now, reason, message))
+
+    def _trouble(self, copy: Copy, error: DeviceError) -> Callable[[], None]:
+        if error.trouble in (Trouble.FAULT, Trouble.DOWN):
+            return lambda: self.recycle(copy.gpu, f"mps_{error.trouble}")
+        said = str(error)
+        log.warning("%s: %s", copy.id, said)
+        return _nothing
+
+    def _seen(self, copy: Copy, limited: bool, answers: bool) -> None:
+        if limited and answers:
+            self._misses.pop(copy.id, None)
+            return
+        self._misses[copy.id] = self._misses.get(copy.id, 0) + 1
+        if self._misses[copy.id] < PATIENCE:
+            self._stepped[copy.id] = self._clock() - LOOK_SECONDS + 1.0  # look again soon
+            return
+        reason = "not_under_mps" if not limited else "unresponsive"
+        self._fall(copy, reason, f"seen {PATIENCE} times in a row", self._clock())
+
+    def _renewed(self, gpu: str) -> None:
+        self._recycled.pop(gpu, None)
+        for copy in self.copies():
+            if copy.gpu == gpu:
+                self._stuck.pop(copy.id, None)
+
+    def _record(self, copy: Copy) -> None:
+        if copy.stage is Stage.GONE and copy.ended_at is None and copy.started_at is not None:
+            copy = msgspec.structs.replace(copy, ended_at=_moment(self._clock()), evidence=copy.evidence or "observed")
+        with self._lock:
+            self._journal.write(copy)
+        log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
+
+    def _forget(self, copy: Copy) -> None:
+        self._filler.forget(copy.id)
+        self._stepped.pop(copy.id, None)
+        self._misses.pop(copy.id, None)
+        self._stuck.pop(copy.id, None)
+        self._freed.discard(copy.id)
+
+
+def _wanted(assignment: Assignment, situation: Situation) -> list[Wanted]:
+    """What the assignment names, on the GPUs that its indexes mean; nothing where a GPU is to be emptied."""
+    found = []
+    for instance in assignment.instances:
+        gpu = situation.gpus.get(instance.gpu)
+        if gpu is None or gpu.uuid not in situation.draining:
+            found.append(Wanted(instance, gpu.uuid if gpu else ""))
+    return found
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,111 @@
+"""One step of a copy on its way up. Each can be done twice: killed in between, the agent does it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from agents.copies import Copy, Stage
+from agents.device import DeviceError, Gpu
+from agents.keeper.hands import Fell, Hands
+from agents.runtime import Launch, LaunchError
+from agents.templates import Filled
+
+STRAY_SECONDS = 3.0  # seen on the device and not among the clients of MPS for so long: it is not under MPS
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """A copy, its template filled, and the GPU that it is for."""
+
+    copy: Copy
+    filled: Filled
+    gpu: Gpu
+
+
+def step(climb: Climb, hands: Hands, now: float) -> Copy | None:
+    """The copy one stage further; None when it is not there yet. Raises Fell when it never will be."""
+    match climb.copy.stage:
+        case Stage.STARTING:
+            return start(climb, hands, now)
+        case Stage.VERIFYING:
+            return verify(climb, hands, now)
+        case Stage.WARMING:
+            return warm(climb, hands, now)
+        case _:
+            return None
+
+
+def start(climb: Climb, hands: Hands, now: float) -> Copy:
+    """Start its process, unless that was done before we were killed."""
+    copy = climb.copy
+    running = next((found for found in hands.runtime.find() if found.copy == copy.id), None)
+    if running is None:
+        try:
+            hands.mps.start(copy.gpu)
+            launch = Launch(
+                copy.id,
+                copy.gpu,
+                climb.filled,
+                copy.port,
+                hands.mps.environment(copy.gpu, copy.wanted.sm_percent, copy.wanted.memory_gib),
+                tuple(str(folder) for folder in hands.mps.folders(copy.gpu)),
+            )
+            running = hands.runtime.start(launch)
+        except (LaunchError, DeviceError) as error:
+            raise Fell("not_started", str(error)) from error
+    copy = copy.at(Stage.VERIFYING, now)
+    return msgspec.structs.replace(copy, running=running, started_at=datetime.fromtimestamp(now, UTC))
+
+
+def verify(climb: Climb, hands: Hands, now: float) -> Copy | None:
+    """It must be a client of its GPU's MPS daemon: one that did not reach it runs without any limit."""
+    copy, filled = climb.copy, climb.filled
+    assert copy.running is not None
+    _must_run(climb, hands)
+    pids = hands.runtime.pids(copy.running)
+    if pids & hands.mps.clients(copy.gpu):
+        served = hands.talk.served(copy.port, filled)
+        seen, allowed = served.sm_count if served else None, most_sm(climb)
+        if seen is not None and seen > allowed:
+            raise Fell("limit_not_in_force", f"it sees {seen} SMs, and {copy.wanted.sm_percent:g} % are {allowed}")
+        return copy.at(Stage.WARMING, now)
+    waited = now - copy.since
+    if waited > STRAY_SECONDS and any(process.pid in pids for process in hands.device.processes(copy.gpu)):
+        raise Fell("not_under_mps", "it opened the device without MPS, so nothing limits it")
+    # Some servers open the device with their first request only.
+    if filled.warm_up and (filled.health is None or hands.talk.ask(copy.port, filled.health).ok):
+        hands.talk.ask(copy.port, filled.warm_up)
+    if waited > filled.start_seconds:
+        raise Fell("not_under_mps", f"it did not come under MPS within {filled.start_seconds:g} s")
+    return None
+
+
+def warm(climb: Climb, hands: Hands, now: float) -> Copy | None:
+    """It must answer, and have answered once as it will answer."""
+    copy, filled = climb.copy, climb.filled
+    _must_run(climb, hands)
+    for probe in (filled.health, filled.warm_up):
+        if probe is None:
+            continue
+        reply = hands.talk.ask(copy.port, probe)
+        if not reply.ok:
+            if now - copy.since > filled.start_seconds:
+                message = f"{probe.path} answered {reply.status or 'nothing'} for {filled.start_seconds:g} s"
+                raise Fell("not_warm", message)
+            return None
+    return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
+
+
+def most_sm(climb: Climb) -> int:
+    """MPS rounds down to whole SMs; one is the least."""
+    return max(1, int(climb.gpu.sm_count * climb.copy.wanted.sm_percent / 100 / climb.filled.processes + 1e-9))
+
+
+def _must_run(climb: Climb, hands: Hands) -> None:
+    running = climb.copy.running
+    if running is None or not hands.runtime.alive(running):
+        tail = hands.runtime.log_tail(climb.copy.id).strip().replace("\n", " | ")
+        raise Fell("exited", f"it ended by itself; it printed last: {tail[-300:]}" if tail else "it ended by itself")
