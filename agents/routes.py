@@ -14,7 +14,7 @@ class Route:
     copy: str
     service: str  # tenant/name
     address: str  # host:port
-    weight: int  # 1..256; what of the service's requests it shall get, against its siblings
+    weight: float  # above 0: what of the service's requests it shall get, against its siblings on all nodes
     drained: bool = False  # no new requests; those it has are finished
 
 
