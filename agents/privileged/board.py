@@ -1,13 +1,11 @@
-"""The seam between the root helper and the driver: what it reads before it writes, and the three things it writes."""
+"""The seam between the root helper and the driver: what it reads before it writes, and what it writes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-# NVML's numbers.
-COMPUTE_DEFAULT = 0
-COMPUTE_EXCLUSIVE_PROCESS = 3
+from agents.nvml.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class Allowed:
     power_max_mw: int
 
 
-class Board(Protocol):
+class Board(Writer, Protocol):
     """The devices of this machine, as root sees them. Every call may raise DeviceError."""
 
     def allowed(self, uuid: str) -> Allowed: ...
@@ -27,12 +25,5 @@ class Board(Protocol):
     def power_mw(self, uuid: str) -> int:
         """The limit that is set; another may be in force when the board or the chassis has one of its own."""
 
-    def compute_mode(self, uuid: str) -> int: ...
-
-    def lock_clock(self, uuid: str, mhz: int) -> None: ...
-
-    def reset_clock(self, uuid: str) -> None: ...
-
-    def set_power_mw(self, uuid: str, mw: int) -> None: ...
-
-    def set_compute_mode(self, uuid: str, mode: int) -> None: ...
+    def compute_mode(self, uuid: str) -> int:
+        """NVML's number."""

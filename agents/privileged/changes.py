@@ -8,10 +8,10 @@ from collections.abc import Callable
 import msgspec
 
 from agents.device import DeviceError, Trouble
-from agents.privileged.board import COMPUTE_DEFAULT, COMPUTE_EXCLUSIVE_PROCESS, Board
+from agents.privileged.board import Board
 from agents.privileged.originals import Originals
 from agents.privileged.rules import no, refused
-from agents.privileged.wire import Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
+from agents.privileged.wire import MODE_NUMBERS, Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +67,13 @@ class Changes:
         return _read_back(change.mw, before, self._board.power_mw(change.uuid))
 
     def _compute_mode(self, change: SetComputeMode) -> Reply:
-        wanted = COMPUTE_EXCLUSIVE_PROCESS if change.mode == "exclusive" else COMPUTE_DEFAULT
+        wanted = MODE_NUMBERS[change.mode]
         before = self._board.compute_mode(change.uuid)
         if before == wanted:
             return Reply(ok=True, before=before, applied=before)
         original = self._originals.of(change.uuid)
+        if change.mode == "prohibited" and original.compute_mode != wanted:
+            return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not prohibited before the first change")
         if original.compute_mode is None:
             self._originals.keep(change.uuid, msgspec.structs.replace(original, compute_mode=before))
         self._board.set_compute_mode(change.uuid, wanted)

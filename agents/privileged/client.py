@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from agents.device import DeviceError, Trouble
 from agents.privileged.wire import (
+    MODES,
     Change,
     Hello,
     LockClock,
@@ -42,11 +44,13 @@ class Privileged:
     def reset_clock(self, uuid: str) -> None:
         self._change(ResetClock(uuid))
 
-    def set_power_mw(self, uuid: str, mw: int) -> None:
-        self._change(SetPower(uuid, mw))
+    def set_power_mw(self, uuid: str, milliwatts: int) -> None:
+        self._change(SetPower(uuid, milliwatts))
 
-    def set_compute_mode(self, uuid: str, exclusive: bool) -> None:
-        self._change(SetComputeMode(uuid, "exclusive" if exclusive else "default"))
+    def set_compute_mode(self, uuid: str, mode: int) -> None:
+        if mode not in MODES:
+            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"compute mode {mode} is none of {sorted(MODES)}")
+        self._change(SetComputeMode(uuid, MODES[mode]))
 
     def _change(self, change: Change) -> Reply:
         return self._ask(change.uuid, change)
@@ -57,8 +61,8 @@ class Privileged:
         except TimeoutError as error:
             raise DeviceError(Trouble.TIMEOUT, uuid, f"the root helper is silent at {self._path}") from error
         except OSError as error:
-            trouble = Trouble.NO_PERMISSION
-            raise DeviceError(trouble, uuid, f"no root helper at {self._path}: {error.strerror}") from error
+            text = f"no root helper at {self._path}: {error.strerror}"
+            raise DeviceError(Trouble.NO_PERMISSION, uuid, text) from error
         except msgspec.MsgspecError as error:
             raise DeviceError(Trouble.GARBLED, uuid, f"the root helper's answer is none: {error}") from error
         if not reply.ok:
@@ -67,25 +71,29 @@ class Privileged:
         return reply
 
     def _exchange(self, line: bytes) -> bytes:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
-            connection.settimeout(self._seconds)
-            self._connect(connection)
-            connection.sendall(line)
-            said = b""
-            while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):
-                more = connection.recv(MOST_REPLY_BYTES)
-                if not more:
-                    break
-                said += more
-            return said
-
-    def _connect(self, connection: socket.socket) -> None:
-        """A Unix socket whose queue is full says so at once instead of letting us wait."""
+        """What is answered. In a flood it may hang up before it has heard us: that is no answer, and asked again."""
         deadline = time.monotonic() + self._seconds
         while True:
-            try:
-                return connection.connect(str(self._path))
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise TimeoutError(f"the queue at {self._path} is full") from None
-                time.sleep(0.02)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+                connection.settimeout(self._seconds)
+                said = b""
+                with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+                    connection.connect(str(self._path))  # at once, or BlockingIOError: the queue is full
+                    said = _spoken(connection, line)
+            if said:
+                return said
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            time.sleep(0.02)
+
+
+def _spoken(connection: socket.socket, line: bytes) -> bytes:
+    with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was heard; the answer is there
+        connection.sendall(line)
+    said = b""
+    while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):
+        more = connection.recv(MOST_REPLY_BYTES)
+        if not more:
+            break
+        said += more
+    return said

@@ -15,6 +15,10 @@ Uuid = Annotated[str, Meta(max_length=100, pattern=r"^(GPU|MIG)-[0-9A-Za-z/.-]+$
 Megahertz = Annotated[int, Meta(ge=1, le=100_000)]
 Milliwatts = Annotated[int, Meta(ge=1, le=100_000_000)]
 
+Mode = Literal["default", "prohibited", "exclusive"]
+MODES: dict[int, Mode] = {0: "default", 2: "prohibited", 3: "exclusive"}  # by NVML's numbers
+MODE_NUMBERS = {name: number for number, name in MODES.items()}
+
 
 class Hello(Struct, tag="hello", tag_field="verb", forbid_unknown_fields=True):
     """Who answers, and since when."""
@@ -41,10 +45,10 @@ class SetPower(Struct, tag="set_power_mw", tag_field="verb", forbid_unknown_fiel
 
 
 class SetComputeMode(Struct, tag="set_compute_mode", tag_field="verb", forbid_unknown_fields=True):
-    """Whether the MPS server alone may open the device."""
+    """Whether the MPS server alone may open the device. `prohibited` only where it was so before."""
 
     uuid: Uuid
-    mode: Literal["exclusive", "default"]
+    mode: Mode
 
 
 Change: TypeAlias = LockClock | ResetClock | SetPower | SetComputeMode

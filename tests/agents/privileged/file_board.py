@@ -40,8 +40,8 @@ class FileBoard:
     def reset_clock(self, uuid: str) -> None:
         self._set(uuid, "clock", None)
 
-    def set_power_mw(self, uuid: str, mw: int) -> None:
-        self._set(uuid, "power", mw)
+    def set_power_mw(self, uuid: str, milliwatts: int) -> None:
+        self._set(uuid, "power", milliwatts)
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         self._set(uuid, "mode", mode)

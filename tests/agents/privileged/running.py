@@ -60,8 +60,12 @@ class Helper:
 
     def fault(self, **faults: Any) -> None:
         """From now on the first device behaves so."""
+        self.preset(faults=faults)
+
+    def preset(self, **values: Any) -> None:
+        """Somebody else has set the first device so."""
         devices = json.loads((self.where / "board.json").read_text())
-        devices[GPU]["faults"] = faults
+        devices[GPU] |= values
         (self.where / "board.json").write_text(json.dumps(devices))
 
     def writes(self) -> list[str]:

@@ -107,7 +107,7 @@ def churned(helper: Helper, rng: random.Random, ended: threading.Event) -> None:
         change = rng.choice(
             (
                 lambda: helper.client.set_power_mw(uuid, rng.randrange(100_000, 300_000)),  # noqa: B023
-                lambda: helper.client.set_compute_mode(uuid, rng.random() < 0.5),  # noqa: B023
+                lambda: helper.client.set_compute_mode(uuid, rng.choice((0, 3))),  # noqa: B023
                 lambda: helper.client.lock_clock(uuid, 900),  # noqa: B023
             )
         )
