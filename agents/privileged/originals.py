@@ -16,11 +16,20 @@ class Original(msgspec.Struct, rename="camel", omit_defaults=True):
     clock: bool = False  # it was locked by us; before, it was not: the driver has no call that would tell
 
 
-class Originals:
-    """A file that is whole or not there; what is in it survives any death of this process or of the machine."""
+class _Kept(msgspec.Struct, rename="camel"):
+    boot_id: str
+    devices: dict[str, Original]
 
-    def __init__(self, folder: Path) -> None:
+
+class Originals:
+    """A file that is whole or not there; what is in it survives any death of this process.
+
+    Not of the machine: a fresh driver has its own settings, and what was original before may be wrong by now.
+    """
+
+    def __init__(self, folder: Path, boot_id: str) -> None:
         self._path = folder / "originals.json"
+        self._boot_id = boot_id
         self._known = self._read()
 
     def all(self) -> dict[str, Original]:
@@ -38,15 +47,16 @@ class Originals:
 
     def _read(self) -> dict[str, Original]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Original])
+            kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
         except FileNotFoundError:
             return {}
+        return kept.devices if kept.boot_id == self._boot_id else {}
 
     def _write(self, known: dict[str, Original]) -> None:
         fresh = self._path.with_suffix(".new")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(known))
+            file.write(msgspec.json.encode(_Kept(self._boot_id, known)))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)

@@ -29,6 +29,8 @@ from agents.privileged.rate import Bucket
 from agents.privileged.rules import no
 from agents.privileged.wire import MOST_BYTES, VERSION, Hello, Reply, encoder, requests
 
+SOCKET = Path("/run/gpuwright-privileged/socket")
+STATE = Path("/var/lib/gpuwright-privileged")
 MOST_PEERS = 8
 MOST_WAITING = 64
 PEER_SECONDS = 2.0  # for the whole of a connection
@@ -217,7 +219,7 @@ def _may_speak(place: Place, uid: int, gid: int) -> bool:
 
 def _originals(folder: Path) -> Originals:
     try:
-        return Originals(folder)
+        return Originals(folder, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     except (msgspec.MsgspecError, OSError) as error:
         # It is written whole or not at all: somebody else was here. Without it nobody knows what to put back.
         raise CannotServe(f"originals.json in {folder} cannot be read ({error}); move it away to go on") from error

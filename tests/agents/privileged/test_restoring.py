@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 
 from agents.device import DeviceError
 from tests.agents.privileged.file_board import AS_BOUGHT, GPU, OTHER
-from tests.agents.privileged.running import Helper, running
+from tests.agents.privileged.running import ROOT, Helper, running
 from tests.support.caller import until
 from tests.support.soak import scaled
 
@@ -91,6 +93,27 @@ def test_a_device_that_is_gone_when_all_is_undone_is_remembered(helper: Helper) 
     board.write_text(json.dumps(devices | {GPU: lost}))
     helper.start()
     assert helper.device(GPU) == AS_BOUGHT
+
+
+def test_what_was_original_before_the_machine_was_booted_is_forgotten(helper: Helper) -> None:
+    helper.client.set_power_mw(GPU, 150_000)
+    helper.stop(signal.SIGKILL)
+    kept = helper.where / "state" / "originals.json"
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"bootId": "another"}))
+    helper.preset(power=222_000)  # as an administrator's boot script would
+    helper.start()
+    assert helper.device()["power"] == 222_000
+
+
+def test_originals_that_somebody_has_damaged_are_not_guessed(helper: Helper) -> None:
+    helper.client.set_power_mw(GPU, 150_000)
+    helper.stop(signal.SIGKILL)
+    (helper.where / "state" / "originals.json").write_text("{")
+    words = ["-m", "tests.agents.privileged.file_board", str(helper.where), "-", "-"]
+    again = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 1
+    assert "move it away" in again.stderr
+    assert "Traceback" not in again.stderr
 
 
 def test_originals_that_cannot_be_written_forbid_the_change(helper: Helper) -> None:

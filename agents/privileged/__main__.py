@@ -1,0 +1,62 @@
+"""`python -m agents.privileged --user gpuwright`: the root helper of this node, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import grp
+import logging
+import pwd
+import sys
+from pathlib import Path
+
+from agents.device import DeviceError
+from agents.privileged.server import SOCKET, STATE, CannotServe, Place, serve
+
+
+def main(words: list[str] | None = None) -> int:
+    """0 when everything is as it was before; 1 with a sentence when it cannot serve."""
+    args = _parser().parse_args(words)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        place = Place(args.socket, args.state_dir, _uid(args.user), _gid(args.group))
+        if place.uid is None and place.gid is None:
+            raise CannotServe("name who may speak: --user NAME, --group NAME or both")
+        from agents.nvml.binding import Binding
+        from agents.privileged.nvml_board import NvmlBoard
+
+        serve(place, NvmlBoard(Binding()))
+    except (CannotServe, DeviceError) as error:
+        logging.error("%s", error)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m agents.privileged", description=__doc__)
+    parser.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
+    parser.add_argument("--group", metavar="NAME", help="or its own group")
+    parser.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
+    return parser
+
+
+def _uid(name: str | None) -> int | None:
+    if name is None or name.isdigit():
+        return int(name) if name else None
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise CannotServe(f"there is no user {name!r}") from None
+
+
+def _gid(name: str | None) -> int | None:
+    if name is None or name.isdigit():
+        return int(name) if name else None
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise CannotServe(f"there is no group {name!r}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
