@@ -1,9 +1,10 @@
 """The power loop: Morak's Algorithm 1 on the node, one GPU and one period at a time, without asking anyone."""
 
 from agents.power.energy import Energy, metered
+from agents.power.knobs import Knob
 from agents.power.law import step
 from agents.power.samples import peak_and_mean
-from agents.power.seen import Knob, Move, SeenGpu, SeenInstance, State
+from agents.power.seen import Move, SeenGpu, SeenInstance, State
 from agents.power.settings import Settings
 
 __all__ = [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agents.contract import Excursion, Frame
+from agents.power.knobs import Knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,6 @@ class SeenInstance:
     latency_ms: float | None = None  # at its percentile
     slo_ms: float = 0.0  # 0: none, as for a job
     queue: float | None = None  # requests waiting, on average
-    batch_mean: float | None = None
     busy: float | None = None  # part of the period in which it computed, 0..1
 
 
@@ -32,12 +32,27 @@ class SeenGpu:
     peak_w: float | None = None
     mean_w: float | None = None
     cap_w: float | None = None  # None: no cap
+    idle_w: float | None = None  # with nothing to do; None: not known
     clock_mhz: int | None = None  # as it is held now; None: it is free, or cannot be read
     frame: Frame | None = None  # of its clock; None: not ours to change
     clocks_mhz: tuple[int, ...] = ()  # supported, ascending; empty: the clock cannot be held
     running_mhz: float | None = None  # as measured; below `clock_mhz` when the hardware slows it down
-    slowed: bool = False  # by the hardware's own power limit, as its clock reasons say
+    slowed: bool = False  # by its own power limit, as its clock reasons say: power_cap
     instances: tuple[SeenInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the loop remembers of one GPU from period to period. A new one remembers nothing."""
+
+    clock: Knob | None = None
+    batches: Mapping[str, Knob] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)  # periods in a row over the SLO, by instance
+    over: int = 0  # periods in a row over the cap
+    broken: int = 0  # periods in a row in which a limit was not kept
+    calm: int = 0  # periods in a row in which both were, since a knob last moved
+    good: int = 0  # the same, whatever moved
+    repartition: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +64,3 @@ class Move:
     batches: Mapping[str, int]  # by instance, those whose batch is ours
     excursions: tuple[Excursion, ...] = ()  # knobs away from their planned values
     repartition: bool = False  # the limits cannot be kept by clock and batch
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """A knob as the loop holds it."""
-
-    value: int
-    planned: int
-    reason: str = ""  # over_cap, over_slo; empty at its planned value
-    since: datetime | None = None
-    calm: int = 0  # periods in which both limits held
-    wait: int = 0  # calm periods before it may return
-    age: int = 0  # periods since it last moved
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the loop remembers of one GPU from period to period. A new one holds nothing."""
-
-    clock: Knob | None = None
-    batches: Mapping[str, Knob] = field(default_factory=dict)
-    late: Mapping[str, int] = field(default_factory=dict)  # periods in a row over the SLO, by instance
-    failed: int = 0  # periods in a row in which a limit was broken after a move
-    calm: int = 0  # periods in a row in which both held

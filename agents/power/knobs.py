@@ -1,0 +1,82 @@
+"""A knob that the plan sets and the node may move: where it is, why, and when it may return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from agents.contract import Excursion, Frame
+
+OVER_CAP = "over_cap"
+OVER_SLO = "over_slo"
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A clock in MHz, or a batch."""
+
+    value: int
+    planned: int
+    lowest: int
+    highest: int
+    reason: str = ""  # over_cap, over_slo; empty at its planned value
+    since: datetime | None = None  # when it left its planned value
+    age: int = 0  # periods since it moved
+    wait: int = 0  # calm periods before it may return
+    was_return: bool = False  # its last move was one
+
+
+def of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
+    """At its planned value, or the step nearest to it where only some values exist."""
+    inside = [step for step in steps if frame.min <= step <= frame.max]
+    if steps:
+        near = min(inside or steps, key=lambda step: (abs(step - frame.planned), step))
+        return Knob(near, near, min(inside, default=near), max(inside, default=near))
+    lowest, highest = max(1, round(frame.min)), max(1, round(frame.max))
+    planned = min(max(round(frame.planned), lowest), highest)
+    return Knob(planned, planned, lowest, highest)
+
+
+def kept(before: Knob | None, frame: Frame, steps: Sequence[int] = ()) -> Knob:
+    """The knob as it was, a period older; a new plan puts it where the plan says."""
+    fresh = of_frame(frame, steps)
+    if before is None or (before.planned, before.lowest, before.highest) != (
+        fresh.planned,
+        fresh.lowest,
+        fresh.highest,
+    ):
+        return fresh
+    return replace(before, age=before.age + 1)
+
+
+def forced(knob: Knob, value: int, reason: str, at: datetime, calm_periods: int, longest: int) -> Knob:
+    """Moved because a limit is broken. A return that did not last doubles the wait for the next."""
+    wait = knob.wait or calm_periods
+    if knob.was_return:
+        wait = min(2 * wait, longest) if knob.age <= 4 * wait else calm_periods
+    home = value == knob.planned
+    return replace(
+        knob, value=value, reason="" if home else reason, since=None if home else knob.since or at, age=0, wait=wait,
+        was_return=False,
+    )  # fmt: skip
+
+
+def returned(knob: Knob, value: int) -> Knob:
+    """Moved towards its planned value, because both limits hold."""
+    home = value == knob.planned
+    return replace(
+        knob,
+        value=value,
+        reason="" if home else knob.reason,
+        since=None if home else knob.since,
+        age=0,
+        was_return=True,
+    )
+
+
+def excursion(knob: Knob, name: str, gpu: int, instance: str = "") -> Excursion | None:
+    """What is reported of a knob away from its planned value."""
+    if knob.value == knob.planned or knob.since is None:
+        return None
+    return Excursion(name, gpu, knob.planned, knob.value, knob.reason, knob.since, instance)

@@ -1,0 +1,142 @@
+"""A GPU and its batch servers in a few equations: what the law is tried on, in tests and in `gpuwright bench power`.
+
+Time of a batch: first x (fixed + (1 - fixed) x b) x (clocked x top / f + 1 - clocked).
+Power: idle + sum of busy x peak x (f / top) ** e x (b / 32) ** 0.2, b at most 32. It is read ten times
+a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from agents.power.samples import peak_and_mean
+
+TICKS = 10  # readings a second
+LONGEST_QUEUE_SECONDS = 2.0  # what waits longer is refused
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One instance: how long a batch takes it, and what it draws, at the top clock."""
+
+    id: str
+    first_ms: float
+    fixed: float  # of a batch's time, what does not grow with its size
+    peak_w: float  # at batch 32, always busy
+    clocked: float = 0.9  # of its time, what the clock shortens
+
+    def batch_ms(self, batch: float, slowdown: float) -> float:
+        slower = self.clocked * slowdown + 1 - self.clocked
+        return self.first_ms * (self.fixed + (1 - self.fixed) * batch) * slower
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One instance in one period."""
+
+    latency_ms: float | None  # of the slowest requests
+    busy: float
+    queue: float
+    requests: float
+    refused: float
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One second of the GPU."""
+
+    peak_w: float
+    mean_w: float
+    running_mhz: float
+    slowed: bool
+    served: Mapping[str, Served]
+
+
+class Plant:
+    """One GPU; its queues go on from period to period."""
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        idle_w: float,
+        top_mhz: int,
+        exponent: float = 2.4,
+        noise: float = 0.0,  # of each reading, to either side
+        limit_w: float | None = None,  # the hardware's own: it slows the clock within a reading
+        seed: int = 0,
+    ) -> None:
+        self.servers, self.idle_w, self.top_mhz, self.exponent = tuple(servers), idle_w, top_mhz, exponent
+        self.noise, self.limit_w = noise, limit_w
+        self._random = Random(seed)  # noqa: S311 (noise, not a secret)
+        self._waiting = {server.id: 0.0 for server in servers}
+
+    def period(self, clock_mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]) -> Period:
+        """One second at this clock, with these largest batches and requests a second."""
+        watts, clocks, slowed = [], [], False
+        ticks: dict[str, list[Served]] = {server.id: [] for server in self.servers}
+        for _ in range(TICKS):
+            running = clock_mhz
+            drawn, served = self._tick(running, batches, rates)
+            if self.limit_w is not None and drawn > self.limit_w:
+                slowed = True
+                running *= max(0.1, (self.limit_w - self.idle_w) / (drawn - self.idle_w)) ** (1 / self.exponent)
+                drawn, served = self._tick(running, batches, rates)
+                drawn = min(drawn, self.limit_w)
+            for server in self.servers:
+                waits = served[server.id].queue
+                self._waiting[server.id] = waits
+                ticks[server.id].append(served[server.id])
+            watts.append(drawn * (1 + self._random.uniform(-self.noise, self.noise)))
+            clocks.append(running)
+        peak, mean = peak_and_mean(watts) or (0.0, 0.0)
+        whole = {name: self._whole(found) for name, found in ticks.items()}
+        return Period(peak, mean, sum(clocks) / TICKS, slowed, whole)
+
+    def _tick(
+        self, mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]
+    ) -> tuple[float, dict[str, Served]]:
+        watts, served = self.idle_w, {}
+        for server in self.servers:
+            one, drawn = self._serve(server, mhz, batches[server.id], rates[server.id])
+            served[server.id] = one
+            watts += drawn
+        return watts, served
+
+    def _serve(self, server: Server, mhz: float, most: int, rate: float) -> tuple[Served, float]:
+        slowdown, seconds = self.top_mhz / mhz, 1 / TICKS
+        there = self._waiting[server.id] + rate * seconds
+        capacity = most / server.batch_ms(most, slowdown) * 1000
+        if there > capacity * seconds:
+            done, batch, busy = capacity * seconds, float(most), 1.0
+        else:
+            batch = _forming(server, slowdown, there / seconds / 1000, most)
+            done, busy = there, there / batch * server.batch_ms(batch, slowdown) / 1000 / seconds
+        left = there - done
+        refused = max(0.0, left - capacity * LONGEST_QUEUE_SECONDS)
+        left -= refused
+        takes = server.batch_ms(batch, slowdown)
+        late = takes * (1 + busy) + left / capacity * 1000
+        noisy = 1 + self._random.uniform(-self.noise, self.noise)
+        drawn = busy * server.peak_w * (mhz / self.top_mhz) ** self.exponent * min(1.0, batch / 32) ** 0.2
+        return Served(late * noisy if there > 0 else None, busy, left, done, refused), drawn
+
+    @staticmethod
+    def _whole(ticks: Sequence[Served]) -> Served:
+        latencies = [one.latency_ms for one in ticks if one.latency_ms is not None]
+        return Served(
+            max(latencies, default=None),
+            sum(one.busy for one in ticks) / TICKS,
+            sum(one.queue for one in ticks) / TICKS,
+            sum(one.requests for one in ticks),
+            sum(one.refused for one in ticks),
+        )
+
+
+def _forming(server: Server, slowdown: float, per_ms: float, most: int) -> float:
+    """The batch that gathers while the one before it is computed."""
+    slower = server.clocked * slowdown + 1 - server.clocked
+    fixed = per_ms * server.first_ms * server.fixed * slower
+    growing = per_ms * server.first_ms * (1 - server.fixed) * slower
+    return min(float(most), max(1.0, fixed / (1 - growing))) if growing < 1 else float(most)
