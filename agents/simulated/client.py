@@ -165,9 +165,8 @@ class Client:
                     self._failed(reason)
                     return
             elif said.get("error") == TERMINATED:
-                connection.close()
                 self._answers.put(None)
-                self._closed = True
+                self._closed = True  # the connection stays: the process is a client until it exits
                 self._failed(f"CUDA error {TERMINATED}: {said.get('message', 'terminated by the MPS daemon')}")
             else:
                 self._answers.put(said)

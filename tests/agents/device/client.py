@@ -1,7 +1,8 @@
 """A process that plays a CUDA client for the conformance suite, and the handle that a stage holds of it.
 
 Run as a program it attaches with the environment it finds, says on stdout what came of it, and obeys its stdin:
-`hold GIB`, answered with `ok` or the code of the refusal; at the end of stdin it exits.
+`hold GIB`, answered with `ok` or the code of the refusal; `failed`, answered with `yes` or `no`. When its context is
+gone it stays, as a process does that is stuck in its clean-up; at the end of stdin it exits.
 """
 
 from __future__ import annotations
@@ -33,12 +34,10 @@ class ProcessClient:
         self.refused = int(number) if word == "refused" else None
 
     def failed(self) -> bool:
-        return self._process.poll() is not None
+        return self._process.poll() is not None or self._ask("failed") == "yes"
 
     def hold(self, memory_gib: float) -> bool:
-        self._stdin.write(f"hold {memory_gib}\n")
-        self._stdin.flush()
-        return self._answer() == "ok"
+        return self._ask(f"hold {memory_gib}") == "ok"
 
     def end(self) -> None:
         if self._process.poll() is None:
@@ -52,6 +51,11 @@ class ProcessClient:
         assert self._process.stdin is not None
         return self._process.stdin
 
+    def _ask(self, words: str) -> str:
+        self._stdin.write(words + "\n")
+        self._stdin.flush()
+        return self._answer()
+
     def _answer(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
@@ -62,16 +66,21 @@ def main() -> None:
         sys.stdout.write(words + "\n")
         sys.stdout.flush()
 
+    failures: list[str] = []
     try:
-        client = attach(os.environ, float(sys.argv[1]))
+        client = attach(os.environ, float(sys.argv[1]), failures.append)
     except Refused as refused:
         say(f"refused {refused.code}")
         sys.exit(1)
     say("without MPS" if client is None else f"attached {client.sm_count}")
     for line in sys.stdin:
+        word, _, number = line.partition(" ")
+        if word.strip() == "failed":
+            say("yes" if failures else "no")
+            continue
         try:
             if client is not None:
-                client.hold(float(line.split()[1]))
+                client.hold(float(number))
             say("ok")
         except Refused as refused:
             say(str(refused.code))

@@ -20,6 +20,7 @@ class Truth:
     locked_mhz: int | None
     cap_w: float
     exclusive: bool
+    energy_j: float  # used since the driver was loaded; the counter says it in mJ
 
 
 class StagedClient(Protocol):
@@ -37,7 +38,7 @@ class StagedClient(Protocol):
         """The CUDA error that kept it out."""
 
     def failed(self) -> bool:
-        """Whether its context has come to an end that it did not want; it may be dead of it."""
+        """Whether its context has come to an end that it did not want; the process stays until `end`, or dies of it."""
 
     def hold(self, memory_gib: float) -> bool:
         """Hold that much device memory; False: it was refused."""

@@ -102,9 +102,10 @@ def test_a_refusal_carries_cudas_code(daemon: Daemon) -> None:
 
 def test_a_terminated_client_fails_once(daemon: Daemon) -> None:
     failures: queue.SimpleQueue[str] = queue.SimpleQueue()
-    _, connection, _ = attached(daemon, failures)
+    one, connection, _ = attached(daemon, failures)
     say(connection, {"error": 810})
     assert "810" in failures.get(timeout=30)
+    one.close()
     assert connection.recv(1) == b""
     assert failures.empty()
 

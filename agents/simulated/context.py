@@ -1,0 +1,27 @@
+"""A process's hold on a simulated GPU: memory, multiprocessors, and how busy it keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Refusal(Exception):
+    """The device or its MPS daemon did not let a process in, or gave it no memory; `code` is CUDA's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """One context; `error` tells its process what became of it: 810, or 0 where it was not told."""
+
+    pid: int
+    sm_count: int
+    memory_gib: float
+    memory_limit_gib: float | None = None
+    under_mps: bool = True
+    busy: float = 0.0
+    error: int | None = None
