@@ -1,0 +1,40 @@
+"""What a job has done, on disk: written whole or not at all, read back exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+
+class Damaged(Exception):
+    """A checkpoint that is there cannot be read. To begin at 0 would throw its steps away: a person must decide."""
+
+
+def load(path: Path) -> int:
+    """Steps done so far; 0 when there is no checkpoint."""
+    try:
+        said = json.loads(path.read_bytes())
+        steps = said["steps"]
+        if type(steps) is not int or steps < 0:
+            raise ValueError(f"steps is {steps!r}")
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"checkpoint {path} cannot be read: {error}") from error
+    return steps
+
+
+def save(path: Path, steps: int) -> None:
+    """Beside it, to the disk, then in its place: killed anywhere, the old one or the new one is there."""
+    aside = path.with_name(path.name + ".new")
+    with aside.open("w", encoding="ascii") as file:
+        json.dump({"steps": steps}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
