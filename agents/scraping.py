@@ -148,7 +148,7 @@ def _gpuwright(samples: Samples, dropped: int) -> Served:
         total(samples, "gpuwright_serve_batched_total"),
         total(samples, "gpuwright_serve_batches_total"),
     )
-    memory = total(samples, "gpuwright_serve_memory_bytes")
+    memory = _either(samples, "memory_bytes")
     return Served(
         Counters(
             int(total(samples, "gpuwright_serve_requests_total") or 0),
@@ -158,7 +158,7 @@ def _gpuwright(samples: Samples, dropped: int) -> Served:
         batch_mean=_ratio(inferences, batches),
         queue=total(samples, "gpuwright_serve_queue"),
         busy_seconds=total(samples, "gpuwright_serve_busy_seconds_total"),
-        sm_count=_whole(total(samples, "gpuwright_serve_sm_count")),
+        sm_count=_whole(_either(samples, "sm_count")),
         memory_gib=None if memory is None else memory / 2**30,
         batch=_whole(total(samples, "gpuwright_serve_batch_limit")),
         batch_timeout_ms=_scaled(total(samples, "gpuwright_serve_batch_timeout_seconds"), 1000.0),
@@ -198,6 +198,12 @@ def _vllm(samples: Samples, dropped: int) -> Served:
     )
 
 
+def _either(samples: Samples, figure: str) -> float | None:
+    """Of a server, or of a job."""
+    served = total(samples, f"gpuwright_serve_{figure}")
+    return total(samples, f"gpuwright_train_{figure}") if served is None else served
+
+
 def _ratio(over: float | None, under: float | None) -> float | None:
     return over / under if over is not None and under else None
 
@@ -227,6 +233,8 @@ WANTED: Mapping[str, frozenset[str]] = {
             "serve_batch_limit",
             "serve_batch_timeout_seconds",
             "train_steps_total",
+            "train_sm_count",
+            "train_memory_bytes",
         )
     ),
     "triton": frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.scraping import served_of
 from tests.support.caller import until
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -56,9 +58,14 @@ def save_more(process: subprocess.Popen[str], path: Path) -> None:
     until(told, "it saves")
 
 
+def page(port: str, name: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=60) as answer:
+        said: bytes = answer.read()
+    return said
+
+
 def metrics(port: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = page(port, "metrics").decode().splitlines()
     return {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
 
 
@@ -132,3 +139,41 @@ def test_arguments_that_make_no_sense_are_refused(start: Start) -> None:
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "--speeds" in said
+
+
+def test_under_mps_it_steps_by_its_share_holds_its_memory_and_says_what_it_sees(start: Start, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "device.sock"))
+        daemon.listen()
+        limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2048M"}
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "CUDA_VISIBLE_DEVICES": "GPU-7"}
+        process = start("--speeds=10:10,50:50", "--memory-gib=1.5", "--port=0", **limits, **environment)
+        client, _ = daemon.accept()
+        with client, client.makefile("rw") as words:
+            hello = json.loads(words.readline())
+            expected = {"pid": process.pid, "uuid": "GPU-7", "smPercent": 30, "memoryLimitGib": 2.0, "memoryGib": 1.5}
+            assert hello == expected
+            print('{"smCount": 24}', file=words, flush=True)
+            said = first_line(process)
+            assert said.startswith("step 0 at 30 % of the SMs")
+            seen = served_of("gpuwright", page(said.split()[-1], "metrics"))
+            assert seen is not None
+            assert (seen.sm_count, seen.memory_gib) == (24, 1.5)
+            assert json.loads(words.readline()) == {"busy": 1.0}
+            print('{"error": 810, "message": "terminated"}', file=words, flush=True)
+            process.communicate(timeout=120)
+    assert process.returncode == 1
+
+
+def test_a_job_that_gets_no_memory_says_so_and_does_not_run(start: Start, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "device.sock"))
+        daemon.listen()
+        process = start("--memory-gib=99", CUDA_MPS_PIPE_DIRECTORY=str(tmp_path), CUDA_VISIBLE_DEVICES="GPU-7")
+        client, _ = daemon.accept()
+        with client, client.makefile("rw") as words:
+            words.readline()
+            print('{"error": 2, "message": "out of memory"}', file=words, flush=True)
+            _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "out of memory" in said
