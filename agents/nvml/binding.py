@@ -17,6 +17,7 @@ from agents.nvml.troubles import translated, trouble
 from agents.nvml.worker import Job, Stuck, Worker
 
 DEADLINE_SECONDS = 5.0
+_EVENTS = -1  # no index
 REOPEN_SECONDS = 30.0  # NVML learns of a GPU that came back only when it is opened again
 
 
@@ -26,8 +27,13 @@ class Slot:
 
     index: int
     worker: Worker
+    generation: int
     uuid: str = ""
     handle: Any = None
+
+
+class _Reopened(Exception):
+    """The handle is of an earlier opening of NVML, and may mean another GPU now."""
 
 
 @dataclass(slots=True)
@@ -47,9 +53,9 @@ class Binding:
         self._deadline_seconds = deadline_seconds
         self._reopen_seconds = reopen_seconds
         self._driver = Worker("nvml")
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[int, Worker] = {_EVENTS: Worker("nvml-events")}
         self._seen = _Seen()
-        self._lock = threading.Lock()  # of enumerating and reopening
+        self._lock = threading.RLock()  # of enumerating and reopening
         self.generation = 0  # counts how often NVML was opened: handles and event sets are of one opening
         self._opened_at = 0.0
         self._open()
@@ -57,6 +63,11 @@ class Binding:
     @property
     def deadline_seconds(self) -> float:
         return self._deadline_seconds
+
+    @property
+    def events_worker(self) -> Worker:
+        """The thread that waits for events: NVML is not opened again while it does."""
+        return self._workers[_EVENTS]
 
     def driver_version(self) -> str:
         return str(self._of_driver("read the driver's version", pynvml.nvmlSystemGetDriverVersion))
@@ -75,12 +86,16 @@ class Binding:
 
     def call(self, uuid: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """`function(handle, *arguments)` in the GPU's own thread."""
-        slot = self.slot(uuid)
         try:
-            return slot.worker.do(lambda: function(slot.handle, *arguments), self._deadline_seconds)
+            try:
+                return self._called(self.slot(uuid), function, arguments)
+            except _Reopened:
+                with self._lock:  # until every GPU has its handle again
+                    slot = self.slot(uuid)
+                return self._called(slot, function, arguments)
         except pynvml.NVMLError as error:
             raise translated(error, uuid, what) from error
-        except Stuck:
+        except (Stuck, _Reopened):
             raise DeviceError(Trouble.TIMEOUT, uuid, f"{what}: NVML has not come back") from None
 
     def slot(self, uuid: str) -> Slot:
@@ -108,6 +123,14 @@ class Binding:
             self._of_driver("close NVML", pynvml.nvmlShutdown)
         for worker in [self._driver, *self._workers.values()]:
             worker.stop()
+
+    def _called(self, slot: Slot, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        def job() -> Any:
+            if slot.generation != self.generation:
+                raise _Reopened
+            return function(slot.handle, *arguments)
+
+        return slot.worker.do(job, self._deadline_seconds)
 
     def _open(self) -> None:
         self._of_driver("open NVML", pynvml.nvmlInit)
@@ -138,7 +161,7 @@ class Binding:
         until = time.monotonic() + self._deadline_seconds
         unnamed = False
         for index, job in jobs:
-            slot = Slot(index, self._workers[index])
+            slot = Slot(index, self._workers[index], self.generation)
             found = self._outcome(names.get(index, ""), slot, job, until)
             if isinstance(found, DeviceError):
                 unnamed = True

@@ -1,0 +1,81 @@
+"""How a GPU was set before we touched it, on disk before the first change, so that any later agent can put it back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+
+class Original(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of one GPU, what was changed and to what it goes back; a locked clock goes back to a free one."""
+
+    clock_locked: bool = False
+    power_mw: int | None = None
+    compute_mode: int | None = None
+
+
+class _File(msgspec.Struct):
+    boot_id: str
+    gpus: dict[str, Original] = {}
+
+
+class Originals:
+    """By UUID. What was written before the last boot is void: the driver has forgotten it, too."""
+
+    def __init__(self, path: Path, boot_id: str | None = None) -> None:
+        self._path = path
+        self._file = _File(boot_id if boot_id is not None else _boot_id())
+        kept = self._read()
+        if kept is not None and kept.boot_id == self._file.boot_id:
+            self._file = kept
+
+    def of(self, uuid: str) -> Original:
+        return self._file.gpus.get(uuid, Original())
+
+    def changed(self) -> tuple[str, ...]:
+        return tuple(self._file.gpus)
+
+    def keep(self, uuid: str, original: Original) -> None:
+        """On disk when this returns."""
+        if self._file.gpus.get(uuid) == original:
+            return
+        self._file.gpus[uuid] = original
+        self._write()
+
+    def forget(self, uuid: str) -> None:
+        """It is as it was."""
+        if self._file.gpus.pop(uuid, None) is not None:
+            self._write()
+
+    def _read(self) -> _File | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError:
+            # Half a file cannot be ours, since it is replaced whole. Keep it for whoever wonders.
+            self._path.replace(self._path.with_suffix(".unreadable"))
+            return None
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_suffix(".new")
+        with beside.open("wb") as file:
+            file.write(msgspec.json.encode(self._file))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

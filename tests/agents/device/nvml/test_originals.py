@@ -1,0 +1,29 @@
+"""What a GPU goes back to is on disk before it is changed, and void after a reboot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.nvml.originals import Original, Originals
+
+SET = Original(clock_locked=True, power_mw=500_000)
+
+
+def test_what_was_kept_is_known_to_the_next_who_opens_the_file(tmp_path: Path) -> None:
+    Originals(tmp_path / "originals.json").keep("GPU-1", SET)
+    again = Originals(tmp_path / "originals.json")
+    assert (again.of("GPU-1"), again.changed()) == (SET, ("GPU-1",))
+    again.forget("GPU-1")
+    assert Originals(tmp_path / "originals.json").changed() == ()
+
+
+def test_after_a_reboot_the_driver_has_forgotten_and_so_have_we(tmp_path: Path) -> None:
+    Originals(tmp_path / "originals.json", "boot-1").keep("GPU-1", SET)
+    assert Originals(tmp_path / "originals.json", "boot-2").changed() == ()
+
+
+def test_a_file_that_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "originals.json"
+    path.write_text('{"boot_id"')
+    assert Originals(path).changed() == ()
+    assert path.with_suffix(".unreadable").exists()
