@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+from agents.power.samples import MOST_W
 
 LONGEST_GAP_SECONDS = 60.0  # beyond, nobody knows what was drawn, and nothing is added
 
@@ -24,7 +25,7 @@ def metered(energy: Energy, counter_mj: int | None, mean_w: float | None, at: fl
     """One more reading: of the counter where it answers, else of watts times the time since the last."""
     if counter_mj is not None and counter_mj < 0:
         counter_mj = None
-    if mean_w is not None and not (math.isfinite(mean_w) and mean_w >= 0):
+    if mean_w is not None and not 0 <= mean_w <= MOST_W:
         mean_w = None
     seconds = 0.0 if energy.at is None else max(0.0, at - energy.at)
     at = at if energy.at is None else max(at, energy.at)

@@ -10,28 +10,31 @@ import math
 from collections.abc import Sequence
 
 UP_EXPONENT = 3.0
-IDLE_SHARE = 0.25  # of the cap, where what the GPU draws idle is not known; more would only go further down
+IDLE_SHARE = 0.5  # of the cap, where what the GPU draws idle is not known: more than it is, for steps that suffice
+IDLE_SURELY = 0.8  # of what is told; less is the safe side here
 # Twice the batch: 2 ** 0.3 = 1.23 times the watts at most, and as much throughput.
 BATCH_EXPONENT = 0.3
 BUSIEST = 0.95  # beyond, queues grow whatever the batch is
 
 
-def clock_that_fits(clock_mhz: float, watts: float, target_w: float, idle_w: float, busy: float) -> float:
+def clock_that_fits(clock_mhz: float, watts: float, target_w: float, idle_w: float, growth: float) -> float:
     """Going down: the clock at which the GPU draws at most `target_w`, if power falls no faster than the clock.
 
-    What computed for part of the time may compute all of it at the lower clock; that much less is left to each.
+    `growth`: what above idle may be multiplied by at the lower clock, as what computed for part of the time may then
+    compute for all of it, in larger batches.
     """
-    above_idle = watts - idle_w
+    above_idle = growth * (watts - idle_w)
     if above_idle <= 0:
         return clock_mhz
-    return clock_mhz * busy * max(0.0, target_w - idle_w) / above_idle
+    return min(clock_mhz, clock_mhz * max(0.0, target_w - idle_w) / above_idle)
 
 
-def clock_with_room(clock_mhz: float, watts: float, target_w: float) -> float:
-    """Going up: the clock at which it draws at most `target_w`, if power rises with its cube."""
-    if watts <= 0:
+def clock_with_room(clock_mhz: float, watts: float, target_w: float, idle_w: float) -> float:
+    """Going up: the clock at which it draws at most `target_w`, if what is above idle rises with its cube."""
+    still = IDLE_SURELY * idle_w
+    if watts <= still:
         return float("inf")
-    return clock_mhz * math.pow(target_w / watts, 1 / UP_EXPONENT)
+    return clock_mhz * math.pow(max(0.0, target_w - still) / (watts - still), 1 / UP_EXPONENT)
 
 
 def slower_by(clock_mhz: float, lower_mhz: float) -> float:

@@ -90,11 +90,13 @@ def measured_at(clock: Knob, seen: SeenGpu) -> float:
     return seen.clock_mhz or seen.running_mhz or clock.value
 
 
-def busiest(seen: SeenGpu) -> float:
-    """The part of the period in which the GPU's instances computed; 1 where one does not say."""
-    told = [one.busy for one in seen.instances]
-    known = [one for one in told if one is not None]
-    return max(0.05, min(1.0, sum(known) / len(known))) if known and len(known) == len(told) else 1.0
+def growth(seen: SeenGpu) -> float:
+    """How much more the instances may draw once they are slower: all of the time, in full batches."""
+    told = [one.busy for one in seen.instances if one.busy is not None and 0 <= one.busy <= 1]
+    busy = sum(told) / len(told) if told and len(told) == len(seen.instances) else 1.0
+    means = [(one.batch, one.batch_mean) for one in seen.instances if one.batch_mean is not None]
+    fuller = [max(1.0, batch / mean) for batch, mean in means if mean >= 1]
+    return math.pow(max(fuller, default=1.0), BATCH_EXPONENT) / min(1.0, max(0.05, busy))
 
 
 def is_over(seen: SeenGpu) -> bool:
@@ -122,8 +124,9 @@ def less_power(state: State, seen: SeenGpu, settings: Settings) -> State:
         idle = seen.idle_w if seen.idle_w is not None else IDLE_SHARE * cap
         # A step that did not suffice is followed by one that aims lower.
         target = settings.alpha * LOWER ** (state.over - 1) * cap
-        # Where the hardware's own limit holds the cap, nobody computes longer than now at the clock that it holds.
-        fits = clock_that_fits(at, max(cap, peak or 0.0), target, idle, 1.0 if is_slowed(seen) else busiest(seen))
+        # Behind the hardware's own limit the likely step will do: nothing passes the cap if it does not suffice.
+        more = 1.0 if seen.limited else growth(seen)
+        fits = clock_that_fits(at, max(cap, peak or 0.0), target, idle, more)
         value = at_most(clocks, min(fits, clock.value - 1 if at <= clock.value else clock.value), clock.lowest)
         if value != clock.value:
             clock = _forced(clock, value, OVER_CAP, seen, settings)
@@ -146,7 +149,7 @@ def less_latency(state: State, seen: SeenGpu, slow: Sequence[SeenInstance], sett
         clocks = [one for one in seen.clocks_mhz if clock.lowest <= one <= clock.highest]
         room = float(clock.highest)
         if seen.cap_w is not None and peak is not None:
-            room = min(room, clock_with_room(clock.value, peak, settings.alpha * seen.cap_w))
+            room = min(room, clock_with_room(clock.value, peak, settings.alpha * seen.cap_w, seen.idle_w or 0.0))
         needed = clock.value * max(ratio(one) or 1.0 for one in slow) / settings.beta
         value = min(at_least(clocks, needed, clock.highest), at_most(clocks, room, clock.value))
         if value > clock.value:
@@ -208,7 +211,7 @@ def _clock_back(clock: Knob, seen: SeenGpu, settings: Settings) -> int:
             return clock.value
         room = float("inf")
         if seen.cap_w is not None and peak is not None:
-            room = clock_with_room(clock.value, peak, settings.alpha * seen.cap_w)
+            room = clock_with_room(clock.value, peak, settings.alpha * seen.cap_w, seen.idle_w or 0.0)
         return at_most(clocks, room, clock.value)
     clocks = [one for one in seen.clocks_mhz if clock.planned <= one <= clock.value]
     fitting = [

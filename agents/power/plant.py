@@ -39,6 +39,7 @@ class Served:
     latency_ms: float | None  # of the slowest requests
     busy: float
     queue: float
+    batch: float  # as computed, on average
     requests: float
     refused: float
 
@@ -120,7 +121,7 @@ class Plant:
         late = takes * (1 + busy) + left / capacity * 1000
         noisy = 1 + self._random.uniform(-self.noise, self.noise)
         drawn = busy * server.peak_w * (mhz / self.top_mhz) ** self.exponent * min(1.0, batch / 32) ** 0.2
-        return Served(late * noisy if there > 0 else None, busy, left, done, refused), drawn
+        return Served(late * noisy if there > 0 else None, busy, left, batch, done, refused), drawn
 
     @staticmethod
     def _whole(ticks: Sequence[Served]) -> Served:
@@ -129,6 +130,7 @@ class Plant:
             max(latencies, default=None),
             sum(one.busy for one in ticks) / TICKS,
             sum(one.queue for one in ticks) / TICKS,
+            sum(one.batch for one in ticks) / TICKS,
             sum(one.requests for one in ticks),
             sum(one.refused for one in ticks),
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+
+MOST_W = 100_000.0  # no GPU draws that much; a reading beyond is none
 
 
 def peak_and_mean(watts: Iterable[float | None]) -> tuple[float, float] | None:
-    """What was read, without what no GPU draws (None, NaN, infinity, negatives); None when nothing is left."""
-    read = [one for one in watts if one is not None and math.isfinite(one) and one >= 0]
+    """Of what a GPU can draw: not of NaN, infinity, negatives; None when nothing is left."""
+    read = [one for one in watts if one is not None and 0 <= one <= MOST_W]
     return (max(read), sum(read) / len(read)) if read else None

@@ -20,6 +20,7 @@ class SeenInstance:
     latency_ms: float | None = None  # at its percentile
     slo_ms: float = 0.0  # 0: none, as for a job
     queue: float | None = None  # requests waiting, on average
+    batch_mean: float | None = None  # as computed
     busy: float | None = None  # part of the period in which it computed, 0..1
 
 
@@ -37,7 +38,8 @@ class SeenGpu:
     frame: Frame | None = None  # of its clock; None: not ours to change
     clocks_mhz: tuple[int, ...] = ()  # supported, ascending; empty: the clock cannot be held
     running_mhz: float | None = None  # as measured; below `clock_mhz` when the hardware slows it down
-    slowed: bool = False  # by its own power limit, as its clock reasons say: power_cap
+    slowed: bool = False  # by its power limit, as its clock reasons say: power_cap
+    limited: bool = False  # its own power limit is set to the cap
     instances: tuple[SeenInstance, ...] = ()
 
 

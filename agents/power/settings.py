@@ -13,7 +13,7 @@ class Settings:
     beta: float = 0.9
     late_periods: int = 2  # over the SLO for so long before anything moves for it
     calm_periods: int = 3  # both limits kept for so long before a knob returns
-    longest_wait: int = 60  # calm periods: each return that did not last doubles the wait, up to here
+    longest_wait: int = 300  # calm periods: each return that did not last doubles the wait, up to here
     failures: int = 3  # periods broken after a move, before a re-partition is asked for
 
     def __post_init__(self) -> None:

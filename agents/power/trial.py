@@ -79,6 +79,7 @@ class Run:
                 latency_ms=one.latency_ms,
                 slo_ms=case.slo_ms[name],
                 queue=one.queue,
+                batch_mean=one.batch,
                 busy=one.busy,
             )
             for name, one in found.served.items()
@@ -95,6 +96,7 @@ class Run:
             clocks_mhz=CLOCKS_MHZ,
             running_mhz=found.running_mhz,
             slowed=found.slowed,
+            limited=case.has_limit,
             instances=instances,
         )
 
