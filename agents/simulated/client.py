@@ -130,7 +130,7 @@ class Client:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(ANSWER_SECONDS)
-            _connect(connection, self.limits.folder / SOCKET)
+            connect(connection, self.limits.folder / SOCKET)
             hello = {"pid": os.getpid(), "uuid": self.limits.uuid, "smPercent": self.limits.sm_percent}
             hello |= {"memoryLimitGib": self.limits.memory_gib, "memoryGib": self.memory_gib}
             connection.sendall(json.dumps(hello).encode() + b"\n")
@@ -211,7 +211,7 @@ class Client:
         return said
 
 
-def _connect(connection: socket.socket, path: Path) -> None:
+def connect(connection: socket.socket, path: Path) -> None:
     """A Unix socket's path has room for 107 bytes; a longer one is reached through its folder's descriptor."""
     if len(os.fsencode(path)) < 108:
         connection.connect(str(path))

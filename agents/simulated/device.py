@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agents.device import Ability, Applied, DeviceError, Event, Gpu, GpuProcess, Reading, Trouble
-from agents.simulated.gpu import SimulatedGpu
-from agents.simulated.machine import Machine, Settings, Slot
+from agents.simulated.machine import Machine, Settings, Slot, settings
 
 DEADLINE_SECONDS = 2.0
 POLL_SECONDS = 0.05
@@ -164,11 +163,6 @@ class SimulatedDevice:
 
     def _exists(self, slot: Slot, pid: int) -> bool:
         return pid not in slot.stale_pids and self._machine.pid_exists(pid)
-
-
-def settings(gpu: SimulatedGpu) -> Settings:
-    """What is set on it now."""
-    return Settings(gpu.locked_mhz, gpu.cap_w, gpu.exclusive)
 
 
 def spend(seconds: float, uuid: str, wait: Wait) -> None:

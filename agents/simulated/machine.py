@@ -33,6 +33,22 @@ class Settings:
     exclusive: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """One GPU at this instant, as nobody sees it through a driver."""
+
+    settings: Settings
+    power_w: float
+    peak_w: float  # the highest there was
+    energy_j: float  # since the driver was loaded
+    load: float
+
+
+def settings(gpu: SimulatedGpu) -> Settings:
+    """What is set on it now."""
+    return Settings(gpu.locked_mhz, gpu.cap_w, gpu.exclusive)
+
+
 @dataclass(slots=True, eq=False)
 class Slot:
     """One GPU in its place: the device, its daemon, and what is wrong with the way to it."""
@@ -107,6 +123,12 @@ class Machine:
         slot.gpu.changed()
         return context
 
+    def vacate(self, pid: int) -> None:
+        """A process outside MPS closes the device, wherever it has it open."""
+        for uuid, slot in self.slots.items():
+            for context in [one for one in slot.gpu.contexts if one.pid == pid and not one.under_mps]:
+                self.close(uuid, context)
+
     def hold(self, uuid: str, context: Context, memory_gib: float) -> None:
         """The process holds that much device memory from now on. Raises Refusal."""
         if context.error is None:
@@ -122,6 +144,22 @@ class Machine:
     def close(self, uuid: str, context: Context) -> None:
         """The process is gone, or closes its context."""
         self._slot(uuid).daemon.leave(context)
+
+    # What others do to it, and see of it.
+
+    def preset(self, uuid: str, cap_w: float, exclusive: bool) -> None:
+        """An administrator had set this before any agent came."""
+        gpu = self._slot(uuid).gpu
+        gpu.cap_w, gpu.exclusive = cap_w, exclusive
+        gpu.changed()
+
+    def truth(self, uuid: str) -> Truth:
+        gpu = self._slot(uuid).gpu
+        return Truth(settings(gpu), gpu.power_w, gpu.peak_w, (gpu.energy_j - gpu.energy_zero_j), gpu.load)
+
+    def how_many_writes(self) -> int:
+        """Changes of clocks, limits and modes that reached the driver, refused ones included."""
+        return self.writes
 
     # Faults of GPUs.
 

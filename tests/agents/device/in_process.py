@@ -62,7 +62,6 @@ class InProcess:
         self.now = 0.0
         self._device, self._mps = device, mps
         self._pids = iter(range(1000, 100_000))
-        self._outside: dict[int, tuple[str, Context]] = {}
 
     def made(self) -> Made:
         return Made(*self.reopen(), self)
@@ -104,23 +103,23 @@ class InProcess:
         self.machine.advance(self.now)
 
     def preset(self, uuid: str, cap_w: float, exclusive: bool) -> None:
-        gpu = self.machine.slots[uuid].gpu
-        gpu.cap_w, gpu.exclusive = cap_w, exclusive
+        self.machine.preset(uuid, cap_w, exclusive)
 
     def truth(self, uuid: str) -> Truth:
-        gpu = self.machine.slots[uuid].gpu
-        return Truth(gpu.locked_mhz, gpu.cap_w, gpu.exclusive, gpu.energy_j - gpu.energy_zero_j)
+        truth = self.machine.truth(uuid)
+        there = truth.settings
+        return Truth(there.locked_mhz, there.cap_w, there.exclusive, truth.energy_j)
 
     def writes(self) -> int:
         return self.machine.writes
 
     def occupy(self, uuid: str, memory_gib: float) -> int:
         pid = next(self._pids)
-        self._outside[pid] = (uuid, self.machine.open_outside(uuid, pid, memory_gib))
+        self.machine.open_outside(uuid, pid, memory_gib)
         return pid
 
     def vacate(self, pid: int) -> None:
-        self.machine.close(*self._outside.pop(pid))
+        self.machine.vacate(pid)
 
     def stale(self, uuid: str) -> int:
         pid = next(self._pids)
