@@ -36,6 +36,7 @@ class Noun(StrEnum):
     REPORT = "Report"
     ASSIGNMENT = "Assignment"
     TELEMETRY = "Telemetry"
+    NODE_STATE = "NodeState"
     METRICS = "Metrics"
 
 
@@ -81,6 +82,7 @@ _READ_ALL: Grants = {
     (Noun.METRICS, Verb.READ): Reach.ALL,
     (Noun.ASSIGNMENT, Verb.READ): Reach.ALL,
     (Noun.TELEMETRY, Verb.READ): Reach.ALL,
+    (Noun.NODE_STATE, Verb.READ): Reach.ALL,
 }
 _OPERATE: Grants = {
     **_READ_ALL,
@@ -89,6 +91,7 @@ _OPERATE: Grants = {
 _TENANT_READ: Grants = {
     (Kind.SERVICE, Verb.READ): Reach.OWN,
     (Kind.JOB, Verb.READ): Reach.OWN,
+    (Noun.NODE_STATE, Verb.READ): Reach.OWN,  # of what runs there, where something of the tenant's does
     (Kind.GPU_TYPE, Verb.READ): Reach.ALL,
     (Kind.MODEL, Verb.READ): Reach.ADMITTED,
     (Kind.PROFILE, Verb.READ): Reach.ADMITTED,

@@ -15,9 +15,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import Connection
 
 from app.context import Context
-from app.nodes import counted, expansion, reporting
+from app.nodes import counted, expansion, noting, reporting
 from app.nodes.pace import Pace
-from app.store import changes, clock, idempotency, node_state, partitions, rollups, tokens, turns, versions
+from app.store import changes, clock, idempotency, node_state, partitions, refusals, rollups, tokens, turns, versions
 from app.store.database import Unavailable
 
 ROLLUP_RETENTION = timedelta(days=400)
@@ -48,6 +48,7 @@ class Housekeeping:
             (self.make_partitions, 0, 3600),
             (self.expand_minutes, 5, 10),
             (self.mark_silent_nodes, 10, 10),
+            (self.note_devices, 10, 10),
             (self.refresh_tokens, 10, 10),
             (self.note_token_use, 20, 30),
             (self.roll_up_hours, 60, 300),
@@ -81,6 +82,9 @@ class Housekeeping:
             return
         self._repeat(_turn("mark_silent_nodes", lambda c: reporting.update(c, since)))
 
+    def note_devices(self) -> None:
+        self._repeat(_turn("note_devices", noting.update))
+
     def refresh_tokens(self) -> None:
         self._context.authenticator.refresh()
 
@@ -106,6 +110,7 @@ class Housekeeping:
     def prune(self) -> None:
         settings = self._context.settings
         self._database.write(node_state.forget_deleted)
+        self._repeat(lambda c: refusals.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
 

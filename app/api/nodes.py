@@ -12,15 +12,18 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from agents import contract
-from agents.contract import LONGEST_POLL_SECONDS, Answer
-from app.access import Noun, Principal, Verb, require
+from agents.contract import LONGEST_POLL_SECONDS, Answer, Assignment
+from app.access import Noun, Principal, Reach, Verb, require
 from app.api.asking import JSON, Asked, Who, answer, context
 from app.context import Context
 from app.http.buckets import Buckets
 from app.http.visit import Scope
-from app.nodes import counted, reading
+from app.nodes import counted, reading, refusals
+from app.nodes.detail import Detail
+from app.nodes.running import owners_of, running, running_of_tenant
 from app.problem import Problem
-from app.store import audit, node_state, telemetry
+from app.store import assignments, audit, node_state, telemetry
+from app.store.database import Unavailable
 from app.world.write import Actor
 
 router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
@@ -74,6 +77,8 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         await _audit_refusal(ctx, state, told.node)
         raise Problem("forbidden", f"the report speaks for node {told.node}, and this path is node {node}'s")
     stored = await ctx.nodes.intake.store(told, raw)
+    if told.held_back:
+        await _audit_held_back(ctx, state, told)
     for dropped in stored.dropped:
         counted.REFUSED.labels(dropped.reason).inc()
     reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
@@ -90,6 +95,19 @@ async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> N
         "report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node"
     )
     await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
+
+
+async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contract.Report) -> None:
+    """What the node refused for its safety's sake; the report is stored whether or not this succeeds."""
+    fresh = refusals.news(told, ctx.nodes.refusals)
+    if not fresh:
+        return
+    actor = Actor(state["principal"], state["request_id"])
+    try:
+        await run_in_threadpool(ctx.database.write, lambda c: refusals.write(c, actor, told, fresh))
+    except Unavailable:
+        return  # told again by the next report
+    refusals.remember(ctx.nodes.refusals, told, fresh)
 
 
 @router.get(
@@ -139,6 +157,33 @@ def node_telemetry(
     if found["state"] is None:
         raise Problem("not-found", f"node {name} has not reported")
     return answer(camel(found))
+
+
+@router.get("/{name}/state", summary="What runs on the node, what it holds back, and where it left the plan")
+def state_of_node(name: str, ctx: Asked, who: Who) -> Response:
+    """A tenant is told of its own, and how much more there is; nothing of nodes that it does not run on."""
+    granted = require(who, Noun.NODE_STATE, Verb.READ)
+
+    def read(connection: Any) -> tuple[dict[str, Any] | None, Any, tuple[int, str] | None]:
+        return (
+            node_state.state(connection, name),
+            node_state.detail(connection, name),
+            assignments.of_node(connection, name),
+        )
+
+    said, stored, assigned = ctx.database.read(read)
+    nothing = Problem("not-found", f"node {name} has not reported")
+    if said is None:
+        raise nothing
+    detail = msgspec.convert(stored or {}, Detail)
+    owners = owners_of(detail, msgspec.json.decode(assigned[1], type=Assignment) if assigned else None)
+    said.pop("inventory")
+    if granted is not Reach.OWN:
+        return answer(camel(said) | running(detail, owners))
+    own = running_of_tenant(detail, owners, who.tenant)
+    if own is None:
+        raise nothing
+    return answer(camel({key: said[key] for key in ("node", "received_at", "health")}) | own)
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -17,7 +17,8 @@ from psycopg import errors as pg
 from sqlalchemy import Connection
 
 from agents.contract import Dropped, Report, UsageInterval
-from app.nodes import counted
+from app.nodes import counted, detail
+from app.nodes.detail import Told
 from app.problem import Problem
 from app.store import node_state, reports
 from app.store.database import Database, Unavailable
@@ -61,6 +62,7 @@ class Intake:
         self._waiting: deque[Waiting] = deque()
         self._news = threading.Event()
         self._stopping = False
+        self._told = Told()
         self._closed_until = 0.0
         self._closed_reason = ""
         self._thread: threading.Thread | None = None
@@ -108,7 +110,9 @@ class Intake:
         started = time.perf_counter()
         try:
             bodies = [_compressed(one) for one in batch]
-            answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies))
+            words = [detail.worded(one.report) for one in batch]
+            details = self._details(batch, words)
+            answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details))
         except Unavailable as error:
             self._close(error)
             _deliver(batch, [turned_away(self._closed_reason)] * len(batch))
@@ -123,6 +127,8 @@ class Intake:
             counted.REPORTS.inc(len(batch))
             counted.BATCH.observe(len(batch))
             counted.WRITE_SECONDS.observe(time.perf_counter() - started)
+            for one, said in zip(batch, words, strict=True):
+                self._told.stored(one.report.node, ordinal_of(one.report), said, time.monotonic())
             if self.stored_since is None:
                 self.stored_since = answers[0].now
             _deliver(batch, answers)
@@ -135,12 +141,28 @@ class Intake:
         self.stored_since = None
         log.error("reports_shed", extra={"reason": self._closed_reason, "error": str(error)})
 
-    def _store(self, connection: Connection, batch: Sequence[Waiting], bodies: Sequence[bytes]) -> list[Stored]:
+    def _details(self, batch: Sequence[Waiting], words: Sequence[bytes]) -> list[reports.Detail]:
+        """Of the reports that say something else than the one before: all others are spared the writing."""
+        now = time.monotonic()
+        return [
+            reports.Detail(one.report.node, ordinal_of(one.report), msgspec.Raw(detail.encoded(one.report)))
+            for one, said in zip(batch, words, strict=True)
+            if not self._told.known(one.report.node, ordinal_of(one.report), said, now)
+        ]
+
+    def _store(
+        self,
+        connection: Connection,
+        batch: Sequence[Waiting],
+        bodies: Sequence[bytes],
+        details: Sequence[reports.Detail],
+    ) -> list[Stored]:
         now, late = reports.keep(
             connection,
             [_told(one.report) for one in batch],
             bodies,
             [_inventory(one.report) for one in batch if one.report.inventory is not None],
+            details,
             [_interval(one.report.node, told) for one in batch for told in one.report.usage],
             self._retention,
             LONGEST_USAGE,

@@ -51,6 +51,9 @@ def _check(report: Report) -> None:
         raise refused("invalid", "gpus", "a GPU's index is there twice")
     if len({instance.id for instance in report.instances}) != len(report.instances):
         raise refused("invalid", "instances", "an instance's id is there twice")
+    told_gpus = report.inventory.gpus if report.inventory else ()
+    if len({gpu.index for gpu in told_gpus}) != len(told_gpus) or len({g.uuid for g in told_gpus}) != len(told_gpus):
+        raise refused("invalid", "inventory", "a GPU's index or UUID is there twice")
     wrong = misnamed(report.instances)
     if wrong:
         raise refused("invalid", "instances", wrong)

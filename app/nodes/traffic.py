@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from app.nodes.intake import Intake
 from app.nodes.polls import AssignmentPolls
+from app.nodes.refusals import Known
 from app.settings import Settings
 from app.store.database import Database
 from app.store.notices import Notices
@@ -17,6 +18,7 @@ class NodeTraffic:
     def __init__(self, settings: Settings, database: Database, notices: Notices) -> None:
         self.intake = Intake(database, timedelta(days=settings.telemetry_retention_days))
         self.polls = AssignmentPolls(database, notices)
+        self.refusals: Known = set()  # in the audit already
 
     def start(self) -> None:
         self.intake.start()

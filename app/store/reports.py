@@ -44,6 +44,14 @@ class Inventory(msgspec.Struct):
     inventory: msgspec.Raw
 
 
+class Detail(msgspec.Struct):
+    """What the newest report of a node says of copies, devices and refusals; `detail` is JSON."""
+
+    node: str
+    ordinal: int
+    detail: msgspec.Raw
+
+
 class Interval(msgspec.Struct):
     """Usage that began, or ended: who held which share of which GPU, from when to when."""
 
@@ -100,8 +108,19 @@ KEEP = statement(
             node text, ordinal bigint, inventory jsonb)
         ORDER BY node, ordinal DESC
         ON CONFLICT (node) DO UPDATE SET
-            ordinal = excluded.ordinal, changed_at = excluded.changed_at, inventory = excluded.inventory
+            ordinal = excluded.ordinal, changed_at = excluded.changed_at, inventory = excluded.inventory,
+            noted = false
         WHERE known.ordinal < excluded.ordinal AND known.inventory IS DISTINCT FROM excluded.inventory
+    ), details AS (
+        INSERT INTO node_detail AS known (node, changed_at, detail)
+        SELECT DISTINCT ON (node) node, now(), detail
+        FROM jsonb_to_recordset(CAST(:details AS jsonb)) AS detailed (node text, ordinal bigint, detail jsonb)
+        JOIN told USING (node, ordinal) JOIN state USING (node)
+        WHERE newest_of_node
+        ON CONFLICT (node) DO UPDATE SET
+            changed_at = excluded.changed_at, detail = excluded.detail,
+            noted = known.noted AND known.detail -> 'gpus' IS NOT DISTINCT FROM excluded.detail -> 'gpus'
+        WHERE known.detail IS DISTINCT FROM excluded.detail
     ), intervals AS (
         INSERT INTO usage_interval AS known (
             id, node, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib, dedicated,
@@ -130,6 +149,7 @@ def keep(
     batch: Sequence[Told],
     bodies: Sequence[bytes],
     inventories: Sequence[Inventory],
+    details: Sequence[Detail],
     intervals: Sequence[Interval],
     retention: timedelta,
     longest_usage: timedelta,
@@ -159,6 +179,7 @@ def keep(
             "told": msgspec.json.encode(rows).decode(),
             "bodies": b"".join(bodies),
             "inventories": msgspec.json.encode(inventories).decode(),
+            "details": msgspec.json.encode(details).decode(),
             "intervals": msgspec.json.encode(intervals).decode(),
             "retention": retention,
             "longest_usage": longest_usage,

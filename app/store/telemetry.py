@@ -63,18 +63,20 @@ EXPAND = statement(
         SELECT minute, node, index, ordinal, coalesce(health, 'ok'), coalesce("utilizationPercent", 0),
                coalesce("memoryUsedGib", 0), coalesce("powerMeanW", 0), coalesce("powerPeakW", 0),
                coalesce("energyCounterMj", 0), coalesce("temperatureC", 0), coalesce("smClockMhz", 0),
-               coalesce("throttleReasons", '{}')
+               coalesce("throttleReasons", '{}'), coalesce(reason, ''), coalesce(fenced, false),
+               nullif(jsonb_strip_nulls(jsonb_build_object('requested', requested, 'applied', applied)), '{}')
         FROM taken, jsonb_to_recordset(gpus) AS gpu (
             index smallint, health text, "utilizationPercent" double precision,
             "memoryUsedGib" double precision, "powerMeanW" double precision, "powerPeakW" double precision,
             "energyCounterMj" bigint, "temperatureC" double precision, "smClockMhz" double precision,
-            "throttleReasons" text[])
+            "throttleReasons" text[], reason text, fenced boolean, requested jsonb, applied jsonb)
         ON CONFLICT (node, minute, gpu) DO UPDATE SET
             ordinal = excluded.ordinal, health = excluded.health,
             utilization_percent = excluded.utilization_percent, memory_used_gib = excluded.memory_used_gib,
             power_mean_w = excluded.power_mean_w, power_peak_w = excluded.power_peak_w,
             energy_counter_mj = excluded.energy_counter_mj, temperature_c = excluded.temperature_c,
-            sm_clock_mhz = excluded.sm_clock_mhz, throttle_reasons = excluded.throttle_reasons
+            sm_clock_mhz = excluded.sm_clock_mhz, throttle_reasons = excluded.throttle_reasons,
+            reason = excluded.reason, fenced = excluded.fenced, limits = excluded.limits
         WHERE kept.ordinal < excluded.ordinal
     ), instances AS (
         INSERT INTO instance_minute AS kept
@@ -83,18 +85,20 @@ EXPAND = statement(
                coalesce("latencyCounts", '{}'), coalesce("batchMean", 0), coalesce("queueMean", 0),
                coalesce("busySeconds", 0),
                nullif(jsonb_strip_nulls(jsonb_build_object(
-                   'requested', requested, 'applied', applied, 'measured', measured)), '{}')
+                   'requested', requested, 'applied', applied, 'measured', measured)), '{}'),
+               coalesce(source, ''), coalesce(steps, 0)
         FROM taken, jsonb_to_recordset(instances) AS instance (
             id text, gpu smallint, tenant text, service text, job text, "smPercent" double precision,
             "memoryGib" double precision, requests bigint, errors bigint, "latencyCounts" bigint[],
             "batchMean" double precision, "queueMean" double precision, "busySeconds" double precision,
-            requested jsonb, applied jsonb, measured jsonb)
+            requested jsonb, applied jsonb, measured jsonb, source text, steps double precision)
         ON CONFLICT (node, minute, instance) DO UPDATE SET
             ordinal = excluded.ordinal, gpu = excluded.gpu, tenant = excluded.tenant,
             service = excluded.service, job = excluded.job, sm_percent = excluded.sm_percent,
             memory_gib = excluded.memory_gib, requests = excluded.requests, errors = excluded.errors,
             latency_counts = excluded.latency_counts, batch_mean = excluded.batch_mean,
-            queue_mean = excluded.queue_mean, busy_seconds = excluded.busy_seconds, limits = excluded.limits
+            queue_mean = excluded.queue_mean, busy_seconds = excluded.busy_seconds, limits = excluded.limits,
+            source = excluded.source, steps = excluded.steps
         WHERE kept.ordinal < excluded.ordinal
     )
     INSERT INTO pending_hour AS known
@@ -107,7 +111,7 @@ OF_NODE = statement(
     "gpu_minutes_of_node",
     """
     SELECT minute, gpu, health, utilization_percent, memory_used_gib, power_mean_w, power_peak_w,
-           energy_counter_mj, temperature_c, sm_clock_mhz, throttle_reasons
+           energy_counter_mj, temperature_c, sm_clock_mhz, throttle_reasons, reason, fenced, limits
     FROM gpu_minute
     WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
     ORDER BY minute, gpu LIMIT :limit
@@ -117,7 +121,7 @@ INSTANCES_OF_NODE = statement(
     "instance_minutes_of_node",
     """
     SELECT minute, instance, gpu, tenant, service, job, sm_percent, memory_gib, requests, errors,
-           latency_counts, batch_mean, queue_mean, busy_seconds, limits
+           latency_counts, batch_mean, queue_mean, busy_seconds, limits, source, steps
     FROM instance_minute
     WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
     ORDER BY minute, instance LIMIT :limit

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from app.manifests.model import API_VERSION, JSON, Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store import objects
+from app.store import node_state, objects, versions
+from app.store.objects import Stored
 from app.world.consistent import invalid
+from app.world.decisions import Action, Decision
 from app.world.declare import declare
-from app.world.write import Actor
+from app.world.write import Actor, write
 
 
 def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str, JSON]) -> str:
     """Declare the node as it describes itself; what an operator declared stays as it is. Why it may not join.
 
     With fewer GPUs than it has a node may be declared on purpose, but not with GPUs of another type: it would be
-    planned by the speeds of those.
+    planned by the speeds of those. Which index is which device is fixed anew: a repaired machine joins again.
     """
     there = objects.get(connection, Key(Kind.NODE, "", name))
     if there is not None:
         declared, brought = there.spec.get("gpuType"), spec.get("gpuType")
         if brought is not None and brought != declared:
             return f"node {name} is declared with gpuType {declared}, and joins with {brought}; change one of the two"
+        _forget_devices(connection, actor, there)
         return ""
     document: dict[str, JSON] = {
         "apiVersion": API_VERSION,
@@ -38,3 +42,11 @@ def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str
         raise invalid(faults)
     declare(connection, actor, manifests)
     return ""
+
+
+def _forget_devices(connection: Connection, actor: Actor, there: Stored) -> None:
+    node_state.forget_inventory(connection, there.name)
+    if "gpus" in there.status:
+        status = {name: value for name, value in there.status.items() if name != "gpus"}
+        forgotten = Decision(Action.STATUS, there, replace(there, status=status))
+        write(connection, actor, [forgotten], versions.lock(connection, "object"))

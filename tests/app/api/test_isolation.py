@@ -32,6 +32,7 @@ NOUNS = {
     "/api/v1/nodes/{name}/report": Noun.REPORT,
     "/api/v1/nodes/{name}/assignment": Noun.ASSIGNMENT,
     "/api/v1/nodes/{name}/telemetry": Noun.TELEMETRY,
+    "/api/v1/nodes/{name}/state": Noun.NODE_STATE,
 }
 CANARY = "canary"  # part of every name of the other tenant's things
 LAST = "told-last"

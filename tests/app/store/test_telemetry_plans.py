@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import TextClause, text
 
-from app.store import assignments, node_state, partitions, reports, rollups, telemetry
+from app.store import assignments, node_state, partitions, refusals, reports, rollups, telemetry
 from app.store.database import Database
 from tests.support.postgres import DatabaseServer
 
@@ -23,6 +23,8 @@ SEED = """
     INSERT INTO node_state SELECT 'node-' || n, 1, now(), now(), '', 'ok', '', 0, 0, 0
         FROM generate_series(1, 100000) AS n;
     INSERT INTO node_inventory SELECT 'node-' || n, 1, now(), '{}' FROM generate_series(1, 100000) AS n;
+    INSERT INTO node_detail SELECT 'node-' || n, now(), '{}' FROM generate_series(1, 100000) AS n;
+    INSERT INTO refusal SELECT 'node-' || n, 'i', 1, now() FROM generate_series(1, 100000) AS n;
     INSERT INTO assignment SELECT 'node-' || n, 1, 1, n, '{}', now() FROM generate_series(1, 100000) AS n;
     INSERT INTO report_minute SELECT now() + (n % 100) * interval '1 minute', 'node-' || n, 1, now(), ''
         FROM generate_series(1, 100000) AS n;
@@ -49,6 +51,11 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (node_state.ORDINALS, {"nodes": SOME}),
     (node_state.ONE, {"node": "node-7"}),
     (node_state.INVENTORY, {"node": "node-7"}),
+    (node_state.DETAIL, {"node": "node-7"}),
+    (node_state.NEWS, {"limit": 25}),
+    (node_state.NOTED, {"nodes": SOME, "inventories": [DAY, DAY], "details": [DAY, None]}),
+    (node_state.FORGET_INVENTORY, {"node": "node-7"}),
+    (refusals.FORGET, {"limit": 100}),
     (node_state.TURNED, {"since": DAY, "patience": timedelta(seconds=35), "limit": 25}),
     (telemetry.DUE_DAYS, {"finished": telemetry.FINISHED}),
     (telemetry.FINISHED_REPORTS, {"finished": telemetry.FINISHED, "quiet": telemetry.QUIET, "limit": 20}),
@@ -93,6 +100,7 @@ def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Databa
         "told": "[]",
         "bodies": b"",
         "inventories": "[]",
+        "details": "[]",
         "intervals": "[]",
         "retention": timedelta(days=1),
         "longest_usage": timedelta(days=1),
@@ -102,7 +110,7 @@ def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Databa
     plan = database.read(lambda connection: list(connection.execute(explain, parameters).scalars()))
     assert not [line for line in plan if "Seq Scan" in line]
     now, late = database.repeatable(
-        lambda connection: reports.keep(connection, [told], [b""], [], [], timedelta(days=1), timedelta(days=1))
+        lambda connection: reports.keep(connection, [told], [b""], [], [], [], timedelta(days=1), timedelta(days=1))
     )
     assert late == set()
     assert now.tzinfo is not None

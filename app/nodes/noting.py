@@ -1,0 +1,69 @@
+"""A Node's status follows what its agent says of the devices: written on change, a few nodes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import msgspec
+from sqlalchemy import Connection
+
+from agents.contract import Inventory
+from app.manifests.model import JSON, Key, Kind
+from app.nodes.detail import Ailing
+from app.nodes.devices import as_declared, fixed, healthy, mismatches
+from app.nodes.reporting import AT_ONCE, SYSTEM
+from app.store import clock, node_state, objects, versions
+from app.store.node_state import News
+from app.store.objects import Stored
+from app.world.conditions import with_condition
+from app.world.decisions import Action, Decision
+from app.world.write import write
+
+Types = Mapping[str, Mapping[str, JSON]]
+
+
+def update(connection: Connection) -> int:
+    """Bring statuses in line with what was reported; how many nodes were looked at."""
+    if not node_state.news(connection, 1):
+        return 0
+    latest = versions.lock(connection, "object")
+    found = node_state.news(connection, AT_ONCE)
+    inventories = {news.node: msgspec.convert(news.inventory, Inventory) for news in found}
+    stored = objects.get_many(connection, [Key(Kind.NODE, "", news.node) for news in found])
+    types = _types(connection, list(stored.values()), list(inventories.values()))
+    now = clock.now(connection)
+    decisions = []
+    for news in found:
+        before = stored[Key(Kind.NODE, "", news.node)]
+        after = noted(before, inventories[news.node], news, types, now)
+        if after is not before:
+            decisions.append(Decision(Action.STATUS, before, after))
+    write(connection, SYSTEM, decisions, latest)
+    node_state.noted(connection, found)  # last: reports of these nodes wait for it
+    return len(found)
+
+
+def noted(before: Stored, inventory: Inventory, news: News, types: Types, now: datetime) -> Stored:
+    """The node with a status that says what its agent says; itself where it does already."""
+    fixed_before = before.status.get("gpus") or []
+    gpus = fixed(fixed_before, inventory, msgspec.convert(news.gpus or [], list[Ailing]))  # type: ignore[arg-type]
+    said: dict[str, JSON] = {
+        "gpus": gpus,  # type: ignore[dict-item]
+        "templates": [*sorted(inventory.templates)],
+        "agentVersion": inventory.agent_version,
+        "driverVersion": inventory.driver_version,
+    }
+    after = before
+    if any(before.status.get(name) != value for name, value in said.items()):
+        after = replace(before, status={**before.status, **said}, updated_at=now)
+    after = with_condition(after, as_declared(mismatches(before.spec, types, gpus, inventory)), now)
+    return with_condition(after, healthy(gpus), now)
+
+
+def _types(connection: Connection, nodes: Sequence[Stored], inventories: Sequence[Inventory]) -> Types:
+    names = {str(node.spec.get("gpuType")) for node in nodes}
+    names |= {gpu.gpu_type for inventory in inventories for gpu in inventory.gpus if gpu.gpu_type}
+    found = objects.get_many(connection, [Key(Kind.GPU_TYPE, "", name) for name in sorted(names)])
+    return {key.name: stored.spec for key, stored in found.items()}

@@ -1,0 +1,80 @@
+"""What runs on a node, for people: copies with their owners; to a tenant its own, the others as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from agents.contract import Assignment
+from app.nodes.detail import Detail, Owner
+
+ANOTHER = "another tenant"
+
+
+def owners_of(detail: Detail, assignment: Assignment | None) -> dict[str, Owner]:
+    """Whose each instance is: as assigned, and as the node says of what is no longer assigned."""
+    assigned = assignment.instances if assignment else ()
+    return dict(detail.owners) | {one.id: Owner(one.tenant, one.service, one.job) for one in assigned}
+
+
+def running(detail: Detail, owners: Mapping[str, Owner]) -> dict[str, Any]:
+    """Everything, with its owner beside it."""
+    return {
+        "copies": _owned(detail.copies, owners),
+        "heldBack": _owned(detail.held_back, owners),
+        "excursions": _owned(detail.excursions, owners),
+        "repartition": list(detail.repartition),
+    }
+
+
+def running_of_tenant(detail: Detail, owners: Mapping[str, Owner], tenant: str) -> dict[str, Any] | None:
+    """What is the tenant's, and how much more there is; None where nothing is the tenant's.
+
+    Of what is shared, clocks and re-partitions, those of GPUs that the tenant runs on. A sentence that names what
+    is another's is left out, as are addresses.
+    """
+
+    def mine(instance: str) -> bool:
+        return instance in owners and owners[instance].tenant == tenant
+
+    copies = [copy for copy in detail.copies if mine(copy.instance)]
+    held = [one for one in detail.held_back if mine(one.instance)]
+    if not copies and not held:
+        return None
+    gpus = {copy.gpu for copy in copies}
+    moved = [one for one in detail.excursions if (mine(one.instance) if one.instance else one.gpu in gpus)]
+    foreign = _foreign(detail, owners, tenant)
+    return {
+        "copies": [_shown(one, foreign) for one in _owned(copies, owners)],
+        "heldBack": [_shown(one, foreign) for one in _owned(held, owners)],
+        "excursions": _owned(moved, owners),
+        "repartition": [gpu for gpu in detail.repartition if gpu in gpus],
+        "others": {
+            "tenant": ANOTHER,
+            "copies": len(detail.copies) - len(copies),
+            "heldBack": len(detail.held_back) - len(held),
+        },
+    }
+
+
+def _owned(told: Iterable[Any], owners: Mapping[str, Owner]) -> list[dict[str, Any]]:
+    return [{**msgspec.to_builtins(owners.get(one.instance, Owner())), **msgspec.to_builtins(one)} for one in told]
+
+
+def _shown(one: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
+    names_others = any(name in one.get("message", "") for name in foreign)
+    return {key: value for key, value in one.items() if key != "address" and not (key == "message" and names_others)}
+
+
+def _foreign(detail: Detail, owners: Mapping[str, Owner], tenant: str) -> set[str]:
+    """Every word by which something of another tenant could be named."""
+    named = {copy.instance for copy in detail.copies} | {held.instance for held in detail.held_back} | owners.keys()
+    others = {name: owners.get(name, Owner()) for name in named}
+    words = set[str]()
+    for name, owner in others.items():
+        if owner.tenant != tenant:
+            words |= {name, owner.tenant, owner.service, owner.job}
+    words |= {copy.id for copy in detail.copies if others[copy.instance].tenant != tenant}
+    return words - {""}
