@@ -1,4 +1,4 @@
-"""The agent's loop: reports what it sees every ten seconds, and takes the newest assignment of its node."""
+"""The agent's talk with the control plane: reports every ten seconds, and takes the newest assignment of its node."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
-from agents.contract import REPORT_SECONDS, Answer, Assignment, Inventory, Report
+from agents import clocks
+from agents.contract import REPORT_SECONDS, Answer, Assignment, GpuMinute, Inventory, Report
 from agents.link import Link, LinkError
+from agents.minutes import Minute, Told
+from agents.node import Node
 from agents.state import Credential, Folder, Seen
 
 POLL_SECONDS = 30
 ANSWER_SECONDS = 10.0  # beyond the poll's own time
 LONGEST_PAUSE_SECONDS = 30.0
+CONTACT_SECONDS = 60.0  # without an answer for so long, what is assigned may not be what is wanted any more
 
 log = logging.getLogger(__name__)
 
@@ -49,29 +53,32 @@ def start(folder: Folder, now: datetime) -> Seen:
 
 
 class Agent:
-    """Two threads, one that reports and one that waits for assignments. Lost contact stops neither."""
+    """Talks with the control plane in two threads, one that reports and one that waits for assignments.
+
+    Lost contact stops neither: the node goes on serving, and starts nothing new (I4).
+    """
 
     def __init__(
-        self,
-        folder: Folder,
-        credential: Credential,
-        inventory: Inventory | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, folder: Folder, credential: Credential, node: Node, seen: Seen, date: Callable[[], datetime] = clocks.date
     ) -> None:
         self._folder = folder
         self._credential = credential
-        self._inventory = inventory
-        self._clock = clock
-        self._seen = start(folder, clock())
+        self._node = node
+        self._date = date
+        self._seen = seen
         self._version = self._seen.assignment.version if self._seen.assignment else 0
         self._sequence = 0
         self._stale = 0
-        self._told_inventory = False
+        self._told_inventory: Inventory | None = None
+        self._heard_at = float("-inf")
+        self._offset_seconds: float | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        if self._seen.assignment is not None:
+            node.offer(self._seen.assignment)
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Until `stop`. The first report goes out before anything is changed: it says what was found here."""
         poller = threading.Thread(target=self._repeat, args=("assignment", self._poll_once), daemon=True)
         poller.start()
         self._repeat("report", self._report_in_turn)
@@ -79,19 +86,69 @@ class Agent:
     def stop(self) -> None:
         self._stopping.set()
 
+    def close(self) -> None:
+        """After `run` has ended: the node's own threads too. What runs goes on running."""
+        self._node.stop()
+
     @property
     def assignment(self) -> Assignment | None:
         """The newest assignment that was taken."""
         return self._seen.assignment
 
+    @property
+    def stale(self) -> int:
+        """Assignments that were refused since the start, because a newer one had been seen."""
+        return self._stale
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Since the control plane last answered; None when it never did."""
+        silent = clocks.seconds() - self._heard_at
+        return silent if silent != float("inf") else None
+
     def report_once(self, link: Link) -> Answer:
-        """Say how things are; the control plane's answer."""
-        body = msgspec.json.encode(self._report())
+        """Say how things are, the end of the minute before first; the control plane's answer."""
+        finished = self._node.finished()
+        if finished is not None:
+            self._report(link, *finished)
+        return self._report(link, *self._node.now())
+
+    def _report(self, link: Link, minute: Minute, totals: Mapping[str, Told]) -> Answer:
+        inventory = self._node.inventory()
+        body = self._node.body(minute, totals)
+        with self._lock:
+            sequence, self._sequence = self._sequence, self._sequence + 1
+            report = Report(
+                node=self._credential.node,
+                incarnation=self._seen.incarnation,
+                sequence=sequence,
+                at=self._date(),
+                minute=minute.began,
+                boot_id=_boot_id(),
+                health=_worst(body.gpus),
+                epoch=self._seen.epoch,
+                generation=self._seen.generation,
+                assignment_version=self._version,
+                stale_assignments=self._stale,
+                inventory=inventory if inventory != self._told_inventory else None,
+                gpus=body.gpus,
+                instances=body.instances,
+                usage=body.usage,
+                copies=body.copies,
+                held_back=body.held_back,
+                excursions=body.excursions,
+                repartition=body.repartition,
+            )
         path = f"/api/v1/nodes/{self._credential.node}/report"
-        answer = msgspec.json.decode(link.request("POST", path, body, ANSWER_SECONDS).body, type=Answer)
-        self._told_inventory = True
+        said = link.request("POST", path, msgspec.json.encode(report), ANSWER_SECONDS)
+        answer = msgspec.json.decode(said.body, type=Answer)
+        self._told_inventory = inventory
+        self._hear()
         for dropped in answer.dropped:
             log.warning("not kept of the report: %s (%s)", dropped.what, dropped.reason)
+        # What is dropped for good, being too old or closed before, is not said again either.
+        again = {dropped.what for dropped in answer.dropped if dropped.reason == "future"}
+        self._node.told(body, again)
         if answer.incarnation > self._seen.incarnation:
             # Our own memory was lost, or a twin runs: start above what is known, or nothing of ours is kept.
             with self._lock:
@@ -103,6 +160,7 @@ class Agent:
         """Wait for an assignment other than the last one heard; what became of it, None when none came."""
         path = f"/api/v1/nodes/{self._credential.node}/assignment?after={self._version}&waitSeconds={wait_seconds}"
         answer = link.request("GET", path, None, wait_seconds + ANSWER_SECONDS)
+        self._hear()
         if answer.status == 204:
             return None
         return self.offer(msgspec.json.decode(answer.body, type=Assignment))
@@ -120,25 +178,12 @@ class Agent:
                 self._seen.assignment = offered
                 self._folder.keep_seen(self._seen)
                 log.info("took assignment %s.%s", offered.epoch, offered.generation)
+                self._node.offer(offered)
             return verdict
 
-    def _report(self) -> Report:
-        now = self._clock()
-        with self._lock:
-            sequence, self._sequence = self._sequence, self._sequence + 1
-            return Report(
-                node=self._credential.node,
-                incarnation=self._seen.incarnation,
-                sequence=sequence,
-                at=now,
-                minute=now.replace(second=0, microsecond=0),
-                boot_id=_boot_id(),
-                epoch=self._seen.epoch,
-                generation=self._seen.generation,
-                assignment_version=self._version,
-                stale_assignments=self._stale,
-                inventory=None if self._told_inventory else self._inventory,
-            )
+    def _hear(self) -> None:
+        self._heard_at = clocks.seconds()
+        self._node.heard(True)
 
     def _report_in_turn(self, link: Link) -> None:
         due = time.monotonic() + REPORT_SECONDS
@@ -156,6 +201,8 @@ class Agent:
                 once(link)
                 pause = 1.0
             except (LinkError, msgspec.DecodeError) as error:
+                if clocks.seconds() - self._heard_at > CONTACT_SECONDS:
+                    self._node.heard(False)
                 level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING
                 log.log(level, "%s: %s", what, error)
                 wanted = max(pause, getattr(error, "retry_seconds", 0.0))
@@ -163,6 +210,13 @@ class Agent:
                 self._stopping.wait(wanted * (0.5 + random.random()))  # noqa: S311
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         link.close()
+
+
+def _worst(gpus: Sequence[GpuMinute]) -> str:
+    """A node is as healthy as the least healthy of its GPUs, and failed only when all are."""
+    if gpus and all(gpu.health == "failed" for gpu in gpus):
+        return "failed"
+    return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"
 
 
 def _boot_id() -> str:

@@ -40,7 +40,8 @@ class Copy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     metrics_port: int = 0
     largest_batch: float = 0.0  # that its memory was given for
     running: Running | None = None
-    since: float = 0.0  # of the stage, by the wall clock
+    born: float = 0.0  # clocks.seconds() when it began
+    since: float = 0.0  # the same, of its stage
     reason: str = ""
     message: str = ""
     started_at: datetime | None = None  # when it began to hold its share
@@ -51,6 +52,11 @@ class Copy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def instance(self) -> str:
         return self.wanted.id
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody needs to hear of it any more: it is gone, and its usage accounted for."""
+        return self.stage is Stage.GONE and (self.told == "closed" or self.started_at is None)
 
     @property
     def served(self) -> bool:

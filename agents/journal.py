@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 import msgspec
 
-from agents.copies import Copy, Stage
+from agents.copies import Copy
 
 LONGEST_BYTES = 1 << 20  # beyond it the file is written anew, with the newest line of each copy
 
 
 class JournalError(Exception):
-    """The journal cannot be read: somebody must look before anything is started or stopped."""
+    """The journal cannot be used: somebody must look before anything is started or stopped."""
 
 
 class Journal:
@@ -21,6 +22,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = _locked(path.with_suffix(".lock"))
         self._copies = _read(path)
         self._file = -1
         self._rewrite()
@@ -44,9 +46,10 @@ class Journal:
 
     def close(self) -> None:
         os.close(self._file)
+        os.close(self._lock)
 
     def _remember(self, copy: Copy) -> None:
-        if copy.stage is Stage.GONE and copy.told == "closed":
+        if copy.settled:
             self._copies.pop(copy.id, None)
         else:
             self._copies[copy.id] = copy
@@ -67,6 +70,17 @@ class Journal:
         self._file = handle
 
 
+def _locked(path: Path) -> int:
+    """Two agents that kept one journal would each bring down what the other brings up."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise JournalError(f"another agent runs on {path.parent}") from None
+    return handle
+
+
 def _read(path: Path) -> dict[str, Copy]:
     """The last line may be torn: what it announced was not begun. Any other that cannot be read is a fault."""
     try:
@@ -85,4 +99,4 @@ def _read(path: Path) -> dict[str, Copy]:
             told = f"{path}, line {number}, cannot be read ({error}); move the file away, and adopt what runs"
             raise JournalError(told) from error
         copies[copy.id] = copy
-    return {name: copy for name, copy in copies.items() if not (copy.stage is Stage.GONE and copy.told == "closed")}
+    return {name: copy for name, copy in copies.items() if not copy.settled}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +32,13 @@ class Seen(msgspec.Struct, rename="camel"):
     assignment: Assignment | None = None
 
 
+class Known(msgspec.Struct, rename="camel"):
+    """What this node is: the device that each index means for ever, and the GPUs that somebody here wants empty."""
+
+    gpus: dict[int, str] = {}
+    draining: list[str] = []
+
+
 class Folder:
     """The agent's folder; nobody but its user can read it."""
 
@@ -48,6 +56,23 @@ class Folder:
 
     def keep_seen(self, seen: Seen) -> None:
         self._write("seen.json", msgspec.json.encode(seen))
+
+    def known(self) -> Known:
+        return self._read("known.json", Known) or Known()
+
+    def keep_known(self, known: Known) -> None:
+        self._write("known.json", msgspec.json.encode(known))
+
+    def last_seen(self) -> datetime:
+        """When an agent last looked at what runs here."""
+        try:
+            return datetime.fromtimestamp((self.path / "looked").stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return datetime.now(UTC)
+
+    def looked(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.path / "looked").touch()
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
+from agents import clocks
 from agents.contract import Assignment
 from agents.copies import Copy, Stage, largest_batch, same_process_serves
 from agents.device import DeviceError, Gpu, Trouble
@@ -25,6 +25,7 @@ from agents.keeper.filler import Filler
 from agents.keeper.hands import Fell, Hands, Stuck
 from agents.keeper.ports import free_port
 from agents.keeper.room import Missing, Rules, over_full
+from agents.runtime import Running
 
 STEP_SECONDS = 0.1  # between two steps of one copy
 CALM_SECONDS = 1.0  # between two looks when nothing changes
@@ -57,16 +58,18 @@ class Keeper:
         filler: Filler,
         incarnation: int,
         host: str = "127.0.0.1",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = clocks.seconds,
+        date: Callable[[], datetime] = clocks.date,
         workers: int = 4,
     ) -> None:
         self._journal = journal
         self._hands = hands
         self._board = board
-        self._filler = filler
+        self.filler = filler
         self._incarnation = incarnation
         self._host = host
         self._clock = clock
+        self._date = date
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
         self._results: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake = threading.Event()
@@ -133,6 +136,21 @@ class Keeper:
         state = self._board.in_force(copy)
         return state is not None and state.ready
 
+    def recover(self, last_seen: datetime) -> tuple[Running, ...]:
+        """After a start: what ended while nobody looked is said to have; what runs and is in no journal is returned."""
+        for copy in self.copies():
+            if copy.running is not None and not self._hands.runtime.alive(copy.running):
+                ended = max(last_seen, copy.started_at or last_seen)
+                gone = msgspec.structs.replace(copy, ended_at=ended, evidence="restart")
+                self._record(gone.at(Stage.ENDING, self._clock(), "exited"))
+        known = {copy.id for copy in self.copies()}
+        return tuple(running for running in self._hands.runtime.find() if running.copy not in known)
+
+    def take_in(self, copy: Copy) -> None:
+        """A copy that runs and was in no journal; it is verified like any other."""
+        self._record(msgspec.structs.replace(copy, started_at=self._date()))
+        self._wake.set()
+
     def recycle(self, gpu: str, reason: str) -> None:
         """Empty a GPU and start its MPS daemon anew: nothing may run there without a limit."""
         if self._recycled.setdefault(gpu, reason) == reason:
@@ -156,6 +174,11 @@ class Keeper:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def close(self) -> None:
+        """Give up the journal, after `stop`."""
+        self._take_results()  # what a step has done since is recorded yet
+        self._journal.close()
+
     def tick(self) -> float:
         """Look once, decide once, and set off what is next; how long nothing needs to be looked at again."""
         self._take_results()
@@ -177,7 +200,7 @@ class Keeper:
         wanted = _wanted(assignment, situation)
         rules = Rules.of(assignment)
         copies = self.copies()
-        refused = self._filler.refused([one.instance for one in wanted])
+        refused = self.filler.refused([one.instance for one in wanted])
         node = Node(
             memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()},
             fenced=situation.fenced,
@@ -221,6 +244,7 @@ class Keeper:
             port=port,
             metrics_port=free_port(self._host, {*taken, port}),
             largest_batch=largest_batch(wanted.instance),
+            born=now,
             since=now,
         )
         self._record(copy)
@@ -233,9 +257,8 @@ class Keeper:
             if not over_full(there):
                 continue
             for copy in there:
-                begun = copy.started_at.timestamp() if copy.started_at else copy.since
                 new = copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)
-                if new and now - begun > rules.handover_seconds:
+                if new and now - copy.born > rules.handover_seconds:
                     self._fall(copy, "handover_timeout", f"not warm within {rules.handover_seconds:g} s", now)
 
     def _all_held(self, decision: Decision) -> tuple[Held, ...]:
@@ -271,7 +294,7 @@ class Keeper:
                 self._record(copy.at(Stage.READY, now))
                 self._wake.set()
             elif copy.stage is Stage.DRAINING:
-                filled = self._filler.filled(copy)
+                filled = self.filler.filled(copy)
                 patience = (filled.drain_seconds if filled else 0.0) + DRAIN_GRACE_SECONDS
                 # Without the gateway's word nobody knows whether requests still come: it stays (I3).
                 if self._board.drained(copy) or (not self._board.away and now - copy.since > patience):
@@ -346,7 +369,7 @@ class Keeper:
 
     def _rise(self, copy: Copy, gpu: Gpu) -> Callable[[], None]:
         try:
-            filled = self._filler.fill(copy)
+            filled = self.filler.fill(copy)
             further = rise.step(rise.Climb(copy, filled, gpu), self._hands, self._clock())
         except Fell as fell:
             reason, message = fell.reason, fell.message
@@ -357,7 +380,7 @@ class Keeper:
 
     def _end(self, copy: Copy, alone: bool) -> Callable[[], None]:
         try:
-            ended = fall.end(copy, self._filler.filled(copy), self._hands, self._clock(), alone)
+            ended = fall.end(copy, self.filler.filled(copy), self._hands, self._clock(), alone)
         except Stuck as stuck:
             said = str(stuck)
 
@@ -371,7 +394,7 @@ class Keeper:
     def _look(self, copy: Copy) -> Callable[[], None]:
         """Whether a ready copy answers, and is still limited."""
         assert copy.running is not None
-        filled = self._filler.filled(copy)
+        filled = self.filler.filled(copy)
         try:
             limited = bool(self._hands.runtime.pids(copy.running) & self._hands.mps.clients(copy.gpu))
         except DeviceError as error:
@@ -393,12 +416,13 @@ class Keeper:
     def _advance(self, before: Copy, after: Copy) -> None:
         now = self._journal.copies.get(before.id)
         if now is not None and now.stage is before.stage:
-            self._record(msgspec.structs.replace(after, wanted=now.wanted, told=now.told))
+            begun = now.started_at or (self._date() if after.running else None)
+            self._record(msgspec.structs.replace(after, wanted=now.wanted, told=now.told, started_at=begun))
             self._stepped.pop(before.id, None)
             self._wake.set()
         elif now is not None and after.running is not None and now.running is None:
             # It was to go before it had started: what was started must go too.
-            self._record(msgspec.structs.replace(now, running=after.running, started_at=after.started_at))
+            self._record(msgspec.structs.replace(now, running=after.running, started_at=self._date()))
 
     def _fall(self, copy: Copy, reason: str, message: str, now: float) -> None:
         current = self._journal.copies.get(copy.id)
@@ -436,13 +460,13 @@ class Keeper:
 
     def _record(self, copy: Copy) -> None:
         if copy.stage is Stage.GONE and copy.ended_at is None and copy.started_at is not None:
-            copy = msgspec.structs.replace(copy, ended_at=_moment(self._clock()), evidence=copy.evidence or "observed")
+            copy = msgspec.structs.replace(copy, ended_at=self._date(), evidence="observed")
         with self._lock:
             self._journal.write(copy)
         log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
 
     def _forget(self, copy: Copy) -> None:
-        self._filler.forget(copy.id)
+        self.filler.forget(copy.id)
         self._stepped.pop(copy.id, None)
         self._misses.pop(copy.id, None)
         self._stuck.pop(copy.id, None)
@@ -457,10 +481,6 @@ def _wanted(assignment: Assignment, situation: Situation) -> list[Wanted]:
         if gpu is None or gpu.uuid not in situation.draining:
             found.append(Wanted(instance, gpu.uuid if gpu else ""))
     return found
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _nothing() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 
 from agents.copies import Copy, Stage
-from agents.device import DeviceError, Gpu
+from agents.device import DeviceError, Gpu, Trouble
 from agents.keeper.hands import Fell, Hands
 from agents.runtime import Launch, LaunchError
 from agents.templates import Filled
 
+PORT = "GPUWRIGHT_PORT"  # in a copy's environment, for whoever finds it without its journal
+METRICS_PORT = "GPUWRIGHT_METRICS_PORT"
 STRAY_SECONDS = 3.0  # seen on the device and not among the clients of MPS for so long: it is not under MPS
 
 
@@ -44,20 +45,26 @@ def start(climb: Climb, hands: Hands, now: float) -> Copy:
     running = next((found for found in hands.runtime.find() if found.copy == copy.id), None)
     if running is None:
         try:
+            _close_the_door(copy.gpu, hands)
             hands.mps.start(copy.gpu)
             launch = Launch(
                 copy.id,
                 copy.gpu,
                 climb.filled,
                 copy.port,
-                hands.mps.environment(copy.gpu, copy.wanted.sm_percent, copy.wanted.memory_gib),
+                {
+                    **hands.mps.environment(
+                        copy.gpu, copy.wanted.sm_percent / climb.filled.processes, copy.wanted.memory_gib
+                    ),
+                    PORT: str(copy.port),
+                    METRICS_PORT: str(copy.metrics_port),
+                },
                 tuple(str(folder) for folder in hands.mps.folders(copy.gpu)),
             )
             running = hands.runtime.start(launch)
         except (LaunchError, DeviceError) as error:
             raise Fell("not_started", str(error)) from error
-    copy = copy.at(Stage.VERIFYING, now)
-    return msgspec.structs.replace(copy, running=running, started_at=datetime.fromtimestamp(now, UTC))
+    return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
 
 
 def verify(climb: Climb, hands: Hands, now: float) -> Copy | None:
@@ -97,6 +104,15 @@ def warm(climb: Climb, hands: Hands, now: float) -> Copy | None:
                 raise Fell("not_warm", message)
             return None
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
+
+
+def _close_the_door(gpu: str, hands: Hands) -> None:
+    """Nobody but MPS shall open the device: a client that misses the daemon then fails instead of running free."""
+    try:
+        hands.device.exclusive(gpu, True)
+    except DeviceError as error:
+        if error.trouble not in (Trouble.NOT_SUPPORTED, Trouble.NO_PERMISSION):
+            raise
 
 
 def most_sm(climb: Climb) -> int:

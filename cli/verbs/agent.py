@@ -1,11 +1,14 @@
-"""`gpuwright agent join|run`: the agent of a GPU node; needs the [agent] extra and nothing else."""
+"""gpuwright agent: what a GPU node runs, and how somebody on the machine looks at it."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cli import exits
 from cli.exits import Failed
@@ -14,7 +17,10 @@ EPILOG = """\
 Examples:
   gpuwright token join --node node-1            (as an admin) prints a one-time token
   gpuwright agent join --server https://plane:8080 --node node-1 --gpu-type v100-pcie-16gb --gpus 4 < token
+  gpuwright agent doctor                        what this machine can enforce, and what to do about the rest
   gpuwright agent run
+  gpuwright agent status                        what the running agent keeps, and what it holds back
+  gpuwright agent drain --gpu 2                 bring everything on GPU 2 to an orderly end; --undo uses it again
 
 The one-time token is read from --token-file, GPUWRIGHT_JOIN_TOKEN or the standard input: an argument could be
 seen by everybody on this machine.
@@ -33,13 +39,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     join.add_argument("--gpus", metavar="N", type=int, required=True)
     join.add_argument("--cpu-cores", metavar="N", type=int, default=os.cpu_count() or 1)
     join.add_argument("--memory-gib", metavar="N", type=int, default=_memory_gib())
-    run_ = what.add_parser("run", help="report and follow assignments until stopped")
-    for sub in (join, run_):
+    run_ = what.add_parser("run", help="keep this node as it is assigned, until stopped; what runs goes on running")
+    doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce; changes nothing")
+    for sub in (run_, doctor):
+        _add_seams(sub)
+    run_.add_argument("--metrics", metavar="HOST:PORT", default="", help="serve Prometheus metrics there")
+    doctor.add_argument("--json", action="store_true", help="findings for a machine")
+    status = what.add_parser("status", help="what the running agent keeps, holds back and has moved")
+    status.add_argument("--json", action="store_true", help="for a machine")
+    drain = what.add_parser("drain", help="bring what runs to an orderly end, and start nothing there")
+    drain.add_argument("--gpu", metavar="N", type=int, action="append", help="this GPU only; may be repeated")
+    drain.add_argument("--undo", action="store_true", help="use it again")
+    adopt = what.add_parser("adopt", help="take in copies that run here and are in no journal")
+    for sub in (join, run_, doctor, status, drain, adopt):
         sub.add_argument("--state-dir", metavar="DIR", type=Path, default=_state_dir(), help="default %(default)s")
 
 
+def _add_seams(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", choices=("nvml", "simulated"), default="nvml", help="default %(default)s")
+    parser.add_argument("--simulated-gpus", metavar="N", type=int, default=4, help="default %(default)s")
+    parser.add_argument("--simulated-kind", metavar="NAME", default="v100-16gb", help="default %(default)s")
+    parser.add_argument("--runtime", choices=("process", "docker"), default="process", help="default %(default)s")
+    parser.add_argument("--gateway", metavar="ADDRESS", default="", help="of the sidecar beside HAProxy; default: none")
+    parser.add_argument("--gateway-token-file", metavar="FILE", default="")
+    parser.add_argument("--templates", metavar="DIR", type=Path, help="of this node; they override those shipped")
+    parser.add_argument("--models", metavar="DIR", type=Path, help="root of all model paths")
+    parser.add_argument("--helper", metavar="SOCKET", default="", help="of the root helper that sets clocks and caps")
+    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where copies listen for the gateway")
+
+
 def run(args: argparse.Namespace) -> int:
-    return _join(args) if args.what == "join" else _run(args)
+    verbs = {"join": _join, "run": _run, "doctor": _doctor, "status": _status, "drain": _drain, "adopt": _adopt}
+    return verbs[args.what](args)
 
 
 def _join(args: argparse.Namespace) -> int:
@@ -59,29 +90,74 @@ def _join(args: argparse.Namespace) -> int:
         raise Failed(str(error), exits.REFUSED if error.status else exits.UNREACHABLE) from error
     except (OSError, ValueError) as error:
         raise Failed(str(error)) from error
-    there = "" if args.state_dir == _state_dir() else f" --state-dir {args.state_dir}"
-    print(f"node {joined.node} has joined; next: gpuwright agent run{there}")
+    print(f"node {joined.node} has joined; next: gpuwright agent run{_there(args)}")
     return exits.OK
 
 
 def _run(args: argparse.Namespace) -> int:
-    import logging
-    import signal
+    from agents.running import CannotRun, run_agent
 
-    from agents.agent import Agent
-    from agents.state import Folder
-
-    folder = Folder(args.state_dir)
-    credential = folder.credential()
-    if credential is None:
-        raise Failed(f"no credential in {args.state_dir}; run `gpuwright agent join` first")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    agent = Agent(folder, credential)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
-    logging.info("node %s reports to %s until stopped", credential.node, credential.server)
-    agent.run()
+    try:
+        run_agent(_options(args), args.metrics)
+    except CannotRun as error:
+        raise Failed(str(error)) from error
     return exits.OK
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from agents.doctor import examine
+
+    findings = examine(_options(args))
+    print(findings.json() if args.json else findings.text())
+    return findings.exit_code
+
+
+def _status(args: argparse.Namespace) -> int:
+    from agents.status import text
+
+    said = _ask(args, "status")
+    print(json.dumps(said, indent=2) if args.json else text(said))
+    return exits.OK
+
+
+def _drain(args: argparse.Namespace) -> int:
+    chosen = _ask(args, "use" if args.undo else "drain", gpus=args.gpu)
+    which = "every GPU" if args.gpu is None else "GPU " + ", ".join(map(str, args.gpu))
+    if args.undo:
+        print(f"{which} is used again ({len(chosen)} in all)")
+    else:
+        print(f"{which} is being emptied; watch it with: gpuwright agent status{_there(args)}")
+    return exits.OK
+
+
+def _adopt(args: argparse.Namespace) -> int:
+    said = _ask(args, "adopt")
+    print("\n".join(said) if said else "nothing runs here that is in no journal")
+    return exits.OK
+
+
+def _ask(args: argparse.Namespace, verb: str, **fields: Any) -> Any:
+    from agents.local import NotRunning, ask
+
+    try:
+        return ask(args.state_dir, verb, **fields)
+    except NotRunning as error:
+        raise Failed(str(error), exits.UNREACHABLE) from error
+    except ValueError as error:
+        raise Failed(str(error)) from error
+
+
+def _options(args: argparse.Namespace) -> Any:
+    from agents.opening import Options
+
+    said: Mapping[str, Any] = vars(args)
+    names = ("device", "simulated_gpus", "simulated_kind", "runtime", "gateway", "gateway_token_file")
+    chosen = {name: said[name] for name in (*names, "templates", "models", "helper", "host")}
+    return Options(folder=args.state_dir, **chosen)
+
+
+def _there(args: argparse.Namespace) -> str:
+    return "" if args.state_dir == _state_dir() else f" --state-dir {args.state_dir}"
 
 
 def _token(args: argparse.Namespace) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from agents import clocks
 from agents.agent import Agent, Verdict, judge, start
-from agents.contract import Assignment, GpuFacts, Inventory
+from agents.contract import Assignment
 from agents.join import join
 from agents.link import Link, LinkError
 from agents.state import Credential, Folder, Seen
 from app.store.database import Database
+from tests.support.nodes import still_node
 from tests.support.reports import decide
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type
@@ -34,6 +36,13 @@ def joined(api: RunningServer, tmp_path: Path) -> Credential:
     assert api.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
     token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
     return join(Folder(tmp_path), api.url, token, "node-1", SPEC)
+
+
+def agent_of(folder: Path, credential: Credential, date: Callable[[], datetime] = clocks.date) -> Agent:
+    """An agent on two simulated GPUs of its own, in this process and at a standstill."""
+    place = Folder(folder)
+    seen = start(place, date())
+    return Agent(place, credential, still_node(place, seen.incarnation), seen, date)
 
 
 def link_of(credential: Credential) -> Link:
@@ -63,22 +72,26 @@ def test_a_one_time_token_joins_once(api: RunningServer, tmp_path: Path) -> None
 
 
 def test_a_report_tells_state_and_inventory(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
-    inventory = Inventory(gpus=(GpuFacts(0, "GPU-1"),), templates=("gpuwright-serve",))
-    agent = Agent(Folder(tmp_path), joined, inventory)
+    agent = agent_of(tmp_path, joined)
     assert agent.report_once(link_of(joined)).accepted
     state = api.request("GET", "/api/v1/nodes/node-1/telemetry").json["state"]
     assert state["health"] == "ok"
-    assert state["inventory"]["gpus"][0]["uuid"] == "GPU-1"
+    first, second = state["inventory"]["gpus"]
+    assert (first["index"], second["index"]) == (0, 1)
+    assert first["uuid"].startswith("GPU-")
+    assert first["uuid"] != second["uuid"]
+    assert "gpuwright-serve" in state["inventory"]["templates"]
 
 
 def test_an_assignment_arrives_and_survives_a_restart(joined: Credential, tmp_path: Path, database: Database) -> None:
-    agent = Agent(Folder(tmp_path), joined)
+    agent = agent_of(tmp_path, joined)
     link = link_of(joined)
     assert agent.poll_once(link, 0) is None
     decide(database, 1, 1, "node-1")
     assert agent.poll_once(link, 10) is Verdict.TAKE
     assert agent.poll_once(link, 0) is None
-    again = Agent(Folder(tmp_path), joined)
+    agent.close()
+    again = agent_of(tmp_path, joined)
     assert again.assignment == agent.assignment
     assert again.poll_once(link, 0) is None
 
@@ -87,8 +100,8 @@ def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
     api: RunningServer, joined: Credential, tmp_path: Path
 ) -> None:
     early = datetime(2026, 1, 1, tzinfo=UTC)
-    Agent(Folder(tmp_path), joined).report_once(link_of(joined))
-    forgetful = Agent(Folder(tmp_path / "new"), joined, clock=lambda: early)
+    agent_of(tmp_path, joined).report_once(link_of(joined))
+    forgetful = agent_of(tmp_path / "new", joined, lambda: early)
     link = link_of(joined)
     first = forgetful.report_once(link)
     assert first.dropped[0].reason == "superseded"
@@ -111,7 +124,7 @@ def test_only_newer_assignments_are_taken(seen: Seen, offered: Assignment, verdi
 
 
 def test_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
-    agent = Agent(Folder(tmp_path), Credential("http://127.0.0.1:9", "node-1", "t"))
+    agent = agent_of(tmp_path, Credential("http://127.0.0.1:9", "node-1", "t"))
     offers = [assignment(2, 5), assignment(2, 5), assignment(1, 6), assignment(2, 4)]
     assert [agent.offer(one) for one in offers] == [
         Verdict.TAKE,
@@ -120,7 +133,7 @@ def test_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
         Verdict.STALE,
     ]
     assert agent.assignment == offers[0]
-    assert agent._report().stale_assignments == 2
+    assert agent.stale == 2
 
 
 def test_an_incarnation_grows_although_the_clock_went_back(tmp_path: Path) -> None:
@@ -139,5 +152,5 @@ def test_a_revoked_credential_is_told(api: RunningServer, joined: Credential, tm
     (own,) = [token["id"] for token in listed if token.get("node") == "node-1"]
     assert api.request("DELETE", f"/api/v1/tokens/{own}").status == 200
     with pytest.raises(LinkError) as caught:
-        Agent(Folder(tmp_path), joined).report_once(link_of(joined))
+        agent_of(tmp_path, joined).report_once(link_of(joined))
     assert caught.value.status == 401

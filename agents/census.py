@@ -1,0 +1,73 @@
+"""What each copy has served, from the gateway where there is one, else from the copies themselves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+
+from agents.copies import Copy, Stage
+from agents.keeper.filler import Filler
+from agents.minutes import Told, since
+from agents.routes import RoutesAway
+from agents.talk import Talk
+from agents.traffic import Counters, Served
+
+COPIES_SECONDS = 30.0  # between two looks at a copy's own metrics; a third of it where nobody else counts
+WINDOW_SECONDS = 5.0  # that a latency is taken over
+
+GatewayCounters = Callable[[], Mapping[str, Counters]]
+
+
+class Census:
+    """The newest totals of each copy, and those of a few seconds ago."""
+
+    def __init__(self, talk: Talk, filler: Filler, gateway: GatewayCounters | None) -> None:
+        self._talk = talk
+        self._filler = filler
+        self._gateway = gateway
+        self._served: dict[str, Served | None] = {}
+        self._asked: dict[str, float] = {}
+        self._counters: Mapping[str, Counters] = {}
+        self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
+        self.totals: dict[str, Told] = {}
+
+    def refresh(self, copies: Collection[Copy], now: float) -> None:
+        """Ask who is due; what does not answer keeps what it said last."""
+        if self._gateway is not None:
+            with contextlib.suppress(RoutesAway):
+                self._counters = self._gateway()
+        period = COPIES_SECONDS if self._gateway is not None else COPIES_SECONDS / 3
+        here = [copy for copy in copies if copy.running is not None and copy.stage is not Stage.STARTING]
+        due = [copy for copy in here if now - self._asked.get(copy.id, 0.0) >= period]
+        # A few at a time: forty at once would be a burst every half minute.
+        for copy in sorted(due, key=lambda copy: self._asked.get(copy.id, 0.0))[: max(2, len(here) // 8)]:
+            filled = self._filler.filled(copy)
+            self._asked[copy.id] = now
+            if filled is not None and filled.metrics is not None:
+                self._served[copy.id] = self._talk.served(copy.port, filled) or self._served.get(copy.id)
+        self.totals = {copy.id: self._told(copy) for copy in here}
+        for gone in self._asked.keys() - {copy.id for copy in copies}:
+            self._asked.pop(gone)
+            self._served.pop(gone, None)
+        self._history.append((now, {name: told.counters for name, told in self.totals.items()}))
+        while now - self._history[0][0] > WINDOW_SECONDS:
+            self._history.popleft()
+
+    def lately(self, copy: str) -> Counters:
+        """What the copy served in the last few seconds."""
+        now = self.totals.get(copy)
+        if now is None:
+            return Counters()
+        return since(now.counters, self._history[0][1].get(copy, now.counters) if self._history else now.counters)
+
+    def served(self, copy: str) -> Served | None:
+        return self._served.get(copy)
+
+    def _told(self, copy: Copy) -> Told:
+        served = self._served.get(copy.id)
+        if not copy.served:
+            return Told(Counters(), "", served)
+        if self._gateway is not None:
+            return Told(self._counters.get(copy.id, Counters()), "gateway", served)
+        return Told(served.counters if served else Counters(), "server-side", served)

@@ -1,0 +1,85 @@
+"""The knobs that can be turned while everything runs: clocks and caps of GPUs, batches of copies."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from agents.copies import Copy
+from agents.device import DeviceError, Trouble
+from agents.keeper.hands import Hands
+from agents.templates import Filled
+
+AGAIN_SECONDS = 10.0  # after a knob did not turn
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A knob as it was asked for and as it was read back; `trouble` when it did not turn."""
+
+    requested: float | None
+    applied: float | None
+    at: float
+    trouble: str = ""
+
+
+class Knobs:
+    """Turns a knob when it should stand elsewhere than it was last turned to, and remembers what came of it."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self.clocks: dict[str, Turned] = {}  # by GPU
+        self.caps: dict[str, Turned] = {}
+        self.batches: dict[str, Turned] = {}  # by copy
+        self._timeouts: dict[str, float] = {}
+
+    def turn_clock(self, gpu: str, mhz: int | None, now: float) -> None:
+        """Hold the SM clock of a GPU; None frees one that we held."""
+        if self._stands(self.clocks.get(gpu), mhz, now):
+            return
+        try:
+            applied = self._hands.device.lock_clock(gpu, mhz)
+            self.clocks[gpu] = Turned(mhz, applied.applied, now)
+        except DeviceError as error:
+            self.clocks[gpu] = _refused("clock", gpu, mhz, error, now)
+
+    def turn_cap(self, gpu: str, watts: float | None, now: float) -> None:
+        """Have the hardware keep a power limit, as the backstop of the power loop; None: the device's own."""
+        if self._stands(self.caps.get(gpu), watts, now):
+            return
+        try:
+            applied = self._hands.device.cap_power(gpu, watts)
+            self.caps[gpu] = Turned(watts, applied.applied, now)
+        except DeviceError as error:
+            self.caps[gpu] = _refused("cap", gpu, watts, error, now)
+
+    def turn_batch(self, copy: Copy, filled: Filled, batch: float, timeout_ms: float, now: float) -> None:
+        """Have a copy take batches of at most `batch`. It was started with the batch that was planned then."""
+        if filled.set_batch is None:
+            return
+        if self._stands(self.batches.get(copy.id), batch, now) and self._timeouts.get(copy.id) == timeout_ms:
+            return
+        reply = self._hands.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
+        trouble = "" if reply.ok else f"answered {reply.status or 'nothing'}"
+        self.batches[copy.id] = Turned(batch, batch if reply.ok else None, now, trouble)
+        self._timeouts[copy.id] = timeout_ms
+
+    def forget(self, here: set[str]) -> None:
+        """Drop what is known of copies that are gone."""
+        for name in self.batches.keys() - here:
+            del self.batches[name]
+            self._timeouts.pop(name, None)
+
+    @staticmethod
+    def _stands(turned: Turned | None, wanted: float | None, now: float) -> bool:
+        if turned is None:
+            return wanted is None
+        return turned.requested == wanted and (not turned.trouble or now - turned.at < AGAIN_SECONDS)
+
+
+def _refused(what: str, gpu: str, wanted: float | None, error: DeviceError, now: float) -> Turned:
+    if error.trouble is not Trouble.NOT_SUPPORTED:
+        log.warning("the %s of GPU %s was not set to %s: %s", what, gpu, wanted, error)
+    return Turned(wanted, None, now, error.trouble)

@@ -1,0 +1,117 @@
+"""How somebody on the machine asks the running agent: one JSON line in, one out, over a socket in its folder.
+
+Only the agent's own user can open the folder, so whoever reaches the socket may ask for all that it can do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+SOCKET = "agent.sock"
+LONGEST_LINE = 64 * 1024
+PATIENCE_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+Answers = Mapping[str, Callable[[Mapping[str, Any]], Any]]
+
+
+class NotRunning(Exception):
+    """No agent answers in that folder."""
+
+
+class Local:
+    """Answers one caller after the other."""
+
+    def __init__(self, folder: Path, answers: Answers) -> None:
+        self._path = folder / SOCKET
+        self._answers = answers
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def start(self) -> None:
+        self._path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            with _reached(self._path) as name:
+                self._listener.bind(name)
+        finally:
+            os.umask(before)
+        self._listener.listen(8)
+        threading.Thread(target=self._serve, name="local", daemon=True).start()
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(PATIENCE_SECONDS)
+                connection.sendall(self._answer(_line(connection)) + b"\n")
+
+    def _answer(self, line: bytes) -> bytes:
+        try:
+            asked = msgspec.json.decode(line, type=dict[str, Any])
+            answer = self._answers[asked.pop("verb")](asked)
+            return msgspec.json.encode({"answer": answer})
+        except KeyError as error:
+            return msgspec.json.encode({"error": f"unknown verb {error}; known are {', '.join(self._answers)}"})
+        except (ValueError, TypeError, msgspec.MsgspecError) as error:
+            return msgspec.json.encode({"error": str(error)})
+        except Exception as error:
+            log.exception("a local question failed")
+            return msgspec.json.encode({"error": f"{type(error).__name__}: {error}"})
+
+
+def ask(folder: Path, verb: str, **fields: Any) -> Any:
+    """The running agent's answer; ValueError with its words when it refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE_SECONDS)
+        try:
+            with _reached(folder / SOCKET) as name:
+                connection.connect(name)
+            connection.sendall(msgspec.json.encode({"verb": verb, **fields}) + b"\n")
+            said = msgspec.json.decode(_line(connection, 1 << 24))
+        except (OSError, msgspec.DecodeError) as error:
+            raise NotRunning(f"no agent answers in {folder} ({error}); is `gpuwright agent run` up?") from error
+    if "error" in said:
+        raise ValueError(said["error"])
+    return said["answer"]
+
+
+def _line(connection: socket.socket, longest: int = LONGEST_LINE) -> bytes:
+    found = bytearray()
+    while b"\n" not in found:
+        part = connection.recv(65536)
+        if not part or len(found) > longest:
+            break
+        found += part
+    return bytes(found).partition(b"\n")[0]
+
+
+@contextlib.contextmanager
+def _reached(path: Path) -> Iterator[str]:
+    """A name for the socket: one has 107 bytes at most, and a longer path is reached through its folder's handle."""
+    if len(os.fsencode(path)) <= 107:
+        yield str(path)
+        return
+    handle = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}/{path.name}"
+    finally:
+        os.close(handle)

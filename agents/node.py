@@ -1,0 +1,188 @@
+"""Everything that an agent is, but for its talk with the control plane: put together, started and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from agents import clocks, reporting
+from agents.adoption import adopted
+from agents.census import Census, GatewayCounters
+from agents.contract import Assignment, Inventory
+from agents.copies import Copy
+from agents.device import DeviceError
+from agents.health import Verdict
+from agents.journal import Journal
+from agents.keeper.board import Board
+from agents.keeper.filler import Filler
+from agents.keeper.hands import Hands
+from agents.keeper.keeper import Keeper
+from agents.minutes import Minute, Told
+from agents.reporting import Body
+from agents.routes import Routes
+from agents.runtime import Running
+from agents.state import Folder, Known
+from agents.templates.reading import Template
+from agents.watch import Watch
+
+VERSION = "0.1.0"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a node is built on."""
+
+    hands: Hands
+    routes: Routes
+    templates: Mapping[str, Template]
+    counters: GatewayCounters | None = None  # of the gateway; None: the copies count themselves
+    host: str = "127.0.0.1"  # where the gateway reaches the copies
+
+
+class Node:
+    """The keeper, which brings copies up and down, and the watch, which reads devices and turns knobs."""
+
+    def __init__(self, folder: Folder, around: Around, incarnation: int, workers: int = 4) -> None:
+        self._folder = folder
+        self._around = around
+        self._known = folder.known()
+        self._assignment: Assignment | None = None
+        filler = Filler(around.templates, around.host)
+        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        journal = Journal(folder.path / "journal.jsonl")
+        board = Board(around.routes)
+        self.keeper = Keeper(journal, around.hands, board, filler, incarnation, around.host, workers=workers)
+        self.census = Census(around.hands.talk, filler, around.counters)
+        self.watch = Watch(around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus)
+        self.watch.drain(self._known.draining)
+        self.strangers: tuple[Running, ...] = self.keeper.recover(folder.last_seen())
+        for running in self.strangers:
+            log.warning("%s runs and is in no journal; `gpuwright agent adopt` takes it in", running.copy)
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        self.watch.tick()
+        self._threads = [
+            threading.Thread(target=self.keeper.run, name="keeper", daemon=True),
+            threading.Thread(target=self.watch.run, name="watch", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """What runs goes on running. Devices on which nothing runs get their own settings back."""
+        self.watch.stop()
+        self.keeper.stop()
+        for thread in self._threads:
+            thread.join(timeout=30)
+        empty = not self.keeper.copies()
+        self.keeper.close()
+        if empty:
+            with contextlib.suppress(DeviceError):
+                self._around.hands.device.restore()
+        self._around.hands.device.close()
+
+    def offer(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self.watch.offer(assignment)
+        self.keeper.offer(assignment)
+
+    def heard(self, contact: bool) -> None:
+        self.watch.heard(contact)
+
+    def drain(self, gpus: Collection[int] | None) -> tuple[str, ...]:
+        """Empty these GPUs, or all with None, and start nothing there until they are to be used again."""
+        chosen = self._uuids(gpus)
+        self._keep_draining({*self._known.draining, *chosen})
+        return chosen
+
+    def use(self, gpus: Collection[int] | None) -> tuple[str, ...]:
+        """Use GPUs again that were drained."""
+        chosen = self._uuids(gpus)
+        self._keep_draining(set(self._known.draining) - set(chosen))
+        return chosen
+
+    @property
+    def draining(self) -> tuple[str, ...]:
+        return tuple(self._known.draining)
+
+    def adopt(self) -> list[str]:
+        """Take in every copy that runs here and is in no journal; a line for each."""
+        said = []
+        for running in self.strangers:
+            copy = adopted(running, self._assignment, clocks.seconds())
+            if isinstance(copy, Copy):
+                self.keeper.take_in(copy)
+                said.append(f"{running.copy}: taken in, to be verified")
+            else:
+                said.append(copy)
+        known = {copy.id for copy in self.keeper.copies()}
+        self.strangers = tuple(running for running in self.strangers if running.copy not in known)
+        return said
+
+    def inventory(self) -> Inventory:
+        return reporting.inventory(self.watch.indexes, self.watch.found, list(self._around.templates), VERSION)
+
+    def finished(self) -> tuple[Minute, Mapping[str, Told]] | None:
+        """The minute before this one, once."""
+        finished, self.watch.finished = self.watch.finished, None
+        return finished
+
+    def body(self, minute: Minute, totals: Mapping[str, Told]) -> Body:
+        """What a report says of that minute, and of how things are now."""
+        self._folder.looked()
+        watch, keeper = self.watch, self.keeper
+        index = {uuid: number for number, uuid in watch.indexes.items()}
+        copies = [copy for copy in keeper.copies() if copy.gpu in index]
+        accounts = [reporting.usage(copy, index[copy.gpu]) for copy in keeper.accounts() if copy.gpu in index]
+        unknown = Verdict("unknown")
+        return Body(
+            gpus=tuple(
+                reporting.gpu_minute(
+                    minute, number, uuid, watch.verdicts.get(uuid, unknown), watch.energy_mj(uuid), watch.knobs
+                )
+                for number, uuid in sorted(watch.indexes.items())
+            ),
+            instances=reporting.instance_minutes(minute, copies, index, totals, watch.knobs),
+            usage=tuple(interval for interval in accounts if interval is not None),
+            copies=tuple(
+                reporting.said_copy(copy, index[copy.gpu], self._around.host, keeper.in_force(copy)) for copy in copies
+            ),
+            held_back=tuple(reporting.held_back(held) for held in keeper.held),
+            excursions=watch.excursions,
+            repartition=watch.repartition,
+        )
+
+    def told(self, body: Body, dropped: Collection[str]) -> None:
+        """A report was stored: its usage need not be said again."""
+        for interval in body.usage:
+            if f"usage {interval.id}" not in dropped:
+                self.keeper.told(interval.id, "closed" if interval.ended_at else "opened")
+
+    def now(self) -> tuple[Minute, Mapping[str, Told]]:
+        return self.watch.minute, self.census.totals
+
+    def last_seen(self) -> datetime:
+        return self._folder.last_seen()
+
+    def _uuids(self, gpus: Collection[int] | None) -> tuple[str, ...]:
+        indexes = self.watch.indexes
+        unknown = [] if gpus is None else [gpu for gpu in gpus if gpu not in indexes]
+        if unknown:
+            raise ValueError(f"there is no GPU {unknown[0]} on this node; it has {sorted(indexes)}")
+        return tuple(uuid for index, uuid in sorted(indexes.items()) if gpus is None or index in gpus)
+
+    def _keep_draining(self, draining: Collection[str]) -> None:
+        self._known = Known(self._known.gpus, sorted(draining))
+        self._folder.keep_known(self._known)
+        self.watch.drain(self._known.draining)
+
+    def _keep_gpus(self, indexes: Mapping[int, str]) -> None:
+        self._known = Known(dict(indexes), self._known.draining)
+        self._folder.keep_known(self._known)

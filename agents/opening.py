@@ -1,0 +1,89 @@
+"""The seams of this machine, opened as `gpuwright agent run` was told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.device import Device, Mps
+from agents.keeper.hands import Hands
+from agents.node import Around
+from agents.routes import Acknowledged, Route, Routes, RouteState
+from agents.runtime import Runtime
+from agents.talk import Loopback
+from agents.templates.reading import read
+from agents.traffic import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an agent is run."""
+
+    folder: Path
+    node: str = ""
+    device: str = "nvml"  # or simulated
+    simulated_gpus: int = 4
+    simulated_kind: str = "v100-16gb"
+    runtime: str = "process"  # or docker
+    gateway: str = ""  # address of a sidecar; empty: none
+    gateway_token_file: str = ""
+    templates: Path | None = None  # the node's own, beside those that are shipped
+    models: Path | None = None
+    helper: str = ""  # socket of the root helper; empty: write to the devices ourselves
+    host: str = "127.0.0.1"  # where the gateway reaches the copies
+
+
+class NoGateway:
+    """No gateway: whoever sends requests finds the copies by itself, and each says by itself when it is drained."""
+
+    def declare(self, routes: Sequence[Route]) -> Acknowledged:
+        return Acknowledged(tuple(RouteState(route.copy, not route.drained, 0) for route in routes))
+
+
+def opened(options: Options) -> Around:
+    """Everything a node is built on. Raises what says in plain words why it cannot be had."""
+    device, mps = _devices(options)
+    routes, counters = _gateway(options)
+    templates = read(options.templates, options.models) if options.models else read(options.templates)
+    hands = Hands(device, mps, _runtime(options), Loopback())
+    return Around(hands, routes, templates, counters, options.host)
+
+
+def _devices(options: Options) -> tuple[Device, Mps]:
+    """Imported when called: an agent of one kind needs nothing of the others."""
+    if options.device == "simulated":
+        from agents.simulated.remote import connect, ensure_driver
+
+        folder = options.folder / "simulated"
+        ensure_driver(folder, [options.simulated_kind] * options.simulated_gpus)
+        return connect(folder)
+    from agents.mps import MpsControl
+    from agents.nvml.device import NvmlDevice
+
+    if options.helper:
+        from agents.privileged.client import Privileged
+
+        device = NvmlDevice(options.folder / "originals.json", writer=Privileged(Path(options.helper)))
+    else:
+        device = NvmlDevice(options.folder / "originals.json")
+    return device, MpsControl(options.folder / "mps")
+
+
+def _runtime(options: Options) -> Runtime:
+    if options.runtime == "docker":
+        from agents.runtime.docker import DockerRuntime
+
+        return DockerRuntime()
+    from agents.runtime.process import ProcessRuntime
+
+    return ProcessRuntime(options.folder / "copies")
+
+
+def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
+    if not options.gateway:
+        return NoGateway(), None
+    from agents.gateway.client import SidecarRoutes
+
+    sidecar = SidecarRoutes(options.gateway, options.node, options.gateway_token_file)
+    return sidecar, sidecar.counters

@@ -1,0 +1,76 @@
+"""`gpuwright agent run`: everything opened, started, and stopped in order by a signal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agents import status
+from agents.agent import Agent, start
+from agents.clocks import date
+from agents.device import DeviceError
+from agents.journal import JournalError
+from agents.local import Local
+from agents.node import Node
+from agents.opening import Options, opened
+from agents.state import Credential, Folder
+from agents.templates.reading import TemplateError
+
+log = logging.getLogger(__name__)
+
+
+class CannotRun(Exception):
+    """Something that an agent cannot be without; the message says what, and what to do."""
+
+
+def run_agent(options: Options, metrics: str = "") -> None:
+    """Until SIGTERM or SIGINT. What runs on the node goes on running."""
+    folder = Folder(options.folder)
+    credential = folder.credential()
+    if credential is None:
+        raise CannotRun(f"no credential in {options.folder}; run `gpuwright agent join` first")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        seen = start(folder, date())
+        node = Node(folder, opened(replace(options, node=credential.node)), seen.incarnation)
+    except (DeviceError, JournalError, TemplateError, OSError, ValueError) as error:
+        raise CannotRun(f"{error}; `gpuwright agent doctor` says what this machine lacks") from error
+    agent = Agent(folder, credential, node, seen)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    local = Local(options.folder, _answers(agent, node, credential))
+    node.start()
+    local.start()
+    if metrics:
+        _serve_metrics(metrics, agent, node, credential)
+    log.info("node %s reports to %s until stopped", credential.node, credential.server)
+    agent.run()
+    local.stop()
+    agent.close()
+    # The poll may wait for a minute yet, and has nothing to say to anybody any more.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _answers(agent: Agent, node: Node, credential: Credential) -> Mapping[str, Any]:
+    return {
+        "status": lambda _asked: status.of(agent, node, credential),
+        "drain": lambda asked: node.drain(asked.get("gpus")),
+        "use": lambda asked: node.use(asked.get("gpus")),
+        "adopt": lambda _asked: node.adopt(),
+    }
+
+
+def _serve_metrics(address: str, agent: Agent, node: Node, credential: Credential) -> None:
+    from agents.prometheus import render, serve
+
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise CannotRun(f"--metrics {address!r} must look like 127.0.0.1:9400")
+    serve((host, int(port)), lambda: render(status.view(agent, node, credential)))

@@ -1,0 +1,264 @@
+"""Watches the devices once a second: health, watts and clocks; turns the knobs, and says what the keeper must know."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+
+from agents import clocks, health, power
+from agents.census import Census
+from agents.contract import LATENCY_EDGES_MS, AssignedGpu, Assignment, Excursion
+from agents.copies import Copy, Stage
+from agents.device import DeviceError, Gpu, MpsState, Reading, Trouble
+from agents.identity import indexed, meant
+from agents.keeper.hands import Hands
+from agents.keeper.keeper import Keeper, Situation
+from agents.knobs import Knobs
+from agents.minutes import Minute, Told, percentile_ms
+
+PERIOD_SECONDS = 1.0
+ENUMERATE_SECONDS = 10.0
+MPS_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """One thread: reads every GPU, judges its health, runs its power loop, and keeps the minute's sums."""
+
+    def __init__(
+        self,
+        hands: Hands,
+        keeper: Keeper,
+        census: Census,
+        known: Mapping[int, str],
+        keep_known: Callable[[Mapping[int, str]], None],
+        clock: Callable[[], float] = clocks.seconds,
+        date: Callable[[], datetime] = clocks.date,
+    ) -> None:
+        self._hands = hands
+        self._keeper = keeper
+        self._census = census
+        self._keep_known = keep_known
+        self._clock = clock
+        self._date = date
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._indexes = dict(known)
+        self._found: dict[str, Gpu] = {}
+        self._present: set[str] = set()
+        self._enumerated_at = float("-inf")
+        self._mps: dict[str, MpsState] = {}
+        self._mps_at = float("-inf")
+        self._health: dict[str, health.State] = {}
+        self._power: dict[str, power.State] = {}
+        self._energy: dict[str, power.Energy] = {}
+        self._assignment: Assignment | None = None
+        self._contact = False
+        self._draining: frozenset[str] = frozenset()
+        self.verdicts: dict[str, health.Verdict] = {}
+        self.readings: dict[str, Reading] = {}
+        self.xids: dict[str, int] = {}
+        self.excursions: tuple[Excursion, ...] = ()
+        self.repartition: tuple[int, ...] = ()
+        self.knobs = Knobs(hands)
+        self.minute = Minute(_minute(date()), {})
+        self.finished: tuple[Minute, Mapping[str, Told]] | None = None  # the minute before, until it was reported
+
+    # What the rest of the agent says and asks.
+
+    def offer(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._wake.set()
+
+    def heard(self, contact: bool) -> None:
+        """Whether the control plane answers."""
+        changed, self._contact = contact != self._contact, contact
+        if changed:
+            self._wake.set()
+
+    def drain(self, gpus: Collection[str]) -> None:
+        """Empty these GPUs, and start nothing there."""
+        self._draining = frozenset(gpus)
+        self._wake.set()
+
+    @property
+    def indexes(self) -> Mapping[int, str]:
+        """The UUID that each index means on this node."""
+        return meant(self._indexes, self._assignment)
+
+    @property
+    def found(self) -> Mapping[str, Gpu]:
+        """Every device that was ever seen, as it was seen last."""
+        return self._found
+
+    def energy_mj(self, gpu: str) -> int:
+        return self._energy.get(gpu, power.Energy()).total_mj
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            try:
+                self.tick()
+            except Exception:
+                log.exception("a look at the devices failed")
+            self._wake.wait(max(0.05, PERIOD_SECONDS - (time.monotonic() - begun)))
+            self._wake.clear()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+
+    def tick(self) -> None:
+        now = self._clock()
+        self._enumerate(now)
+        copies = self._keeper.copies()
+        self._census.refresh(copies, now)
+        self._roll()
+        self._look(copies, now)
+        self._keeper.tell(self._situation())
+        self._turn(copies, now)
+        self.knobs.forget({copy.id for copy in copies})
+
+    def _enumerate(self, now: float) -> None:
+        if now - self._enumerated_at < ENUMERATE_SECONDS:
+            return
+        self._enumerated_at = now
+        try:
+            gpus = self._hands.device.gpus()
+        except DeviceError as error:
+            log.warning("the devices cannot be listed: %s", error)
+            self._present = set()
+            return
+        self._found.update({gpu.uuid: gpu for gpu in gpus})
+        self._present = {gpu.uuid for gpu in gpus}
+        fixed = indexed(self._indexes, gpus)
+        if fixed != self._indexes:
+            self._indexes = fixed
+            self._keep_known(fixed)
+
+    def _look(self, copies: Collection[Copy], now: float) -> None:
+        """Read every GPU and judge its health; one that does not answer hides no other."""
+        xids: dict[str, tuple[int, ...]] = {}
+        try:
+            for event in self._hands.device.events(0):
+                xids[event.uuid] = (*xids.get(event.uuid, ()), event.xid)
+                self.xids[event.uuid] = event.xid
+        except DeviceError as error:
+            if error.trouble is not Trouble.NOT_SUPPORTED:
+                log.warning("events cannot be read: %s", error)
+        if now - self._mps_at >= MPS_SECONDS:
+            self._mps_at = now
+            self._mps = {gpu: self._mps_state(gpu) for gpu in {copy.gpu for copy in copies if copy.running}}
+        for uuid in self._indexes.values():
+            reading, trouble = None, None
+            try:
+                reading = self._hands.device.read(uuid)
+                self.readings[uuid] = reading
+                self.minute.read(uuid, reading)
+                before = self._energy.get(uuid, power.Energy())
+                self._energy[uuid] = power.metered(before, reading.energy_mj, reading.power_w, now)
+            except DeviceError as error:
+                trouble = error.trouble
+                self.readings.pop(uuid, None)
+                if trouble is Trouble.LOST:
+                    self._enumerated_at = float("-inf")
+            present = uuid in self._present and trouble is not Trouble.LOST
+            seen = health.Observed(uuid, present, reading, trouble, xids.get(uuid, ()), self._mps.get(uuid))
+            state = self._health.get(uuid) or health.State(uuid)
+            self._health[uuid] = health.observe(state, seen, now)
+            verdict = health.verdict(self._health[uuid], now)
+            before_verdict = self.verdicts.get(uuid)
+            if before_verdict is None or before_verdict.reason != verdict.reason:
+                log.info("GPU %s is %s %s", uuid, verdict.health, verdict.message)
+            self.verdicts[uuid] = verdict
+            if self._mps.get(uuid) in (MpsState.FAULT, MpsState.DOWN) and uuid not in self._keeper.recycled:
+                self._keeper.recycle(uuid, f"mps_{self._mps[uuid]}")
+
+    def _mps_state(self, gpu: str) -> MpsState:
+        try:
+            return self._hands.mps.state(gpu)
+        except DeviceError as error:
+            return MpsState.FAULT if error.trouble is Trouble.FAULT else MpsState.DOWN
+
+    def _situation(self) -> Situation:
+        gpus = {index: self._found[uuid] for index, uuid in self.indexes.items() if uuid in self._found}
+        fenced = {uuid: verdict.reason for uuid, verdict in self.verdicts.items() if verdict.fenced}
+        return Situation(gpus, fenced, self._contact, self._draining)
+
+    def _roll(self) -> None:
+        began = _minute(self._date())
+        if began != self.minute.began:
+            with self._lock:
+                self.finished = (self.minute, dict(self._census.totals))
+                self.minute = Minute(began, self._census.totals)
+
+    def _turn(self, copies: Collection[Copy], now: float) -> None:
+        """Run the power loop of each GPU that is assigned, and put its knobs where it says."""
+        assignment = self._assignment
+        if assignment is None:
+            return
+        excursions: list[Excursion] = []
+        repartition = []
+        assigned = {gpu.index: gpu for gpu in assignment.gpus}
+        for index, uuid in self.indexes.items():
+            if uuid not in self._present:
+                continue
+            told = assigned.get(index, AssignedGpu(index))
+            here = [copy for copy in copies if copy.gpu == uuid and copy.stage is Stage.READY]
+            seen = self._seen(index, uuid, told, here, now)
+            move = power.step(self._power.get(uuid, power.State()), seen, power.Settings())
+            self._power[uuid] = move.state
+            self.knobs.turn_cap(uuid, told.cap_w, now)
+            self.knobs.turn_clock(uuid, move.clock_mhz if told.clock_mhz else None, now)
+            for copy in here:
+                filled = self._keeper.filler.filled(copy)
+                if filled is not None and copy.wanted.batch is not None:
+                    batch = move.batches.get(copy.instance, int(copy.wanted.batch.planned))
+                    self.knobs.turn_batch(copy, filled, batch, copy.wanted.batch_timeout_ms, now)
+            excursions += move.excursions
+            if move.repartition:
+                repartition.append(index)
+        self.excursions, self.repartition = tuple(excursions), tuple(repartition)
+
+    def _seen(self, index: int, uuid: str, told: AssignedGpu, here: Collection[Copy], now: float) -> power.SeenGpu:
+        reading = self.readings.get(uuid)
+        gpu = self._found[uuid]
+        clock = self.knobs.clocks.get(uuid)
+        return power.SeenGpu(
+            index=index,
+            at=self._date(),
+            peak_w=reading.power_w if reading else None,
+            mean_w=reading.power_w if reading else None,
+            cap_w=told.cap_w,
+            clock_mhz=int(clock.requested) if clock and clock.requested else None,
+            frame=told.clock_mhz,
+            clocks_mhz=gpu.clocks_mhz,
+            running_mhz=reading.sm_clock_mhz if reading else None,
+            slowed="power_cap" in reading.clock_reasons if reading else False,
+            instances=tuple(self._seen_instance(copy) for copy in here if copy.served),
+        )
+
+    def _seen_instance(self, copy: Copy) -> power.SeenInstance:
+        wanted = copy.wanted
+        lately = self._census.lately(copy.id)
+        served = self._census.served(copy.id)
+        turned = self.knobs.batches.get(copy.id)
+        planned = wanted.batch.planned if wanted.batch else 1
+        return power.SeenInstance(
+            id=copy.instance,
+            batch=int(turned.applied if turned and turned.applied is not None else planned),
+            frame=wanted.batch,
+            latency_ms=percentile_ms(lately.latency_counts, wanted.percentile or 98, LATENCY_EDGES_MS),
+            slo_ms=wanted.slo_ms,
+            queue=served.queue if served else None,
+        )
+
+
+def _minute(date: datetime) -> datetime:
+    return date.replace(second=0, microsecond=0)

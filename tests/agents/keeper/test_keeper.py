@@ -1,0 +1,77 @@
+"""The keeper with real copies on simulated GPUs: up under limits, changed without a gap, down in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.copies import Stage
+from tests.support.caller import until
+from tests.support.nodes import Machine, assigned, copy_of, kill, machine, ready, running, served
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Machine]:
+    with machine(tmp_path) as made:
+        yield made
+
+
+def test_an_instance_comes_up_under_its_limit_and_goes_in_order(one: Machine) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1", sm=30)))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        copy = copy_of(node, "search-1")
+        assert copy.running is not None
+        around = one.around()
+        assert copy.running.pid in around.hands.mps.clients(copy.gpu)
+        filled = node.keeper.filler.filled(copy)
+        assert filled is not None
+        seen = around.hands.talk.served(copy.port, filled)
+        assert seen is not None
+        assert seen.sm_count == 24  # 30 % of 80
+        node.offer(assigned(2))
+        until(lambda: not node.keeper.copies(), "it is gone")
+        assert one.copies() == []
+
+
+def test_another_share_is_handed_over_with_a_ready_copy_throughout(one: Machine) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1", sm=30)))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        before = copy_of(node, "search-1").id
+        node.offer(assigned(2, served("search-1", sm=50)))
+        gaps = 0
+
+        def handed_over() -> bool:
+            nonlocal gaps
+            copies = node.keeper.copies()
+            gaps += not any(copy.stage is Stage.READY for copy in copies)
+            return ready(node, "search-1") and copies[0].wanted.sm_percent == 50
+
+        until(handed_over, "the new copy has taken over")
+        assert copy_of(node, "search-1").id != before
+        assert gaps == 0
+        assert len(one.copies()) == 1
+
+
+def test_a_copy_that_dies_is_replaced(one: Machine) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        first = copy_of(node, "search-1")
+        assert first.running is not None
+        kill(first.running.pid)
+        until(lambda: ready(node, "search-1") and copy_of(node, "search-1").id != first.id, "another took its place")
+
+
+def test_a_restarted_agent_keeps_what_runs(one: Machine) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        first = copy_of(node, "search-1")
+    with running(one, incarnation=2) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready still")
+        assert copy_of(node, "search-1").running == first.running

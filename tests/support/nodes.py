@@ -1,0 +1,135 @@
+"""Nodes for tests: a keeper and a watch over simulated GPUs in a process of their own, and real copies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
+from agents.copies import Copy, Stage
+from agents.keeper.hands import Hands
+from agents.node import Around, Node
+from agents.opening import NoGateway
+from agents.routes import Routes
+from agents.runtime.process import ProcessRuntime
+from agents.simulated.device import SimulatedDevice
+from agents.simulated.machine import Machine as SimulatedMachine
+from agents.simulated.mps import SimulatedMps
+from agents.simulated.remote import Switches, connect, ensure_driver
+from agents.state import Folder
+from agents.talk import Loopback
+from agents.templates.reading import read
+from tests.support.caller import until
+
+LATENCY = "1:10=2,100=1;8:10=4,100=2"
+
+
+def served(name: str, gpu: int = 0, sm: float = 30, memory: float = 2.0, **fields: Any) -> AssignedInstance:
+    """An instance of gpuwright-serve, small and quick."""
+    known = AssignedInstance(
+        name,
+        gpu,
+        "shop",
+        name.partition("-")[0],
+        model=name,
+        template="gpuwright-serve",
+        args={"model": "resnet", "latency": LATENCY},
+        sm_percent=sm,
+        memory_gib=memory,
+        batch=Frame(4, 1, 8),
+        rate_per_second=10.0,
+        slo_ms=100.0,
+        percentile=98.0,
+    )
+    return msgspec.structs.replace(known, **fields)
+
+
+def assigned(generation: int, *instances: AssignedInstance, epoch: int = 1, **fields: Any) -> Assignment:
+    gpus: Sequence[AssignedGpu] = fields.pop("gpus", ())
+    return Assignment("node-1", generation, epoch, generation, instances=instances, gpus=tuple(gpus), **fields)
+
+
+class Machine:
+    """A folder with a simulated driver, on which one node after the other can be started."""
+
+    def __init__(self, folder: Path, kinds: Sequence[str]) -> None:
+        self.folder = folder
+        self.driver = folder / "driver"
+        ensure_driver(self.driver, kinds)
+        self.switches = Switches(self.driver)
+
+    def around(self, routes: Routes | None = None, **fields: Any) -> Around:
+        device, mps = connect(self.driver)
+        runtime = ProcessRuntime(self.folder / "copies")
+        return Around(Hands(device, mps, runtime, Loopback()), routes or NoGateway(), read(), **fields)
+
+    def node(self, incarnation: int = 1, routes: Routes | None = None, **fields: Any) -> Node:
+        node = Node(Folder(self.folder / "state"), self.around(routes, **fields), incarnation)
+        node.heard(True)
+        return node
+
+    def copies(self) -> list[int]:
+        """The PIDs of every copy that runs, whoever started it."""
+        return [running.pid for running in ProcessRuntime(self.folder / "copies").find()]
+
+    def close(self) -> None:
+        runtime = ProcessRuntime(self.folder / "copies")
+        for running in runtime.find():
+            runtime.end(running, force=True)
+        until(lambda: not runtime.find(), "the copies ended")
+        self.switches.quit()
+        self.switches.close()
+
+
+@contextmanager
+def machine(folder: Path, kinds: Sequence[str] = ("v100-16gb", "v100-16gb")) -> Iterator[Machine]:
+    made = Machine(folder, kinds)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def running(made: Machine, **fields: Any) -> Iterator[Node]:
+    node = made.node(**fields)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def ready(node: Node, *names: str) -> bool:
+    """Whether exactly these instances run, each with one ready copy."""
+    copies = node.keeper.copies()
+    return sorted(copy.instance for copy in copies) == sorted(names) and all(
+        copy.stage is Stage.READY for copy in copies
+    )
+
+
+def copy_of(node: Node, name: str) -> Copy:
+    """The one copy of an instance."""
+    (found,) = [copy for copy in node.keeper.copies() if copy.instance == name]
+    return found
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def still_node(folder: Folder, incarnation: int) -> Node:
+    """A node on two simulated GPUs within this process, that nobody has started."""
+    simulated = SimulatedMachine(["v100-16gb"] * 2)
+    device = SimulatedDevice(simulated, lambda: 0.0)
+    mps = SimulatedMps(simulated, lambda: 0.0, folder.path / "mps")
+    hands = Hands(device, mps, ProcessRuntime(folder.path / "copies"), Loopback())
+    node = Node(folder, Around(hands, NoGateway(), read()), incarnation, workers=0)
+    node.watch.tick()
+    return node
