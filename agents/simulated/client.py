@@ -214,13 +214,26 @@ class Client:
 def connect(connection: socket.socket, path: Path) -> None:
     """A Unix socket's path has room for 107 bytes; a longer one is reached through its folder's descriptor."""
     if len(os.fsencode(path)) < 108:
-        connection.connect(str(path))
+        _insist(connection, str(path))
         return
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        _insist(connection, f"/proc/self/fd/{folder}/{path.name}")
     finally:
         os.close(folder)
+
+
+def _insist(connection: socket.socket, path: str) -> None:
+    """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
+    until = time.monotonic() + (connection.gettimeout() or 0.0)
+    while True:
+        try:
+            connection.connect(path)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.01)
 
 
 def _raise_refusal(answer: Mapping[str, Any]) -> None:

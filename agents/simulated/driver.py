@@ -117,11 +117,12 @@ def serve(folder: Path, kinds: list[str]) -> int:
     """Until told to quit; 3 when another driver serves this folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = folder.resolve()
-    with (folder / LOCK).open("w") as lock:
+    with (folder / LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return 3
+        lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
