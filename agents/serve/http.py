@@ -1,0 +1,244 @@
+"""HTTP/1.1 for one connection: keep-alive, one request at a time, with limits on size and patience.
+
+Whoever is slow or says nonsense is cut off alone. A body comes with Content-Length; chunked ones are refused (411),
+which leaves nothing to disagree about with the proxy in front.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+MOST_HEADER = 16 * 1024
+IDLE_SECONDS = 300.0
+LINGER_SECONDS = 1.0  # a refused client may read its answer
+REASONS = {
+    100: "Continue", 200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
+    408: "Request Timeout", 411: "Length Required", 413: "Content Too Large", 422: "Unprocessable Content",
+    431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}  # fmt: skip
+_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
+_HEADER = re.compile(rb"([-!#$%&'*+.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+
+
+def _message(status: int, body: bytes, more: str, kind: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
+    return head.encode() + body
+
+
+class Request:
+    """One request, whole."""
+
+    __slots__ = ("body", "headers", "method", "path")
+
+    def __init__(self, method: str, path: str, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.body = body
+
+
+class Bounds(Protocol):
+    """What one client may cost."""
+
+    @property
+    def most_body(self) -> int: ...
+
+    @property
+    def request_seconds(self) -> float:
+        """For a whole request to come, once it began, and for an answer to be taken."""
+
+
+class Connection(asyncio.Protocol):
+    """One client. `handle` gets each request and answers it, at once or later, by `answer`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handle: Callable[[Connection, Request], None],
+        on_lost: Callable[[Connection], None],
+        bounds: Bounds,
+    ) -> None:
+        self.loop = loop
+        self.handle = handle
+        self.on_lost = on_lost
+        self.deadline = loop.time() + IDLE_SECONDS
+        self.busy = False  # a request is being answered
+        self.lost = False
+        self.unwelcome = False  # there is no room for it
+        self.waiting: Any = None  # what the handler keeps here while the request is in its queue
+        self._bounds = bounds
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._line: re.Match[bytes] | None = None  # of a request whose header has come
+        self._headers: dict[bytes, bytes] = {}
+        self._length = 0
+        self._head = False
+        self._keep = True
+        self._paused = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether a request has begun to come, and not ended."""
+        return not self.busy and bool(self._buffer or self._line)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self.unwelcome:
+            self.lost = True
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.lost:
+            return  # what comes after a refusal is read and dropped, or the refusal would not arrive
+        if not self.partial and not self.busy:
+            self.deadline = self.loop.time() + self._bounds.request_seconds
+        self._buffer += data
+        if not self.busy:
+            self._advance()
+        elif len(self._buffer) > MOST_HEADER and self._transport:
+            self._transport.pause_reading()  # the next requests can wait in the kernel
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self.deadline = self.loop.time() + self._bounds.request_seconds
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if not self.busy:
+            self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self._buffer.clear()
+        self.on_lost(self)
+
+    def close(self) -> None:
+        """After what has been written."""
+        if self._transport:
+            self._transport.close()
+
+    def hurry(self, deadline: float) -> None:
+        """The server ends: close now if nothing is on its way, otherwise by the deadline."""
+        self.deadline = min(self.deadline, deadline)
+        if not self.busy and not self.partial and not self.lost:
+            self.lost = True
+            self.close()
+
+    def abort(self) -> None:
+        """At once."""
+        self.lost = True
+        if self._transport:
+            self._transport.abort()
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        if self._transport is None or self.busy:
+            return
+        if self._paused or self.lost:
+            self._transport.abort()
+        elif self.partial:
+            self._refuse(408, "the request did not come whole in time")
+        else:
+            self.close()
+
+    def answer(
+        self, status: int, body: bytes, close: bool = False, more: str = "", kind: str = "application/json"
+    ) -> None:
+        """Write the answer to the request in hand; then read the next, or close."""
+        self.busy = False
+        self.waiting = None
+        if self._transport is None or self.lost:
+            return
+        close = close or not self._keep
+        ends = "Connection: close\r\n" if close else ""
+        message = _message(status, body, more + ends, kind)
+        self._transport.write(message[: len(message) - len(body)] if self._head else message)
+        if close:
+            self.lost = True
+            self.deadline = self.loop.time() + self._bounds.request_seconds
+            self.close()
+        elif not self._paused:
+            self._next()
+
+    def _next(self) -> None:
+        now = self.loop.time()
+        self.deadline = now + (self._bounds.request_seconds if self._buffer else IDLE_SECONDS)
+        if self._transport and not self._transport.is_closing():
+            self._transport.resume_reading()
+            if self._buffer:
+                self.loop.call_soon(self._advance)
+
+    def _refuse(self, status: int, why: str) -> None:
+        self._buffer.clear()
+        self._line = None
+        if self._transport and not self.lost:
+            self.lost = True
+            self.deadline = self.loop.time() + LINGER_SECONDS
+            self._transport.write(_message(status, b'{"error": "%s"}' % why.encode(), "Connection: close\r\n"))
+            with contextlib.suppress(OSError):  # it has already gone
+                self._transport.write_eof()
+
+    def _advance(self) -> None:
+        if self.busy or self.lost or self._paused:
+            return
+        if self._line is None and not self._begin():
+            return
+        if len(self._buffer) < self._length:
+            return
+        assert self._line is not None
+        method, path, _ = self._line.groups()
+        body = bytes(self._buffer[: self._length])
+        del self._buffer[: self._length]
+        self._line = None
+        self.busy = True
+        self.handle(self, Request(method.decode(), path.decode(), self._headers, body))
+
+    def _begin(self) -> bool:
+        """Read the header when all of it is there; False: not yet, or refused."""
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0 or end > MOST_HEADER:
+            if len(self._buffer) > MOST_HEADER:
+                self._refuse(431, "the header is too long")
+            return False
+        first, *lines = bytes(self._buffer[:end]).split(b"\r\n")
+        del self._buffer[: end + 4]
+        line = _LINE.fullmatch(first)
+        if line is None:
+            self._refuse(400, "no request line of HTTP/1.1")
+            return False
+        headers: dict[bytes, bytes] = {}
+        for text in lines:
+            header = _HEADER.fullmatch(text)
+            if header is None:
+                self._refuse(400, "a header line that is none")
+                return False
+            name = header[1].lower()
+            if name in headers and name in (b"content-length", b"transfer-encoding", b"host"):
+                self._refuse(400, "a header said twice")
+                return False
+            headers[name] = header[2].strip()
+        if b"transfer-encoding" in headers:
+            self._refuse(411, "say the length of the body")
+            return False
+        length = headers.get(b"content-length", b"0")
+        if not re.fullmatch(rb"[0-9]{1,18}", length):
+            self._refuse(400, "a length that is none")
+            return False
+        self._length = int(length)
+        if self._length > self._bounds.most_body:
+            self._refuse(413, "the body is too long")
+            return False
+        said = headers.get(b"connection", b"").lower()
+        self._keep = b"close" not in said and (line[3] == b"1" or b"keep-alive" in said)
+        self._head = line[1] == b"HEAD"
+        self._line, self._headers = line, headers
+        awaited = headers.get(b"expect", b"").lower() == b"100-continue" and self._length > len(self._buffer)
+        if awaited and self._transport:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
