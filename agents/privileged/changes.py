@@ -13,6 +13,8 @@ from agents.privileged.originals import Originals
 from agents.privileged.rules import no, refused
 from agents.privileged.wire import MODE_NUMBERS, Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
 
+POWER_STEP_MW = 1000  # boards round
+
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +66,7 @@ class Changes:
         if original.power_mw is None:
             self._originals.keep(change.uuid, msgspec.structs.replace(original, power_mw=before))
         self._board.set_power_mw(change.uuid, change.mw)
-        return _read_back(change.mw, before, self._board.power_mw(change.uuid))
+        return _read_back(change.mw, before, self._board.power_mw(change.uuid), POWER_STEP_MW)
 
     def _compute_mode(self, change: SetComputeMode) -> Reply:
         wanted = MODE_NUMBERS[change.mode]
@@ -103,9 +105,9 @@ class Changes:
         return True
 
 
-def _read_back(wanted: int, before: int, applied: int) -> Reply:
+def _read_back(wanted: int, before: int, applied: int, step: int = 0) -> Reply:
     """Success of the call proves nothing."""
-    if applied == wanted:
+    if abs(applied - wanted) <= step:
         return Reply(ok=True, before=before, applied=applied)
     message = f"asked for {wanted}, and {applied} is in force"
     return Reply(ok=False, trouble=Trouble.NOT_APPLIED.value, message=message, before=before, applied=applied)
