@@ -1,0 +1,74 @@
+"""One run of the control program: commands in, text out, and an end by the deadline whatever it does."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+LONGEST_ANSWER = 65_536
+_KILLED_SECONDS = 0.5  # a killed process that does not end by then is stuck in the kernel
+
+
+class TooLate(Exception):
+    """It was not done by the deadline, and was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What came of it. More than LONGEST_ANSWER is cut off: no answer is so long."""
+
+    status: int
+    output: bytes
+
+
+def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], seconds: float) -> Printed:
+    """Raises TooLate, or OSError where the program cannot be started."""
+    until = time.monotonic() + seconds
+    # A session of its own: whatever it starts is killed with it.
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=dict(environment),
+        start_new_session=True,
+        bufsize=0,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(said)  # far less than a pipe holds: it does not wait for a reader
+        output = _read(process.stdout.fileno(), until)
+        try:
+            return Printed(process.wait(max(0.0, until - time.monotonic())), output)
+        except subprocess.TimeoutExpired:
+            raise TooLate from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_KILLED_SECONDS)
+        process.stdout.close()
+
+
+def _read(descriptor: int, until: float) -> bytes:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    output = b""
+    while len(output) <= LONGEST_ANSWER:
+        left = until - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise TooLate
+        part = os.read(descriptor, LONGEST_ANSWER)
+        if not part:
+            return output
+        output += part
+    raise TooLate  # it would print for ever
