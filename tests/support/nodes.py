@@ -55,6 +55,13 @@ def assigned(generation: int, *instances: AssignedInstance, epoch: int = 1, **fi
     return Assignment("node-1", generation, epoch, generation, instances=instances, gpus=tuple(gpus), **fields)
 
 
+def around(folder: Path, routes: Routes | None = None, **fields: Any) -> Around:
+    """The seams of the machine in that folder, opened anew."""
+    device, mps = connect(folder / "driver")
+    runtime = ProcessRuntime(folder / "copies")
+    return Around(Hands(device, mps, runtime, Loopback()), routes or NoGateway(), read(), **fields)
+
+
 class Machine:
     """A folder with a simulated driver, on which one node after the other can be started."""
 
@@ -64,13 +71,8 @@ class Machine:
         ensure_driver(self.driver, kinds)
         self.switches = Switches(self.driver)
 
-    def around(self, routes: Routes | None = None, **fields: Any) -> Around:
-        device, mps = connect(self.driver)
-        runtime = ProcessRuntime(self.folder / "copies")
-        return Around(Hands(device, mps, runtime, Loopback()), routes or NoGateway(), read(), **fields)
-
     def node(self, incarnation: int = 1, routes: Routes | None = None, **fields: Any) -> Node:
-        node = Node(Folder(self.folder / "state"), self.around(routes, **fields), incarnation)
+        node = Node(Folder(self.folder / "state"), around(self.folder, routes, **fields), incarnation)
         node.heard(True)
         return node
 

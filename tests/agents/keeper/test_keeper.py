@@ -9,7 +9,7 @@ import pytest
 
 from agents.copies import Stage
 from tests.support.caller import until
-from tests.support.nodes import Machine, assigned, copy_of, kill, machine, ready, running, served
+from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def test_an_instance_comes_up_under_its_limit_and_goes_in_order(one: Machine) ->
         until(lambda: ready(node, "search-1"), "it is ready")
         copy = copy_of(node, "search-1")
         assert copy.running is not None
-        around = one.around()
-        assert copy.running.pid in around.hands.mps.clients(copy.gpu)
+        hands = around(one.folder).hands
+        assert copy.running.pid in hands.mps.clients(copy.gpu)
         filled = node.keeper.filler.filled(copy)
         assert filled is not None
-        seen = around.hands.talk.served(copy.port, filled)
+        seen = hands.talk.served(copy.port, filled)
         assert seen is not None
         assert seen.sm_count == 24  # 30 % of 80
         node.offer(assigned(2))
