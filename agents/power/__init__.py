@@ -3,10 +3,10 @@
 from agents.power.energy import Energy, metered
 from agents.power.knobs import Knob
 from agents.power.law import step
-from agents.power.samples import peak_and_mean
+from agents.power.samples import Samples
 from agents.power.seen import Move, SeenGpu, SeenInstance, State
 from agents.power.settings import Settings
 
 __all__ = [
-    "Energy", "Knob", "Move", "SeenGpu", "SeenInstance", "Settings", "State", "metered", "peak_and_mean", "step",
+    "Energy", "Knob", "Move", "Samples", "SeenGpu", "SeenInstance", "Settings", "State", "metered", "step",
 ]  # fmt: skip

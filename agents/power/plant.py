@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from agents.power.samples import peak_and_mean
-
 TICKS = 10  # readings a second
 LONGEST_QUEUE_SECONDS = 2.0  # what waits longer is refused
 
@@ -91,9 +89,8 @@ class Plant:
                 ticks[server.id].append(served[server.id])
             watts.append(drawn * (1 + self._random.uniform(-self.noise, self.noise)))
             clocks.append(running)
-        peak, mean = peak_and_mean(watts) or (0.0, 0.0)
         whole = {name: self._whole(found) for name, found in ticks.items()}
-        return Period(peak, mean, sum(clocks) / TICKS, slowed, whole)
+        return Period(max(watts), sum(watts) / TICKS, sum(clocks) / TICKS, slowed, whole)
 
     def _tick(
         self, mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]

@@ -1,13 +1,66 @@
-"""Peak and mean of the watts read within one period."""
+"""Peak and mean of the watts of one period, from readings taken within it.
+
+A driver's reading of watts is the mean of its last second: just after a knob has moved it still tells of before. The
+energy counter does not: its difference between two readings is what was drawn between them. Where there is one, it
+counts; where there is none, readings that reach back behind the move do not, as long as there is another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 MOST_W = 100_000.0  # no GPU draws that much; a reading beyond is none
+READING_SECONDS = 1.0  # what a reading is the mean of
+SHORTEST_SECONDS = 0.05  # between two values of the counter; it is not updated more often
 
 
-def peak_and_mean(watts: Iterable[float | None]) -> tuple[float, float] | None:
-    """Of what a GPU can draw: not of NaN, infinity, negatives; None when nothing is left."""
-    read = [one for one in watts if one is not None and 0 <= one <= MOST_W]
-    return (max(read), sum(read) / len(read)) if read else None
+class Samples:
+    """Of one GPU; readings in, a period's peak and mean out."""
+
+    __slots__ = ("_energy", "_moved_at", "_peak_w", "_readings", "_start")
+
+    def __init__(self) -> None:
+        self._energy: tuple[float, int] | None = None  # the counter as it was last used
+        self._start: tuple[float, int] | None = None  # and at the period's beginning
+        self._peak_w: float | None = None
+        self._readings: list[tuple[float, float]] = []
+        self._moved_at = -READING_SECONDS
+
+    def moved(self, at: float) -> None:
+        """Clock or batch was changed at this time, in seconds."""
+        self._moved_at = at
+
+    def read(self, at: float, watts: float | None, energy_mj: int | None) -> None:
+        """One reading; None, NaN and what no GPU draws are none."""
+        if watts is not None and 0 <= watts <= MOST_W:
+            self._readings.append((at, watts))
+        if energy_mj is None:
+            self._energy = None
+            return
+        if self._energy is None or energy_mj < self._energy[1] or at < self._energy[0]:
+            self._energy, self._start, self._peak_w = (at, energy_mj), (at, energy_mj), None
+            return
+        seconds = at - self._energy[0]
+        if seconds >= SHORTEST_SECONDS:
+            drawn = (energy_mj - self._energy[1]) / 1000 / seconds
+            if drawn <= MOST_W:
+                self._peak_w = max(self._peak_w or 0.0, drawn)
+            self._energy = (at, energy_mj)
+
+    def period(self) -> tuple[float, float] | None:
+        """Peak and mean since the last period; None when nothing was read. The next begins."""
+        found = self._by_energy() or self._by_readings()
+        self._start, self._peak_w, self._readings = self._energy, None, []
+        return found
+
+    def _by_energy(self) -> tuple[float, float] | None:
+        if self._peak_w is None or self._energy is None or self._start is None:
+            return None
+        seconds = self._energy[0] - self._start[0]
+        mean = (self._energy[1] - self._start[1]) / 1000 / seconds
+        return (self._peak_w, mean) if mean <= MOST_W else None
+
+    def _by_readings(self) -> tuple[float, float] | None:
+        if not self._readings:
+            return None
+        settled = [watts for at, watts in self._readings if at >= self._moved_at + READING_SECONDS - 0.01]
+        watts = settled or [self._readings[-1][1]]
+        return max(watts), sum(watts) / len(watts)

@@ -97,7 +97,9 @@ def test_every_verdict_says_why_and_a_clock_going_backwards_lifts_nothing(
         assert bool(found.reason) == bool(found.message) == (found.health != "ok")
         assert not found.needs or found.fenced
         assert len(found.message) <= 500
-        assert verdict(observe(state, replace(QUIET, reading=None), now - 1e6, TUNED), 0.0).fenced >= found.fenced
+        back = observe(state, replace(QUIET, reading=None), now - 1e6, TUNED)
+        assert back.at == state.at
+        assert verdict(back, 0.0).fenced >= found.fenced
 
 
 def test_every_listed_xid_says_what_it_is_and_what_to_do_and_is_no_applications() -> None:

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.power import Energy, metered, peak_and_mean
+from agents.power import Energy, metered
 from agents.power.energy import LONGEST_GAP_SECONDS
 
 
@@ -79,8 +79,3 @@ def test_resets_lose_nothing_where_watts_are_right(joules: list[int], data: st.D
         total += drawn
         energy = metered(energy, counter, drawn / 1000, float(second))
     assert math.isclose(energy.total_mj, total, abs_tol=len(joules))
-
-
-def test_peak_and_mean_leave_out_what_no_gpu_draws() -> None:
-    assert peak_and_mean([100.0, None, 300.0, float("nan"), -5.0, float("inf"), 1e9]) == (300.0, 200.0)
-    assert peak_and_mean([None, float("nan")]) is None

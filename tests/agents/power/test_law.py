@@ -83,7 +83,12 @@ def test_behind_the_hardwares_own_limit_the_step_is_the_likely_one() -> None:
 def test_where_a_step_did_not_suffice_the_next_aims_lower() -> None:
     over = replace(CALM, peak_w=310.0, instances=(replace(ONE, busy=1.0),))
     clocks = [after(periods, over).clock_mhz or 0 for periods in (1, 2, 3)]
-    assert clocks[0] > clocks[1] > clocks[2]
+    assert clocks == [900, 700, 400]  # for 0.95, 0.95 x 0.9 and 0.95 x 0.81 of the cap
+
+
+def test_an_excursion_counts_from_when_the_knob_first_left_its_plan() -> None:
+    over = replace(CALM, peak_w=310.0, instances=(replace(ONE, busy=1.0),))
+    assert after(3, over).excursions[0].since == BEGAN
 
 
 def test_a_step_from_a_clock_that_was_not_ours_does_not_go_below_the_plan_that_fits() -> None:
@@ -194,6 +199,7 @@ def test_a_return_that_did_not_last_waits_twice_as_long_next_time() -> None:
         assert state.clock
         waits.append(state.clock.wait)
         quiet = replace(CALM, clock_mhz=state.clock.value, peak_w=20.0)
+        assert after(state.clock.wait - 1, quiet, state).clock_mhz == state.clock.value
         move = after(state.clock.wait, quiet, state)
         assert move.clock_mhz == 1000
         state = step(move.state, replace(CALM, peak_w=400.0), Settings()).state
