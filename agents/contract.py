@@ -252,6 +252,7 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     slo_ms: Amount = 0.0  # 0: none, as for a job
     percentile: Percent = 0.0
     dedicated: bool = False
+    priority: Amount = 100.0
     preemptible: bool = True  # a job that may be stopped when services need its memory
 
 

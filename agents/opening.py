@@ -74,7 +74,7 @@ def _runtime(options: Options) -> Runtime:
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
-        return DockerRuntime()
+        return DockerRuntime(options.folder / "copies", gpus=options.device != "simulated")
     from agents.runtime.process import ProcessRuntime
 
     return ProcessRuntime(options.folder / "copies")

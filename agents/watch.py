@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -12,7 +14,8 @@ from agents import clocks, health, power
 from agents.census import Census
 from agents.contract import LATENCY_EDGES_MS, AssignedGpu, Assignment, Excursion
 from agents.copies import Copy, Stage
-from agents.device import DeviceError, Gpu, MpsState, Reading, Trouble
+from agents.device import DeviceError, Gpu, GpuProcess, MpsState, Reading, Trouble
+from agents.guarding import MemoryGuard
 from agents.identity import indexed, meant
 from agents.keeper.hands import Hands
 from agents.keeper.keeper import Keeper, Situation
@@ -57,6 +60,7 @@ class Watch:
         self._health: dict[str, health.State] = {}
         self._power: dict[str, power.State] = {}
         self._energy: dict[str, power.Energy] = {}
+        self._samples: dict[str, power.Samples] = {}
         self._assignment: Assignment | None = None
         self._contact = False
         self._draining: frozenset[str] = frozenset()
@@ -66,6 +70,7 @@ class Watch:
         self.excursions: tuple[Excursion, ...] = ()
         self.repartition: tuple[int, ...] = ()
         self.knobs = Knobs(hands)
+        self._memory = MemoryGuard()
         self.minute = Minute(_minute(date()), {})
         self.finished: tuple[Minute, Mapping[str, Told]] | None = None  # the minute before, until it was reported
 
@@ -121,6 +126,7 @@ class Watch:
         self._census.refresh(copies, now)
         self._roll()
         self._look(copies, now)
+        self._guard_memory(copies, now)
         self._keeper.tell(self._situation())
         self._turn(copies, now)
         self.knobs.forget({copy.id for copy in copies})
@@ -162,6 +168,7 @@ class Watch:
                 self.readings[uuid] = reading
                 self.minute.read(uuid, reading)
                 before = self._energy.get(uuid, power.Energy())
+                self._samples.setdefault(uuid, power.Samples()).read(now, reading.power_w, reading.energy_mj)
                 self._energy[uuid] = power.metered(before, reading.energy_mj, reading.power_w, now)
             except DeviceError as error:
                 trouble = error.trouble
@@ -189,7 +196,22 @@ class Watch:
     def _situation(self) -> Situation:
         gpus = {index: self._found[uuid] for index, uuid in self.indexes.items() if uuid in self._found}
         fenced = {uuid: verdict.reason for uuid, verdict in self.verdicts.items() if verdict.fenced}
-        return Situation(gpus, fenced, self._contact, self._draining)
+        room = {uuid: math.floor(gib * 64) / 64 for uuid, gib in self._memory.room_gib.items()}  # no news in its noise
+        return Situation(gpus, fenced, self._contact, self._draining, self._memory.away, room)
+
+    def _guard_memory(self, copies: Collection[Copy], now: float) -> None:
+        assignment = self._assignment
+        if assignment is None:
+            return
+        for index, uuid in self.indexes.items():
+            if uuid not in self._present:
+                continue
+            processes: tuple[GpuProcess, ...] = ()
+            if any(copy.gpu == uuid for copy in copies):
+                with contextlib.suppress(DeviceError):
+                    processes = self._hands.device.processes(uuid)
+            gpu, reading = self._found[uuid], self.readings.get(uuid)
+            self._memory.look(gpu, reading, processes, copies, self._keeper.held, assignment, index, now)
 
     def _roll(self) -> None:
         began = _minute(self._date())
@@ -214,6 +236,8 @@ class Watch:
             seen = self._seen(index, uuid, told, here, now)
             move = power.step(self._power.get(uuid, power.State()), seen, power.Settings())
             self._power[uuid] = move.state
+            if move.clock_mhz != seen.clock_mhz and uuid in self._samples:
+                self._samples[uuid].moved(now)
             self.knobs.turn_cap(uuid, told.cap_w, now)
             self.knobs.turn_clock(uuid, move.clock_mhz if told.clock_mhz else None, now)
             for copy in here:
@@ -229,12 +253,13 @@ class Watch:
     def _seen(self, index: int, uuid: str, told: AssignedGpu, here: Collection[Copy], now: float) -> power.SeenGpu:
         reading = self.readings.get(uuid)
         gpu = self._found[uuid]
+        drawn = self._samples[uuid].period() if uuid in self._samples else None
         clock = self.knobs.clocks.get(uuid)
         return power.SeenGpu(
             index=index,
             at=self._date(),
-            peak_w=reading.power_w if reading else None,
-            mean_w=reading.power_w if reading else None,
+            peak_w=drawn[0] if drawn else None,
+            mean_w=drawn[1] if drawn else None,
             cap_w=told.cap_w,
             clock_mhz=int(clock.requested) if clock and clock.requested else None,
             frame=told.clock_mhz,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from agents.copies import Copy
 from agents.device import DeviceError, Trouble
 from agents.keeper.hands import Hands, Stuck
+from agents.stopping import SAVE_SECONDS, TERM_SECONDS, Push, push
 from agents.templates import Filled
 
-TERM_SECONDS = 10.0  # after SIGTERM, before its client is terminated
 FREE_SECONDS = 10.0  # after the process, before its memory must be free
 NOBODY_THERE = (Trouble.DOWN, Trouble.FAULT, Trouble.LOST, Trouble.NO_DRIVER)  # nothing is held, nobody harmed
 
@@ -25,18 +25,20 @@ def end(copy: Copy, filled: Filled | None, hands: Hands, now: float, alone: bool
     patience = filled.drain_seconds if filled else 0.0
     waited = now - copy.since
     if not hands.runtime.alive(running):
-        return _is_free(copy, hands, waited > patience + TERM_SECONDS + FREE_SECONDS)
-    if waited <= patience:
-        if filled and filled.drain:
-            hands.talk.ask(copy.port, filled.drain)
-        else:
+        return _is_free(copy, hands, waited > patience + SAVE_SECONDS + TERM_SECONDS + FREE_SECONDS)
+    if copy.served and filled and filled.drain and waited <= patience:
+        hands.talk.ask(copy.port, filled.drain)
+        return False
+    saves = filled.checkpoint_signal if filled and not copy.served else ""
+    match push(waited - patience if copy.served else waited, saves, 0.0 if copy.served else patience):
+        case Push.SAVE:
+            hands.runtime.tell(running, saves)
+        case Push.ASK:
             hands.runtime.end(running, force=False)
-    elif waited <= patience + TERM_SECONDS:
-        hands.runtime.end(running, force=False)
-    else:
-        if not alone:
-            _terminate(copy, hands)
-        hands.runtime.end(running, force=True)
+        case Push.MAKE:
+            if not alone:
+                _terminate(copy, hands)
+            hands.runtime.end(running, force=True)
     return False
 
 

@@ -44,7 +44,8 @@ class Situation:
     fenced: Mapping[str, str] = field(default_factory=dict)  # UUID: why nothing is started there
     contact: bool = False
     draining: frozenset[str] = frozenset()  # GPUs that are to be empty
-    stopped_jobs: frozenset[str] = frozenset()
+    stopped_jobs: frozenset[str] = frozenset()  # they have made room for services
+    room_gib: Mapping[str, float] = field(default_factory=dict)  # where it is not the whole of a GPU's memory
 
 
 class Keeper:
@@ -202,7 +203,7 @@ class Keeper:
         copies = self.copies()
         refused = self.filler.refused([one.instance for one in wanted])
         node = Node(
-            memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()},
+            memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()} | dict(situation.room_gib),
             fenced=situation.fenced,
             recycled=self._recycled,
             refused=refused,
