@@ -34,6 +34,7 @@ class Noun(StrEnum):
     JOIN_TOKEN = "JoinToken"  # noqa: S105
     AUDIT = "Audit"
     REPORT = "Report"
+    NODE_TOKEN = "NodeToken"  # noqa: S105
     ASSIGNMENT = "Assignment"
     TELEMETRY = "Telemetry"
     NODE_STATE = "NodeState"
@@ -74,6 +75,8 @@ class Principal:
         return Role(f"tenant {self.scope}") if self.tenant else Role(self.scope)
 
 
+NODES_OWN = (Noun.REPORT, Noun.NODE_TOKEN)  # of another node it is an attempt to be that node: 403 and not 404
+
 Grants = Mapping[tuple[Kind | Noun, Verb], Reach]
 
 _KINDS = [kind for kind in Kind if kind is not Kind.STATE]
@@ -111,6 +114,7 @@ TABLE: Mapping[Role, Grants] = {
     },
     Role.NODE: {
         (Noun.REPORT, Verb.WRITE): Reach.OWN,
+        (Noun.NODE_TOKEN, Verb.WRITE): Reach.OWN,
         (Noun.ASSIGNMENT, Verb.READ): Reach.OWN,
     },
     Role.TENANT_VIEWER: _TENANT_READ,
@@ -134,7 +138,7 @@ def require(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = ""
     principal: 404, also where it does exist.
     """
     granted = reach(principal, noun, verb)
-    if granted is None or (granted is Reach.OWN and noun is Noun.REPORT and owner != principal.node):
+    if granted is None or (granted is Reach.OWN and noun in NODES_OWN and owner != principal.node):
         if isinstance(noun, Kind) and noun.tenanted and principal.tenant and owner not in ("", principal.tenant):
             raise Problem("not-found", f"there is no {noun} of that name")
         raise Problem("forbidden", f"a token of scope {principal.role} may not {verb} {noun} objects")

@@ -17,7 +17,19 @@ from sqlalchemy import Connection
 from app.context import Context
 from app.nodes import counted, expansion, noting, reporting
 from app.nodes.pace import Pace
-from app.store import changes, clock, idempotency, node_state, partitions, refusals, rollups, tokens, turns, versions
+from app.store import (
+    changes,
+    clock,
+    idempotency,
+    node_state,
+    partitions,
+    refusals,
+    rollups,
+    rotation,
+    tokens,
+    turns,
+    versions,
+)
 from app.store.database import Unavailable
 
 ROLLUP_RETENTION = timedelta(days=400)
@@ -110,6 +122,7 @@ class Housekeeping:
     def prune(self) -> None:
         settings = self._context.settings
         self._database.write(node_state.forget_deleted)
+        self._repeat(lambda c: rotation.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: refusals.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))

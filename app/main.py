@@ -7,15 +7,17 @@ from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
 
-from app.api import apply, audit, health, joining, nodes, objects, tokens, watch
+from app.api import apply, audit, health, joining, nodes, objects, rotating, tokens, watch
 from app.api.asking import known_parameters
 from app.api.express import Express
+from app.api.overreach import audited_overreach
 from app.context import Context
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.gate import Gate
 from app.manifests.model import STORED
 from app.manifests.parsing import ParserPool
+from app.nodes import counted
 from app.nodes.traffic import NodeTraffic
 from app.openapi import document
 from app.settings import Settings
@@ -47,7 +49,7 @@ def assemble(settings: Settings) -> FastAPI:
         settings=settings,
         database=database,
         notices=notices,
-        authenticator=Authenticator(database),
+        authenticator=Authenticator(database, alarmed=counted.NODE_TOKEN_REUSE.inc),
         parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
         nodes=NodeTraffic(settings, database, notices),
     )
@@ -77,8 +79,11 @@ def assemble(settings: Settings) -> FastAPI:
     app.state.context = context
     pool = database.engine.pool
     metrics.watch_pool(pool.size, pool.checkedout)  # type: ignore[attr-defined]
-    for router in (*map(objects.router, STORED), *(m.router for m in (apply, watch, tokens, joining, nodes, audit))):
-        app.include_router(router, dependencies=[Depends(known_parameters)])
+    for router in (
+        *map(objects.router, STORED),
+        *(m.router for m in (apply, watch, tokens, joining, rotating, nodes, audit)),
+    ):
+        app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
     errors.install(app)
     document.install(app)

@@ -38,6 +38,7 @@ class Settings:
     change_retention_hours: float = 24.0  # how far back a watch can resume
     idempotency_hours: float = 24.0  # how long the answer to an Idempotency-Key is kept
     telemetry_retention_days: int = 14  # how long the minutes of GPUs and instances are kept
+    node_token_days: float = 30.0  # how long a node's token is good; its agent asks for another at half of it
     slow_query_ms: float = 200.0  # a statement that takes longer is logged by its name
     log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
     otlp_endpoint: str = ""  # traces are sent only when set

@@ -9,13 +9,15 @@ import re
 import secrets
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.access import Principal, Scope
 from app.problem import Problem
-from app.store import tokens
+from app.store import audit, rotation, tokens
 from app.store.database import Database, Unavailable
+from app.store.tokens import TokenRow
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ FORM = re.compile(r"(gwj?)_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 CACHE_SIZE = 20_000
 CACHE_SECONDS = 30.0  # a token is read again after so long, whether or not a notification was lost
 UNAUTHORIZED = {"WWW-Authenticate": 'Bearer realm="gpuwright"'}
+ALARM_SECONDS = 60.0  # between alarms of one token
+MOST_ALARMED = 10_000
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -54,13 +58,30 @@ def parse(text: str, prefix: str = PREFIX) -> tuple[str, str] | None:
     return (match[2], match[3]) if match and match[1] == prefix else None
 
 
+def reused(token_id: str, node: str, successor: str) -> audit.Entry:
+    """The alarm that a token came again after the one that took its place."""
+    return audit.Entry(
+        request_id="authentication",
+        principal=token_id,
+        scope=Scope.NODE,
+        principal_tenant="",
+        verb="authenticate",
+        outcome="alarm",
+        kind="Token",
+        name=token_id,
+        detail=f"token {token_id} of node {node} came again after {successor}, which took its place, was used",
+    )
+
+
 class Authenticator:
     """Turns an Authorization header into a Principal. Safe to call from any thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, alarmed: Callable[[], None] = lambda: None) -> None:
         self._database = database
+        self._count_alarm = alarmed
         self._cache: dict[bytes, tuple[Principal, float, int]] = {}  # whose, until when, checked in which era
         self._used: dict[str, datetime] = {}
+        self._alarmed: dict[str, float] = {}
         self._lock = threading.Lock()
         self._era = 0  # counts revocations; what was checked in an earlier era is asked for again
 
@@ -95,7 +116,11 @@ class Authenticator:
         # An unknown id is compared too, so that it takes as long as a known one.
         expected = row.secret_hash if row else bytes(32)
         if not hmac.compare_digest(expected, hash_secret(secret)) or row is None:
+            if row is None:
+                self._suspect(token_id, secret)
             raise Problem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+        if row.fresh:
+            self._take_up(row)
         principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at)
         with self._lock:
             if era == self._era:  # no revocation came while we read
@@ -105,6 +130,31 @@ class Authenticator:
                 self._cache[digest] = (principal, time.monotonic() + CACHE_SECONDS, era)
         self._used[principal.id] = datetime.now(UTC)
         return principal
+
+    def _take_up(self, row: TokenRow) -> None:
+        """A node's new token is used for the first time: the one before it ends soon."""
+        ends = self._database.write(lambda connection: rotation.take_up(connection, row.replaces, row.id))
+        if ends is None:
+            raise Problem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+        with self._lock:
+            for digest, (principal, until, era) in list(self._cache.items()):
+                if principal.id == row.replaces:
+                    self._cache[digest] = (replace(principal, expires_at=ends), until, era)
+
+    def _suspect(self, token_id: str, secret: str) -> None:
+        """A token that its node has given up comes again: somebody has a copy of it."""
+        spent = self._database.read(lambda connection: rotation.spent(connection, token_id))
+        if spent is None or not hmac.compare_digest(spent.secret_hash, hash_secret(secret)):
+            return
+        now = time.monotonic()
+        if now < self._alarmed.get(token_id, 0.0):
+            return
+        if len(self._alarmed) >= MOST_ALARMED:
+            self._alarmed.clear()
+        self._alarmed[token_id] = now + ALARM_SECONDS
+        self._count_alarm()
+        alarm = reused(spent.id, spent.node, spent.successor)
+        self._database.write(lambda connection: audit.record(connection, [alarm]))
 
     def live(self, principal: Principal) -> bool:
         """Whether the token still stands; what an open watch asks when tokens change."""

@@ -14,6 +14,7 @@ from app import tokens as secrets
 from app.access import Noun, Principal, Scope, Verb, require
 from app.api import asking, cursors
 from app.api.asking import Asked, By, NoBody, Who, answer, write_once
+from app.api.rotating import DAY_SECONDS, named
 from app.api.tokens import Label, Wire
 from app.http.metrics import REGISTRY
 from app.problem import Problem
@@ -144,24 +145,24 @@ def join(request: Request, ctx: Asked, wanted: Annotated[JoinRequest, Body()]) -
             return refused("conflict", contradiction)
         tokens.revoke_of_nodes(connection, [wanted.node])
         new = secrets.new()
-        tokens.insert(
+        made = tokens.insert(
             connection,
             token_id=new.id,
             secret_hash=new.secret_hash,
             scope=Scope.NODE,
             node=wanted.node,
             created_by=newcomer.principal.id,
+            expires_in_seconds=ctx.settings.node_token_days * DAY_SECONDS,
         )
         join_tokens.use(connection, row.id, wanted.node)
-        made = {"id": new.id, "scope": "node", "node": wanted.node}
         audit.record(
             connection,
             [
                 newcomer.entry("join", "Node", name=wanted.node),
-                newcomer.entry("create", Noun.TOKEN, name=new.id, after=made),
+                newcomer.entry("create", Noun.TOKEN, name=new.id, after={"scope": "node", **named(made)}),
             ],
         )
-        return answer({"node": wanted.node, "token": new.text}, 201)
+        return answer({**named(made), "token": new.text}, 201)
 
     outcome = ctx.database.write(once)
     if isinstance(outcome, Problem):

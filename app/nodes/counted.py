@@ -30,6 +30,9 @@ WRITE_SECONDS = Histogram(
 )
 WAITING = Gauge("gpuwright_reports_waiting", "Reports that wait to be stored.", registry=REGISTRY)
 EXPANDED = Counter("gpuwright_report_minutes_expanded", "Minutes of nodes turned into rows.", registry=REGISTRY)
+NODE_TOKEN_REUSE = Counter(
+    "gpuwright_node_token_reuse", "Node tokens that came again after their successor: copied?", registry=REGISTRY
+)
 HOUSEKEEPING_FAILED = Counter(
     "gpuwright_housekeeping_failed", "Housekeeping jobs that failed.", ["job"], registry=REGISTRY
 )

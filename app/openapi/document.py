@@ -114,7 +114,7 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
             }
         )
         _returns(operation, 200, "Applied")
-    if method != "get" and path not in OPEN_PATHS and not path.endswith("/report"):
+    if method != "get" and path not in OPEN_PATHS and not path.endswith(("/report", "/{name}/token")):
         operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
 
 

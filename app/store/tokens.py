@@ -8,10 +8,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store import versions
+from app.store import rotation, versions
 from app.store.database import statement
 
-COLUMNS = "id, secret_hash, scope, tenant, node, label, created_by, created_at, expires_at, revoked_at, last_used_at"
+COLUMNS = (
+    "id, secret_hash, scope, tenant, node, label, created_by, created_at, expires_at, revoked_at, last_used_at, "
+    "replaces, taken_up_at"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,13 @@ class TokenRow:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    replaces: str = ""  # the token of a node that this one takes the place of
+    taken_up_at: datetime | None = None  # when it was first used, and that one's end began
+
+    @property
+    def fresh(self) -> bool:
+        """Whether its first use is still to come, and ends another one."""
+        return bool(self.replaces) and self.taken_up_at is None
 
 
 LIVE = statement(
@@ -62,8 +72,7 @@ REVOKE = statement(
 NODE_HAS_TOKEN = statement(
     "node_has_live_token",
     """
-    SELECT EXISTS (SELECT FROM token WHERE node = :node AND node <> '' AND revoked_at IS NULL
-                   AND (expires_at IS NULL OR expires_at > now()))
+    SELECT EXISTS (SELECT FROM token WHERE node = :node AND node <> '' AND revoked_at IS NULL)
     """,
 )
 REVOKE_OF_NODES = statement(
@@ -127,8 +136,9 @@ def page(connection: Connection, after: str, limit: int) -> list[TokenRow]:
 
 
 def revoke(connection: Connection, token_id: str) -> TokenRow | None:
-    """End a token and tell every replica."""
+    """End a token, and what was made to take its place, and tell every replica."""
     version = versions.lock(connection, "token")
+    rotation.drop_unused(connection, token_id)
     row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
     versions.advance(connection, "token", version + 1)
     return TokenRow(*row) if row else None
@@ -143,7 +153,7 @@ def revoke_of_nodes(connection: Connection, nodes: Sequence[str]) -> None:
 
 
 def node_has_token(connection: Connection, node: str) -> bool:
-    """Whether the node has joined and was not removed since."""
+    """Whether the node has joined and was not removed since; an expired token counts: its node may be away."""
     return bool(connection.scalar(NODE_HAS_TOKEN, {"node": node}))
 
 

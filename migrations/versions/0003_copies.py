@@ -35,6 +35,7 @@ UP = [
     # The token that this one takes the place of, and when it was first used: from then on the other one ends.
     "ALTER TABLE token ADD COLUMN replaces text NOT NULL DEFAULT '', ADD COLUMN taken_up_at timestamptz",
     "CREATE INDEX token_replaces ON token (replaces) WHERE replaces <> ''",
+    "CREATE INDEX token_ended ON token (expires_at) WHERE scope = 'node'",
     """
     ALTER TABLE gpu_minute ADD COLUMN reason text NOT NULL DEFAULT '',
         ADD COLUMN fenced boolean NOT NULL DEFAULT false, ADD COLUMN limits jsonb
@@ -48,7 +49,7 @@ UP = [
 DOWN = [
     "ALTER TABLE instance_minute DROP COLUMN source, DROP COLUMN steps",
     "ALTER TABLE gpu_minute DROP COLUMN reason, DROP COLUMN fenced, DROP COLUMN limits",
-    "DROP INDEX token_replaces",
+    "DROP INDEX token_replaces, token_ended",
     "ALTER TABLE token DROP COLUMN replaces, DROP COLUMN taken_up_at",
     "DROP TABLE refusal, node_detail",
     "ALTER TABLE node_inventory DROP COLUMN noted",

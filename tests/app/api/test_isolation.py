@@ -33,6 +33,7 @@ NOUNS = {
     "/api/v1/nodes/{name}/assignment": Noun.ASSIGNMENT,
     "/api/v1/nodes/{name}/telemetry": Noun.TELEMETRY,
     "/api/v1/nodes/{name}/state": Noun.NODE_STATE,
+    "/api/v1/nodes/{name}/token": Noun.NODE_TOKEN,
 }
 CANARY = "canary"  # part of every name of the other tenant's things
 LAST = "told-last"

@@ -44,14 +44,14 @@ def test_an_answer_is_repeated_to_its_token_however_the_header_is_spelt(server: 
     assert again.json == first.json
 
 
-def test_a_revoked_token_is_refused_at_once(server: RunningServer) -> None:
+def test_case_24_a_revoked_token_is_refused_at_once(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/tokens", {"scope": "viewer"}).json
     assert server.request("GET", "/api/v1/gputypes", token=made["token"]).status == 200
     assert server.request("DELETE", f"/api/v1/tokens/{made['id']}").status == 200
     assert server.request("GET", "/api/v1/gputypes", token=made["token"]).status == 401
 
 
-def test_a_write_whose_token_is_revoked_while_its_body_trickles_in_is_refused(server: RunningServer) -> None:
+def test_case_24_a_write_whose_token_is_revoked_while_its_body_trickles_in_is_refused(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/tokens", {"scope": "operator"}).json
     body = json.dumps(gpu_type("too-late")).encode()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
@@ -84,8 +84,7 @@ def test_a_node_joins_once_with_its_token_and_becomes_an_object(server: RunningS
     assert (who["scope"], who["node"]) == ("node", "joined")
 
 
-def test_a_join_token_that_comes_twice_is_refused_and_raises_an_alarm(server: RunningServer) -> None:
-    """FAILURES 24: stolen or reused join token."""
+def test_case_24_a_join_token_that_comes_twice_is_refused_and_raises_an_alarm(server: RunningServer) -> None:
     join_token = server.request("POST", "/api/v1/jointokens", {}).json["token"]
     server.request("POST", "/api/v1/join", {"token": join_token, "node": "first", **NODE}, token="")
     thief = server.request("POST", "/api/v1/join", {"token": join_token, "node": "thief", **NODE}, token="")
@@ -96,7 +95,7 @@ def test_a_join_token_that_comes_twice_is_refused_and_raises_an_alarm(server: Ru
     assert "gpuwright_join_token_reuse_total 1.0" in server.request("GET", "/metrics").text
 
 
-def test_a_join_token_for_one_node_is_no_good_for_another(server: RunningServer) -> None:
+def test_case_24_a_join_token_for_one_node_is_no_good_for_another(server: RunningServer) -> None:
     join_token = server.request("POST", "/api/v1/jointokens", {"node": "mine"}).json["token"]
     words = {"token": join_token, "node": "yours", **NODE}
     assert server.request("POST", "/api/v1/join", words, token="").status == 403
@@ -104,7 +103,7 @@ def test_a_join_token_for_one_node_is_no_good_for_another(server: RunningServer)
     assert server.request("POST", "/api/v1/join", words, token="").status == 201
 
 
-def test_a_join_token_for_any_node_takes_no_node_that_has_joined_from_its_holder(server: RunningServer) -> None:
+def test_case_24_a_join_token_for_any_node_takes_no_node_that_has_joined_from_its_holder(server: RunningServer) -> None:
     join_token = server.request("POST", "/api/v1/jointokens", {"node": "held"}).json["token"]
     held = server.request("POST", "/api/v1/join", {"token": join_token, "node": "held", **NODE}, token="")
     for_any = server.request("POST", "/api/v1/jointokens", {}).json["token"]
@@ -128,7 +127,7 @@ def test_a_node_with_gpus_of_another_type_than_was_declared_does_not_join(server
     assert again.status == 201, "the token was not spent"
 
 
-def test_one_join_token_brought_by_many_at_once_lets_one_of_them_in(server: RunningServer) -> None:
+def test_case_24_one_join_token_brought_by_many_at_once_lets_one_of_them_in(server: RunningServer) -> None:
     join_token = server.request("POST", "/api/v1/jointokens", {}).json["token"]
 
     def bring(number: int) -> int:
@@ -139,7 +138,7 @@ def test_one_join_token_brought_by_many_at_once_lets_one_of_them_in(server: Runn
         assert sorted(threads.map(bring, range(8))) == [201] + [409] * 7
 
 
-def test_a_used_join_token_raises_an_alarm_also_when_its_time_is_over(server: RunningServer) -> None:
+def test_case_24_a_used_join_token_raises_an_alarm_also_when_its_time_is_over(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/jointokens", {}).json
     server.request("POST", "/api/v1/join", {"token": made["token"], "node": "in-time", **NODE}, token="")
     with psycopg.connect(server.database_url) as connection:
@@ -161,7 +160,7 @@ def test_the_audit_names_the_token_that_a_join_made(server: RunningServer) -> No
     assert token.split("_", 2)[2] not in str(entries)
 
 
-def test_an_expired_join_token_is_refused(server: RunningServer) -> None:
+def test_case_24_an_expired_join_token_is_refused(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/jointokens", {"expiresInSeconds": 900}).json
     with psycopg.connect(server.database_url) as connection:
         connection.execute("UPDATE join_token SET expires_at = now() WHERE id = %s", [made["id"]])
@@ -169,7 +168,7 @@ def test_an_expired_join_token_is_refused(server: RunningServer) -> None:
     assert server.request("POST", "/api/v1/join", words, token="").status == 401
 
 
-def test_a_revoked_join_token_lets_nobody_in_and_the_list_says_so(server: RunningServer) -> None:
+def test_case_24_a_revoked_join_token_lets_nobody_in_and_the_list_says_so(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/jointokens", {"node": "unwanted"}).json
     assert server.request("DELETE", f"/api/v1/jointokens/{made['id']}").status == 200
     words = {"token": made["token"], "node": "unwanted", **NODE}
@@ -178,7 +177,7 @@ def test_a_revoked_join_token_lets_nobody_in_and_the_list_says_so(server: Runnin
     assert [item["state"] for item in listed if item["id"] == made["id"]] == ["expired"]
 
 
-def test_joining_again_ends_the_tokens_of_before(server: RunningServer) -> None:
+def test_case_24_joining_again_ends_the_tokens_of_before(server: RunningServer) -> None:
     tokens = []
     for _ in range(2):
         join_token = server.request("POST", "/api/v1/jointokens", {"node": "rejoined"}).json["token"]

@@ -73,7 +73,7 @@ def test_a_decision_nobody_announced_arrives_all_the_same(
     assert waiting.result(20).status == 200
 
 
-def test_an_older_leader_or_plan_writes_nothing(database: Database, node: str) -> None:
+def test_case_10_an_older_leader_or_plan_writes_nothing(database: Database, node: str) -> None:
     epoch = 100
     assert decide(database, epoch, 5, node)
     assert decide(database, epoch, 5, node) == {}
@@ -91,7 +91,7 @@ def test_a_restored_database_has_the_last_word(
     assert poll(server, token, node, after=version + 1000, wait=20).json["version"] == version
 
 
-def test_revoking_the_token_ends_its_poll(server: RunningServer, node: str, token: str) -> None:
+def test_case_24_revoking_the_token_ends_its_open_poll_at_once(server: RunningServer, node: str, token: str) -> None:
     waiting = in_background(lambda: poll(server, token, node, wait=30))
     held(server)
     assert server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}").status == 200

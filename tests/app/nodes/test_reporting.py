@@ -13,6 +13,7 @@ from app.manifests.model import Key, Kind
 from app.nodes import reporting
 from app.store import clock, objects, versions
 from app.store.database import Database
+from tests.support.reports import report, send, this_minute
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest
 
@@ -78,7 +79,27 @@ def test_a_node_that_comes_back_is_heard(database: Database) -> None:
     assert conditions(database)["silent"]["status"] == "True"
 
 
-def test_our_own_absence_makes_nobody_silent(database: Database) -> None:
+def test_case_18_our_own_absence_makes_nobody_silent(database: Database) -> None:
     just_now = database.read(clock.now) - timedelta(seconds=5)
     settle(database, just_now)
     assert conditions(database)["silent"]["reason"] == "Reporting"
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_case_18_a_fleet_whose_clocks_are_wrong_or_go_back_is_heard_all_the_same(
+    api: RunningServer, database: Database, hours: int
+) -> None:
+    """What counts is when the database heard a node; its reports are ordered by its own count of them."""
+    since = long_ago(database)
+    for name in NODES:
+        token = api.token("node", node=name)
+        for sequence, wrong in enumerate((hours, 2 * hours, -hours)):  # ahead, further, and then back
+            minute = this_minute() + timedelta(hours=wrong)
+            said = report(name, sequence, minute, incarnation=2, epoch=sequence, usage=[])
+            assert send(api, token, said).status == 200
+        assert api.request("GET", "/api/v1/whoami", token=token).status == 200
+    while settle(database, since):
+        pass
+    assert {name: one["reason"] for name, one in conditions(database).items()} == dict.fromkeys(NODES, "Reporting")
+    for name in NODES:
+        assert api.request("GET", f"/api/v1/nodes/{name}/state").json["epoch"] == 2

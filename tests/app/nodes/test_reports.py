@@ -68,7 +68,7 @@ def test_reports_doubled_lost_and_reordered_leave_the_newest_of_each_minute(
     assert state(database, node).ordinal & (2**31 - 1) == max(newest.values())
 
 
-def test_a_restarted_agent_comes_after_the_one_before(
+def test_case_18_a_restarted_agent_comes_after_the_one_before_whatever_its_clock(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
     send(server, token, report(node, 500, incarnation=1))
@@ -79,7 +79,7 @@ def test_a_restarted_agent_comes_after_the_one_before(
     assert state(database, node).health == "failed"
 
 
-def test_the_future_is_dropped_counted_and_said(
+def test_case_17_the_future_is_dropped_counted_and_said(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
     before = refused(server, "future")
@@ -98,7 +98,9 @@ def test_the_future_is_dropped_counted_and_said(
     assert datetime.now(UTC) - state(database, node).received_at < timedelta(minutes=1)
 
 
-def test_a_clock_a_little_ahead_is_forgiven(server: RunningServer, database: Database, node: str, token: str) -> None:
+def test_case_18_a_clock_a_little_ahead_is_forgiven(
+    server: RunningServer, database: Database, node: str, token: str
+) -> None:
     ahead = this_minute() + timedelta(minutes=4)
     assert send(server, token, report(node, minute=ahead)).json["dropped"] == []
     assert list(kept(database, node)) == [ahead]
@@ -127,7 +129,7 @@ def test_what_is_older_than_the_retention_is_dropped(server: RunningServer, node
         ('"minute": "', '"minute": "2026-01-01T00:00:30Z", "": "', "invalid"),
     ],
 )
-def test_what_is_no_report_is_refused_and_counted(
+def test_case_17_what_is_no_report_is_refused_and_counted(
     server: RunningServer, database: Database, node: str, token: str, old: str, new: str, reason: str
 ) -> None:
     before = refused(server, reason)
@@ -144,7 +146,9 @@ def test_not_utf_8_is_refused(server: RunningServer, node: str, token: str) -> N
     assert send(server, token, body, node).status == 422
 
 
-def test_one_node_may_not_speak_for_another(server: RunningServer, database: Database, node: str, token: str) -> None:
+def test_case_25_one_node_may_not_speak_for_another(
+    server: RunningServer, database: Database, node: str, token: str
+) -> None:
     in_the_path = send(server, token, report("node-other"))
     in_the_body = send(server, token, report("node-other"), node)
     assert (in_the_path.status, in_the_body.status) == (403, 403)
@@ -153,7 +157,9 @@ def test_one_node_may_not_speak_for_another(server: RunningServer, database: Dat
     assert rows(database, "SELECT FROM node_state WHERE node = 'node-other'") == []
 
 
-def test_refusals_without_end_do_not_fill_the_audit(server: RunningServer, database: Database, node: str) -> None:
+def test_case_25_refusals_without_end_do_not_fill_the_audit(
+    server: RunningServer, database: Database, node: str
+) -> None:
     viewer = server.token("viewer", tenant="flooding")
     before = refused(server, "not_audited")
     assert {send(server, viewer, report(node)).status for _ in range(60)} == {403}

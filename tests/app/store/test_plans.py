@@ -14,7 +14,7 @@ from app.access import Principal, Scope
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store import audit, changes, idempotency, join_tokens, objects, references, tokens, versions
+from app.store import audit, changes, idempotency, join_tokens, objects, references, rotation, tokens, versions
 from app.store.database import Database
 from app.store.objects import Selection
 from app.world import declare
@@ -24,7 +24,7 @@ from tests.support.postgres import DatabaseServer
 from tests.support.world import gpu_type, manifest, model, profile, service
 
 ROWS = 100_000
-MODULES = (audit, changes, idempotency, join_tokens, objects, references, tokens, versions)
+MODULES = (audit, changes, idempotency, join_tokens, objects, references, rotation, tokens, versions)
 LARGE = ("object", "reference", "change", "audit", "idempotency", "token", "join_token")
 ACTOR = Actor(Principal("tests", Scope.ADMIN), "request")
 SEED = f"""
@@ -156,6 +156,12 @@ def exercise(database: Database) -> None:
 
 def credentials(connection: Connection) -> None:
     tokens.insert(connection, token_id="x", secret_hash=b"", scope="viewer", created_by="t")
+    tokens.insert(connection, token_id="y", secret_hash=b"", scope="node", node="n", created_by="t")
+    assert rotation.make_room(connection, "t9") is None
+    rotation.succeed(connection, "t9", "y")
+    assert rotation.take_up(connection, "t9", "y") is not None
+    assert rotation.spent(connection, "t9") is None
+    rotation.forget(connection, 100)
     tokens.revoke(connection, "x")
     tokens.revoke_of_nodes(connection, ["node-7"])
     tokens.touch(connection, [("t7", datetime.now(UTC)), ("t8", datetime.now(UTC))])

@@ -1,0 +1,52 @@
+"""An agent's token that is refused a write is broken or stolen: somebody will want to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from app.access import Principal, Scope
+from app.api.asking import actor, context
+from app.http.buckets import Buckets
+from app.manifests.model import BY_PLURAL
+from app.nodes import counted
+from app.problem import Problem
+from app.store import audit
+from app.store.database import Unavailable
+
+AUDITED = Buckets(0.1, 20.0)  # of one token: the audit is kept for ever, and 20 say as much as a million
+
+
+async def audited_overreach(request: Request) -> AsyncIterator[None]:
+    """Around every route; reports, which pass the router by, see to it themselves."""
+    try:
+        yield
+    except Problem as problem:
+        who: Principal | None = request.scope["state"].get("principal")
+        mere_look = request.method == "GET" or request.url.path.endswith("/report")
+        if problem.status == 403 and who is not None and who.scope is Scope.NODE and not mere_look:
+            await _record(request, who)
+        raise
+
+
+async def _record(request: Request, who: Principal) -> None:
+    if AUDITED.take(who.id, time.monotonic()):
+        counted.REFUSED.labels("not_audited").inc()
+        return
+    path = request.url.path[:200]
+    detail = f"the token of node {who.node} may not {request.method} {path}"
+    name = str(request.path_params.get("name", ""))[:63]
+    entry = actor(request).entry("write", _kind(path), name=name, outcome="refused", detail=detail)
+    try:
+        await run_in_threadpool(context(request).database.write, lambda c: audit.record(c, [entry]))
+    except Unavailable:
+        counted.REFUSED.labels("not_audited").inc()
+
+
+def _kind(path: str) -> str:
+    """What the path is about, as the audit calls it."""
+    plural = path.removeprefix("/api/v1/").split("/")[0]
+    return str(BY_PLURAL.get(plural, plural[:40]))

@@ -1,0 +1,63 @@
+"""A node's token takes turns with the next one: asked for with the old, which ends once the new one is used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from sqlalchemy import Connection
+
+from app import tokens as secrets
+from app.access import Noun, Scope, Verb, require
+from app.api.asking import Asked, By, Who, answer
+from app.nodes import counted
+from app.problem import Problem
+from app.store import audit, rotation, tokens
+from app.store.objects import rfc3339
+from app.store.tokens import TokenRow
+
+router = APIRouter(prefix="/api/v1/nodes", tags=["tokens"])
+
+DAY_SECONDS = 86400
+
+
+@router.post("/{name}/token", status_code=201, summary="The node's next token, asked for with the one it has")
+def rotate(request: Request, ctx: Asked, who: Who, by: By, name: Annotated[str, Path(max_length=63)]) -> Response:
+    """Whose answer was lost asks again: a successor that nobody has used makes room for another.
+
+    Once one was used, the old token has a minute left, and asking with it is an alarm.
+    """
+    require(who, Noun.NODE_TOKEN, Verb.WRITE, name)
+
+    def once(connection: Connection) -> Response | Problem:
+        in_use = rotation.make_room(connection, who.id)
+        if in_use == "":
+            return Problem("unauthorized", "this token is unknown, expired or revoked", headers=secrets.UNAUTHORIZED)
+        if in_use is not None:
+            audit.record(connection, [secrets.reused(who.id, name, in_use)])
+            counted.NODE_TOKEN_REUSE.inc()
+            return Problem("conflict", "this token was given up for another one, which is in use")
+        new = secrets.new()
+        row = tokens.insert(
+            connection,
+            token_id=new.id,
+            secret_hash=new.secret_hash,
+            scope=Scope.NODE,
+            node=name,
+            created_by=who.id,
+            expires_in_seconds=ctx.settings.node_token_days * DAY_SECONDS,
+        )
+        rotation.succeed(connection, who.id, new.id)
+        audit.record(connection, [by.entry("rotate", Noun.TOKEN, name=new.id, after=named(row))])
+        return answer({**named(row), "token": new.text}, 201)
+
+    outcome = ctx.database.write(once)
+    if isinstance(outcome, Problem):
+        raise outcome
+    return outcome
+
+
+def named(row: TokenRow) -> dict[str, str | None]:
+    """A node's token without its secret."""
+    ends = rfc3339(row.expires_at) if row.expires_at else None
+    return {"id": row.id, "node": row.node, "issuedAt": rfc3339(row.created_at), "expiresAt": ends}
