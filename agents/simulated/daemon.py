@@ -70,6 +70,16 @@ class SimulatedDaemon:
         self.gpu.changed()
         return context
 
+    def let_past(self, pid: int, memory_gib: float) -> Context:
+        """A process opens the device without the daemon: nothing limits it. Raises Refusal in EXCLUSIVE_PROCESS."""
+        if self.gpu.exclusive and (self.up or self.gpu.contexts):
+            raise Refusal(46, "the device is in EXCLUSIVE_PROCESS mode and not free")
+        context = Context(pid, self.gpu.kind.sm_count, 0.0, under_mps=False)
+        self.gpu.hold(context, memory_gib)
+        self.gpu.contexts.append(context)
+        self.gpu.changed()
+        return context
+
     def leave(self, context: Context) -> None:
         """The client's process is gone, or has given its context up."""
         if context in self.gpu.contexts:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agents.device import Ability, Applied, DeviceError, Event, Gpu, GpuProcess, Reading, Trouble
-from agents.simulated.machine import Machine, Settings, Slot, settings
+from agents.simulated.machine import Machine, Slot, settings
+from agents.simulated.truth import Settings
 
 DEADLINE_SECONDS = 2.0
 POLL_SECONDS = 0.05

@@ -6,6 +6,7 @@ it, as hardware does: settings, clients and the originals that are to be restore
 
 from __future__ import annotations
 
+import itertools
 import math
 import uuid as uuids
 from collections import deque
@@ -18,30 +19,12 @@ from agents.simulated.context import Context, Refusal
 from agents.simulated.daemon import SimulatedDaemon
 from agents.simulated.gpu import SimulatedGpu
 from agents.simulated.kinds import KINDS
+from agents.simulated.process import Process
+from agents.simulated.truth import Settings, Truth
 
 Setters = Literal["work", "ignored", "no_permission"]
 FELL_OFF_THE_BUS = 79
 MOST_EVENTS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What an agent changes on a device, and puts back."""
-
-    locked_mhz: int | None
-    cap_w: float
-    exclusive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """One GPU at this instant, as nobody sees it through a driver."""
-
-    settings: Settings
-    power_w: float
-    peak_w: float  # the highest there was
-    energy_j: float  # since the driver was loaded
-    load: float
 
 
 def settings(gpu: SimulatedGpu) -> Settings:
@@ -62,6 +45,8 @@ class Slot:
     unsupported: set[Ability] = field(default_factory=set)
     stale_pids: list[int] = field(default_factory=list)  # listed by the driver, and gone
     original: Settings | None = None  # before the first change through a device
+    processes: list[Process] = field(default_factory=list)  # of the model's own that are for this GPU
+    due_at: float = math.inf  # when one of them does something by itself
 
 
 class Machine:
@@ -78,20 +63,28 @@ class Machine:
             self.slots[uuid] = Slot(gpu, SimulatedDaemon(gpu))
         self.writes = 0  # changes that reached the driver, refused ones included
         self.driver_loaded = True
-        self.pid_exists: Callable[[int], bool] = lambda pid: True  # the model's own processes exist while they run
+        self.pid_exists: Callable[[int], bool] = lambda pid: True  # the model's own hold nothing when they are gone
+        self.pids = itertools.count(1000)
+        self.processes: dict[int, Process] = {}  # the model's own, also those that are gone
         self._events: deque[tuple[int, Event]] = deque(maxlen=MOST_EVENTS)
         self._event_count = 0
 
     def advance(self, now: float) -> None:
         """Let time pass everywhere."""
-        self.now = max(self.now, now)
-        for slot in self.slots.values():
-            slot.gpu.advance(self.now)
+        for uuid in self.slots:
+            self.at(uuid, now)
 
     def at(self, uuid: str, now: float) -> Slot:
         """One GPU's slot, at this time: the others can catch up when they are asked. Raises KeyError."""
         self.now = max(self.now, now)
         slot = self.slots[uuid]
+        while slot.due_at <= self.now:
+            moment = max(slot.due_at, slot.gpu.now)
+            slot.gpu.advance(moment)
+            slot.due_at = math.inf
+            for process in list(slot.processes):
+                slot.due_at = min(slot.due_at, process.live(slot.gpu, slot.daemon, slot.lost, moment))
+            slot.processes = [process for process in slot.processes if process.exited_at is None]
         slot.gpu.advance(self.now)
         return slot
 
@@ -111,17 +104,11 @@ class Machine:
         return slot.daemon.attach(pid, sm_percent, memory_limit_gib, memory_gib)
 
     def open_outside(self, uuid: str, pid: int, memory_gib: float) -> Context:
-        """A process opens the device without MPS: nothing limits it. Raises Refusal in EXCLUSIVE_PROCESS."""
+        """A process opens the device without MPS: nothing limits it. Raises Refusal."""
         slot = self._slot(uuid)
         if slot.lost:
             raise Refusal(100, "the GPU is lost")
-        if slot.gpu.exclusive and (slot.daemon.up or slot.gpu.contexts):
-            raise Refusal(46, "the device is in EXCLUSIVE_PROCESS mode and not free")
-        context = Context(pid, slot.gpu.kind.sm_count, 0.0, under_mps=False)
-        slot.gpu.hold(context, memory_gib)
-        slot.gpu.contexts.append(context)
-        slot.gpu.changed()
-        return context
+        return slot.daemon.let_past(pid, memory_gib)
 
     def vacate(self, pid: int) -> None:
         """A process outside MPS closes the device, wherever it has it open."""
@@ -274,4 +261,7 @@ class Machine:
         self._slot(uuid).daemon.max_clients = clients
 
     def _slot(self, uuid: str) -> Slot:
-        return self.at(uuid, self.now)
+        """For a change: whatever it is, the processes there see to it at once."""
+        slot = self.at(uuid, self.now)
+        slot.due_at = self.now
+        return slot

@@ -66,6 +66,7 @@ class SimulatedMps:
             slot = self._machine.at(uuid, self._clock())
         except KeyError:
             raise DeviceError(Trouble.LOST, uuid, "there is no such device") from None
+        slot.due_at = slot.gpu.now  # what is done to the daemon, its clients see to at once
         spend(slot.daemon.slow_seconds, uuid, self._wait)
         if Ability.MPS in slot.unsupported:
             raise DeviceError(Trouble.NOT_SUPPORTED, uuid, "the device has no MPS")

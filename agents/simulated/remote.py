@@ -18,7 +18,7 @@ import msgspec
 from agents.device import Applied, Device, DeviceError, Event, Gpu, GpuProcess, Mps, MpsState, Reading, Trouble
 from agents.simulated.client import connect as connect_to
 from agents.simulated.context import Refusal
-from agents.simulated.machine import Truth
+from agents.simulated.truth import Truth
 
 CONTROL = "driver.sock"
 DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its word is heard
