@@ -15,7 +15,7 @@ from agents.privileged.server import SOCKET, STATE, CannotServe, Place, serve
 
 def main(words: list[str] | None = None) -> int:
     """0 when everything is as it was before; 1 with a sentence when it cannot serve."""
-    args = _parser().parse_args(words)
+    args = parser().parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         place = Place(args.socket, args.state_dir, _uid(args.user), _gid(args.group))
@@ -31,13 +31,13 @@ def main(words: list[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m agents.privileged", description=__doc__)
-    parser.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
-    parser.add_argument("--group", metavar="NAME", help="or its own group")
-    parser.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
-    parser.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    words = argparse.ArgumentParser(prog="python -m agents.privileged", description=__doc__)
+    words.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
+    words.add_argument("--group", metavar="NAME", help="or its own group")
+    words.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
+    words.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
+    return words
 
 
 def _uid(name: str | None) -> int | None:

@@ -1,0 +1,171 @@
+"""What deploy/ ships: units that systemd accepts and that keep instances alive, and an image whose parts exist."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agents.privileged import __main__ as privileged
+from agents.privileged.server import SOCKET, STATE
+from cli.verbs import agent
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+INSTALLED = "/opt/gpuwright"
+
+
+def settings(name: str) -> dict[str, list[str]]:
+    """Every value of each setting of a unit, in order."""
+    found: dict[str, list[str]] = {}
+    text = (ROOT / "deploy" / "systemd" / f"{name}.service").read_text().replace("\\\n", " ")
+    for line in text.splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value.strip())
+    return found
+
+
+def command(name: str) -> list[str]:
+    """The words after the program, without what the environment adds."""
+    [line] = settings(name)["ExecStart"]
+    return [word for word in shlex.split(line) if not word.startswith("$")]
+
+
+def test_there_is_a_unit_for_each_part_of_a_node() -> None:
+    assert [path.stem for path in UNITS] == ["gpuwright-agent", "gpuwright-gateway", "gpuwright-privileged"]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_systemd_accepts_every_unit(tmp_path: Path) -> None:
+    for path in UNITS:
+        here = path.read_text().replace(f"{INSTALLED}/bin", str(Path(sys.executable).parent))
+        (tmp_path / path.name).write_text(here)
+    words = ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.glob("*.service")))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.parametrize(
+    ("name", "most"), [("gpuwright-agent", 4.5), ("gpuwright-privileged", 2.5), ("gpuwright-gateway", 2.0)]
+)
+def test_no_unit_is_more_exposed_than_it_was(name: str, most: float) -> None:
+    path = ROOT / "deploy" / "systemd" / f"{name}.service"
+    words = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    exposure = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure, done.stderr
+    assert float(exposure[1]) <= most
+
+
+def test_a_stop_of_the_agent_ends_nothing_but_the_agent() -> None:
+    unit = settings("gpuwright-agent")
+    assert unit["KillMode"] == ["process"]
+    assert unit["OOMPolicy"] == ["continue"], "one instance out of memory would take all others along"
+    assert unit["Delegate"] == ["yes"]
+    assert unit["RemoveIPC"] == ["no"]
+    assert "Requires" not in unit and "BindsTo" not in unit and "PartOf" not in unit
+    assert "RuntimeDirectory" not in unit, "it would be removed, with the pipes of MPS in it, at each stop"
+
+
+@pytest.mark.parametrize("name", ["gpuwright-agent", "gpuwright-privileged"])
+def test_nothing_closes_the_devices(name: str) -> None:
+    unit = settings(name)
+    closing = {"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock", "PrivateUsers"}
+    assert closing & set(unit) == set()
+    if name == "gpuwright-agent":
+        apart = {
+            "PrivateTmp",
+            "PrivateIPC",
+            "PrivateMounts",
+            "MemoryDenyWriteExecute",
+            "SystemCallFilter",
+            "DynamicUser",
+        }
+        assert apart & set(unit) == set()
+
+
+def test_nobody_but_the_root_helper_is_root_and_it_has_no_network() -> None:
+    assert settings("gpuwright-agent")["User"] == ["gpuwright"]
+    assert settings("gpuwright-agent")["CapabilityBoundingSet"] == [""]
+    assert settings("gpuwright-gateway")["CapabilityBoundingSet"] == [""]
+    helper = settings("gpuwright-privileged")
+    assert helper["User"] == ["root"]
+    assert helper["CapabilityBoundingSet"] == ["CAP_SYS_ADMIN CAP_CHOWN"]
+    assert helper["PrivateNetwork"] == ["yes"]
+    assert helper["RestrictAddressFamilies"] == ["AF_UNIX"]
+
+
+def test_the_command_line_of_each_unit_is_one_that_its_program_takes() -> None:
+    words = command("gpuwright-privileged")
+    assert words[:4] == [f"{INSTALLED}/bin/python", "-I", "-m", "agents.privileged"]
+    helper = privileged.parser().parse_args(words[4:])
+    assert (helper.socket, helper.state_dir) == (SOCKET, STATE)
+    assert helper.user == settings("gpuwright-agent")["User"][0], "the helper listens to the agent's user alone"
+
+    words = command("gpuwright-agent")
+    assert words[:2] == [f"{INSTALLED}/bin/gpuwright", "agent"]
+    parser = argparse.ArgumentParser()
+    agent.add_arguments(parser)
+    run = parser.parse_args(words[2:])
+    assert run.helper == str(SOCKET)
+    assert run.state_dir == Path("/var/lib", settings("gpuwright-agent")["StateDirectory"][0])
+
+
+def test_users_that_units_name_are_made_by_sysusers() -> None:
+    made = re.findall(r"^u (\S+)", (ROOT / "deploy" / "systemd" / "gpuwright.sysusers").read_text(), re.MULTILINE)
+    named = {settings(path.stem)["User"][0] for path in UNITS} - {"root"}
+    assert set(made) == named
+
+
+# The image
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each instruction of the Containerfile and its words."""
+    text = (ROOT / "deploy" / "agent" / "Containerfile").read_text()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
+    return [(line.split(maxsplit=1)[0], " ".join(line.split(maxsplit=1)[1].split())) for line in joined]
+
+
+def test_every_instruction_of_the_image_is_one() -> None:
+    known = {"FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
+    assert {name for name, _ in instructions()} <= known
+    for name, words in instructions():
+        if name in ("ENTRYPOINT", "CMD"):
+            assert all(isinstance(word, str) for word in json.loads(words))
+
+
+def test_what_the_image_copies_is_here_and_is_all_that_the_wheel_needs() -> None:
+    copied = [words.split() for name, words in instructions() if name == "COPY" and "--from" not in words]
+    sources = {source for words in copied for source in words[:-1]}
+    assert [source for source in sorted(sources) if not (ROOT / source).exists()] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    assert packages <= sources
+    assert project["project"]["readme"] in sources
+
+
+def test_the_image_has_two_stages_and_ends_as_nobody_in_particular() -> None:
+    stages = [at for at, (name, _) in enumerate(instructions()) if name == "FROM"]
+    assert len(stages) == 2
+    final = instructions()[stages[-1] :]
+    users = [words for name, words in final if name == "USER"]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1]), "a number: Kubernetes cannot tell that a name is not root"
+    assert not any("pip" in words or "gcc" in words for name, words in final if name == "RUN")
+    assert all("--require-hashes" in line for line in pip_installs() if ".txt" in line)
+
+
+def pip_installs() -> list[str]:
+    lines = [line for name, words in instructions() if name == "RUN" for line in words.split("&&")]
+    return [line for line in lines if "pip" in line and "install" in line]
