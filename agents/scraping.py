@@ -69,7 +69,8 @@ def _sample(line: bytes) -> tuple[str, Labels, float] | None:
     if not 1 <= len(rest) <= 2:
         return None
     try:
-        value = float(rest[0]) if "_" not in rest[0] else math.nan  # Python reads 1_000 as a number
+        # Python reads 1_000 as a number, and the digits of every script.
+        value = float(rest[0]) if rest[0].isascii() and "_" not in rest[0] else math.nan
     except ValueError:
         return None
     if not 0 <= value <= LARGEST:  # false for NaN, too

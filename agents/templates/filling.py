@@ -80,7 +80,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
             if isinstance(path, Refused):
                 return path
             words[name] = path
-            folders += [str(_root(template, arg))] if path else []
+            folders += [str(_root(template, arg))] if path and not arg.new else []
         else:
             word = _word(template, name, arg, value)
             if isinstance(word, Refused):
@@ -158,14 +158,18 @@ def _path(template: Template, name: str, arg: PathArg, value: object) -> str | R
     if value.startswith(("/", "~")) or ".." in value.split("/"):
         return no("outside_root", "leaves the root")
     try:
-        real = os.path.realpath(root / value, strict=True)
-        kind = os.stat(real).st_mode  # noqa: PTH116
+        wanted = root / value
+        if arg.new and not os.path.lexists(wanted):
+            real, kind = os.path.join(os.path.realpath(wanted.parent, strict=True), wanted.name), stat.S_IFREG  # noqa: PTH118
+        else:
+            real = os.path.realpath(wanted, strict=True)
+            kind = os.stat(real).st_mode  # noqa: PTH116
     except (OSError, ValueError):
         return no("no_such_file", "is not there")
     if os.path.commonpath((real, root)) != str(root):
         return no("outside_root", "is a link out of the root")
-    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        return no("no_such_file", "is neither file nor folder")
+    if not (stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and not arg.new)):
+        return no("no_such_file", "is not a file" if arg.new else "is neither file nor folder")
     return real
 
 
@@ -212,7 +216,7 @@ def _allowed(arg: Arg) -> str:
         return f"a number {arg.min:g}..{arg.max:g}"
     if isinstance(arg, ChoiceArg):
         return f"one of {', '.join(arg.of)}"
-    return "a relative path to a file or folder that is there"
+    return "a relative path to a file" if arg.new else "a relative path to a file or folder that is there"
 
 
 def _number(value: float) -> str:

@@ -45,6 +45,7 @@ class PathArg(_Arg, frozen=True, tag="path"):
     """A file or folder under a root: absolute, or relative to the node's folder of models."""
 
     root: Words = "."
+    new: bool = False  # a file that need not be there yet; its folder must
     default: Words | None = None  # "": none
 
 
@@ -82,7 +83,7 @@ class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     drain: ProbeForm | None = None
     set_batch: ProbeForm | None = None
     metrics: MetricsForm | None = None
-    checkpoint_signal: Literal["", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] = ""
+    checkpoint_signal: Literal["", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] = ""
     processes: Annotated[int, Meta(ge=1, le=64)] = 1
     start_seconds: Seconds = 120.0
     drain_seconds: Seconds = 60.0

@@ -1,0 +1,82 @@
+"""The templates that come with the agent can be read, filled, and start what they name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agents.templates import Filled
+from agents.templates.filling import Builtin, fill
+from agents.templates.reading import SHIPPED, read
+
+GIVEN: dict[str, dict[str, object]] = {
+    "gpuwright-serve": {"latency": "1:10=20,100=8;8:22", "claimGib": 1.5},
+    "gpuwright-train": {"speeds": "10:2,100:10", "checkpoint": "job.json"},
+    "triton": {"repository": ".", "model": "resnet50"},
+    "vllm": {"model": "llama", "name": "org/llama-3"},
+}
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "models" / "llama").mkdir(parents=True)
+    (tmp_path / "checkpoints").mkdir()
+    return tmp_path / "models"
+
+
+def filled(name: str, models: Path) -> Filled:
+    builtin = Builtin("c1", "GPU-1", 8000, 8002, "0.0.0.0", 4, 16, 2.5, 1.5)
+    made = fill(read(models=models)[name], GIVEN[name], builtin)
+    assert isinstance(made, Filled), made
+    return made
+
+
+def test_all_that_is_shipped_is_tried_here() -> None:
+    assert read().keys() == GIVEN.keys() == {path.stem for path in SHIPPED.glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_nothing_is_left_to_fill_in(name: str, models: Path) -> None:
+    made = filled(name, models)
+    probes = [made.health, made.warm_up, made.drain, made.metrics]
+    texts = [*made.argv, *(probe.path + probe.body for probe in probes if probe)]
+    assert not [text for text in texts if re.search(r"\{\w+\}", text)]
+    assert made.health
+    assert made.metrics
+
+
+@pytest.mark.parametrize("name", ["gpuwright-serve", "gpuwright-train"])
+def test_our_own_programs_know_every_word_of_their_templates(name: str, models: Path) -> None:
+    made = filled(name, models)
+    done = subprocess.run([*made.argv, "--no-such-word"], capture_output=True, text=True, cwd="/")
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("unrecognized arguments: --no-such-word")
+
+
+def test_the_model_server_gets_its_shape(models: Path) -> None:
+    argv = filled("gpuwright-serve", models).argv
+    assert {"--port=8000", "--batch=4", "--max-batch=16", "--batch-timeout-ms=2.5", "--memory-gib=1.5"} <= set(argv)
+
+
+def test_triton_has_a_port_for_metrics_and_a_folder_that_a_container_must_see(models: Path) -> None:
+    assert read(models=models)["triton"].has_metrics_port
+    made = filled("triton", models)
+    assert made.metrics and made.metrics.port == 8002
+    assert "--metrics-port=8002" in made.argv
+    assert made.warm_up and made.warm_up.path == "/v2/models/resnet50/ready"
+    assert made.folders == (str(models),)
+
+
+def test_vllm_is_warmed_by_the_name_it_serves_under(models: Path) -> None:
+    made = filled("vllm", models)
+    assert made.warm_up and made.warm_up.body == '{"model": "org/llama-3", "prompt": "warm", "max_tokens": 4}'
+    assert made.argv[:3] == ("vllm", "serve", str(models / "llama"))
+
+
+def test_a_job_ends_by_saving_and_writes_under_its_own_root(models: Path) -> None:
+    made = filled("gpuwright-train", models)
+    assert made.checkpoint_signal == "SIGTERM"
+    assert f"--checkpoint={models.parent / 'checkpoints' / 'job.json'}" in made.argv
