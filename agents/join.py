@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ from agents.link import Link
 from agents.state import Credential, Folder
 
 
-class _Joined(msgspec.Struct):
+class _Joined(msgspec.Struct, rename="camel"):
     node: str
     token: str
+    issued_at: datetime | None = None
+    expires_at: datetime | None = None
 
 
 def join(
@@ -31,6 +34,6 @@ def join(
     finally:
         link.close()
     joined = msgspec.json.decode(answer.body, type=_Joined)
-    credential = Credential(server, joined.node, joined.token, ca_file)
+    credential = Credential(server, joined.node, joined.token, ca_file, joined.issued_at, joined.expires_at)
     folder.keep_credential(credential)
     return credential

@@ -14,6 +14,14 @@ from agents.contract import Assignment
 T = TypeVar("T")
 
 
+class NextToken(msgspec.Struct, rename="camel"):
+    """A token that will take the place of the one in use."""
+
+    token: str
+    issued_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
 class Credential(msgspec.Struct, rename="camel"):
     """Who this node is, and where its control plane is."""
 
@@ -21,6 +29,10 @@ class Credential(msgspec.Struct, rename="camel"):
     node: str
     token: str
     ca_file: str = ""
+    # By the control plane's clock; None: of a server that says nothing of an end.
+    issued_at: datetime | None = None
+    expires_at: datetime | None = None
+    next: NextToken | None = None  # given, and not used yet: until then both are kept
 
 
 class Seen(msgspec.Struct, rename="camel"):
