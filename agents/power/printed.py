@@ -1,8 +1,8 @@
 """Morak's Algorithm 1 exactly as it is printed: what our law is measured against.
 
-It starts at the lowest clock and batch of the frame and climbs. Where latency is above its limit it has no branch,
-and does nothing. The pseudo code does not say how far a step goes: here the next supported clock, and twice or half
-the batch.
+Its default values (line 1) are the plan's. The paper has them small, "e.g. 1 and 600 MHz"; where latency is above its
+limit there, the algorithm never leaves them, as it has no branch for that. The pseudo code does not say how far a step
+goes: here to the next supported clock, and to twice or half the batch.
 """
 
 from __future__ import annotations
@@ -17,13 +17,9 @@ from agents.power.settings import Settings
 
 def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
     """One period; lines are the algorithm's."""
+    # line 1: `kept` begins at the planned values
     clock = kept(state.clock, seen.frame, seen.clocks_mhz) if seen.frame and seen.clocks_mhz else None
     batches = {one.id: kept(state.batches.get(one.id), one.frame) for one in seen.instances if one.frame}
-    if state.clock is None and clock:  # line 1
-        clock = replace(clock, value=clock.lowest)
-    if not state.batches:
-        batches = {name: replace(knob, value=knob.lowest) for name, knob in batches.items()}
-        return _move(state, clock, batches, failed=0)
     peak, cap = watts(seen) or 0.0, seen.cap_w if seen.cap_w is not None else float("inf")
     turn = 0  # of the clock; line 16: one change a period
     for one in seen.instances:

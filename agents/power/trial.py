@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -135,14 +135,9 @@ def capacity(case: Case, server: Server, clock_mhz: float, batch: float) -> floa
     return batch / server.batch_ms(batch, CLOCKS_MHZ[-1] / clock_mhz) * 1000
 
 
-def random_rates(case: Case, draw: Random, most: float = 1.3) -> dict[str, float]:
-    """Of each server's capacity at its planned values, from none to more than all."""
+def random_rates(case: Case, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
+    """Of each server's capacity at its planned values, between these parts."""
     return {
-        one.id: draw.uniform(0, most) * capacity(case, one, case.clock.planned, case.batches[one.id].planned)
+        one.id: draw.uniform(least, most) * capacity(case, one, case.clock.planned, case.batches[one.id].planned)
         for one in case.servers
     }
-
-
-def kept(values: Sequence[bool]) -> float:
-    """Share of periods."""
-    return sum(values) / len(values) if values else 1.0

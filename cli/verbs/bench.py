@@ -23,7 +23,8 @@ Examples:
 Everything runs on this machine, in processes and folders of its own. Progress goes to stderr; with --json, stdout
 holds one object and nothing else. docs/benchmarks.md says what each measures.
 """
-# What needs the solvers extra: the module of cli.bench, and what it measures.
+# What needs the solvers extra, or another: the module of cli.bench, and what it measures.
+EXTRAS = {"power": "agent"}
 SOLVERS = {
     "solve": ("solve", "plans of whole families: time to the first, gap over time, memory"),
     "replan": ("replan", "plans after some rates changed: time, and what moved"),
@@ -34,6 +35,7 @@ SOLVERS = {
     "inferno": ("published", "inferno's small fleet, to its published optima"),
     "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
     "sharing": ("sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
+    "power": ("power", "the node's power loop against Morak's Algorithm 1 as printed"),
 }
 
 
@@ -78,9 +80,10 @@ def _plans(args: argparse.Namespace) -> int:
     try:
         found: Mapping[str, Any] = module.measure(args, say)
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("app", "benchmarks", "cli", "solvers"):
+        if (error.name or "").split(".")[0] in ("agents", "app", "benchmarks", "cli", "solvers"):
             raise
-        needs = f"gpuwright bench {args.what} needs the solvers extra: pip install 'gpuwright[solvers]'"
+        extra = EXTRAS.get(args.what, "solvers")
+        needs = f"gpuwright bench {args.what} needs the {extra} extra: pip install 'gpuwright[{extra}]'"
         raise Failed(f"{needs} (the module {error.name} is not installed)") from error
     if args.json:
         print(json.dumps(found))

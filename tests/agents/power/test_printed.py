@@ -24,9 +24,9 @@ def step(peak: float, ratio: float, state: State = MIDWAY) -> Move:
     )
 
 
-def test_line_1_it_starts_at_the_lowest_values() -> None:
-    move = step(100, 0.95, State())
-    assert (move.clock_mhz, move.batches) == (300, {"a": 1})
+def test_line_1_it_starts_at_the_planned_values() -> None:
+    move = step(290, 0.95, State())
+    assert (move.clock_mhz, move.batches) == (900, {"a": 4})
 
 
 def test_lines_4_to_8_with_power_to_spare_it_raises_the_clock_in_the_band_and_the_batch_below() -> None:

@@ -1,0 +1,194 @@
+"""The power loop's law against Morak's Algorithm 1 as printed, and against a plan that nobody moves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from cli.arguments import whole
+from cli.bench.wanted import Say
+from cli.exits import Failed
+
+if TYPE_CHECKING:
+    from agents.power import Move, SeenGpu, Settings, State
+    from agents.power.plant import Period
+    from agents.power.trial import Case, Law
+
+SHOWN = (
+    "law", "alpha", "beta", "requests_per_second", "joules_per_request", "cap_violations", "longest_over_cap",
+    "slo_violations", "moves_per_minute",
+)  # fmt: skip
+ALPHAS = (0.8, 0.85, 0.9, 0.95, 1.0)
+BETAS = (0.7, 0.8, 0.9, 1.0)
+STEP_SECONDS = 30  # from one step of the load to the next
+WARM_SECONDS = 120  # left out: the printed algorithm climbs from the plan, a notch a second
+LEAST_LOAD, MOST_LOAD = 0.1, 1.1  # of what the planned values can serve
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cases", metavar="K", type=whole(1), default=20, help="random GPUs; default 20")
+    parser.add_argument("--seconds", metavar="S", type=whole(60), default=600, help="of each; virtual; default 600")
+    parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of the first case; default 0")
+    parser.add_argument("--out", metavar="DIR", help="draw power.svg into this folder")
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """A row for each law and pair of bands, over the same GPUs under the same load."""
+    from agents.power import law, printed
+    from agents.power.trial import random_case
+
+    if args.out:
+        can_be_drawn(Path(args.out))
+    seeds = range(args.seed, args.seed + args.cases)
+    cases = {seed: random_case(seed) for seed in seeds}
+    rows = [tried("plan", unmoved, cases, args.seconds, None, None)]
+    for name, step in (("ours", law.step), ("printed", printed.step)):
+        for alpha in ALPHAS:
+            say(f"{name}, alpha {alpha:g}: {len(cases)} GPUs, {len(BETAS)} x {args.seconds} s each")
+            rows += [tried(name, step, cases, args.seconds, alpha, beta) for beta in BETAS]
+    if args.out:
+        from cli.bench.power_plot import draw
+
+        file = Path(args.out) / "power.svg"
+        say("power and latency over their limits, and one step of the load")
+        draw(rows, setpoints(), one_step(), file)
+        say(f"drawn: {file}")
+    return {"rows": rows, "cases": args.cases, "seconds": args.seconds, "seed": args.seed}
+
+
+def unmoved(state: State, seen: SeenGpu, settings: Settings) -> Move:
+    """A plan without a loop."""
+    from agents.power import Move
+
+    planned = round(seen.frame.planned) if seen.frame else None
+    return Move(state, planned, {one.id: round(one.frame.planned) for one in seen.instances if one.frame})
+
+
+def tried(
+    name: str, step: Law, cases: Mapping[int, Case], seconds: int, alpha: float | None, beta: float | None
+) -> dict[str, Any]:
+    """One law on all cases: shares of periods over a limit, and what was served for how many joules."""
+    from agents.power import Settings
+    from agents.power.trial import random_rates, start
+
+    served = joules = 0.0
+    periods = over = late = longest = moves = told = 0
+    for seed, case in cases.items():
+        settings = Settings() if alpha is None or beta is None else Settings(alpha=alpha, beta=beta)
+        run, draw, row = start(case, step, settings, seed), Random(seed), 0  # noqa: S311 (a benchmark's randomness)
+        for second in range(WARM_SECONDS + seconds):
+            if second % STEP_SECONDS == 0:
+                rates = random_rates(case, draw, MOST_LOAD, LEAST_LOAD)
+            if second == WARM_SECONDS:
+                run.moves = 0
+            found = run.period(rates)
+            if second < WARM_SECONDS:
+                continue
+            is_over = found.peak_w > case.cap_w
+            row = row + 1 if is_over else 0
+            periods, over, longest = periods + 1, over + is_over, max(longest, row)
+            late += sum(is_late(case, found, one) for one in found.served)
+            told += len(found.served)
+            served += sum(one.requests for one in found.served.values())
+            joules += found.mean_w
+        moves += run.moves
+    return {
+        "law": name,
+        "alpha": alpha,
+        "beta": beta,
+        "requests_per_second": served / periods,
+        "joules_per_request": joules / served,
+        "cap_violations": over / periods,
+        "longest_over_cap": longest,
+        "slo_violations": late / told,
+        "moves_per_minute": 60 * moves / periods,
+    }
+
+
+def is_late(case: Case, found: Period, name: str) -> bool:
+    return (found.served[name].latency_ms or 0.0) > case.slo_ms[name]
+
+
+# What the picture shows beside the sweep
+
+
+def setpoints() -> dict[str, list[dict[str, float]]]:
+    """One GPU under one load, at many caps and at many SLOs: how far each law makes use of a limit, and keeps it."""
+    from agents.power import law, printed
+
+    found: dict[str, list[dict[str, float]]] = {}
+    for name, step in (("ours", law.step), ("printed", printed.step)):
+        for percent in range(50, 121, 5):
+            case = replace(shown_case(), cap_w=SHOWN_CAP_W * percent / 100)
+            found.setdefault(f"{name} cap", []).append({"limit": case.cap_w, **settled(case, step)})
+            slo = dict.fromkeys(shown_case().slo_ms, SHOWN_SLO_MS * 2 * percent / 100)
+            case = replace(shown_case(), slo_ms=slo)
+            found.setdefault(f"{name} slo", []).append(
+                {"limit": SHOWN_SLO_MS * 2 * percent / 100, **settled(case, step)}
+            )
+    return found
+
+
+def settled(case: Case, step: Law) -> dict[str, float]:
+    """Medians of the last minute of five."""
+    from statistics import median
+
+    from agents.power.trial import start
+
+    run = start(case, step)
+    found = [run.period(shown_rates(case, 0.75)) for _ in range(300)][-60:]
+    latencies = [max(one.latency_ms or 0.0 for one in period.served.values()) for period in found]
+    return {"peak_w": median(period.peak_w for period in found), "latency_ms": median(latencies)}
+
+
+def one_step() -> dict[str, list[dict[str, float]]]:
+    """A step of the load up and down again, second by second."""
+    from agents.power import law, printed
+    from agents.power.trial import start
+
+    traces: dict[str, list[dict[str, float]]] = {}
+    for name, step in (("ours", law.step), ("printed", printed.step), ("plan", unmoved)):
+        case = shown_case()
+        run = start(case, step)
+        for second in range(-180, 180):
+            clock = run.clock_mhz
+            found = run.period(shown_rates(case, 0.95 if 20 <= second < 90 else 0.45))
+            if second >= 0:
+                row = {"second": second, "peak_w": found.peak_w, "cap_w": case.cap_w, "clock_mhz": clock}
+                traces.setdefault(name, []).append(row)
+    return traces
+
+
+SHOWN_CAP_W, SHOWN_SLO_MS = 300.0, 100.0
+
+
+def shown_case() -> Case:
+    """Four instances of one model on a GPU of 400 W."""
+    from agents.contract import Frame
+    from agents.power.plant import Server
+    from agents.power.trial import CLOCKS_MHZ, Case
+
+    servers = tuple(Server(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
+    clock = Frame(1290, CLOCKS_MHZ[0], CLOCKS_MHZ[-1])
+    batches = {one.id: Frame(16, 1, 32) for one in servers}
+    return Case(servers, {one.id: 1.5 * SHOWN_SLO_MS for one in servers}, batches, clock, SHOWN_CAP_W, 45.0)
+
+
+def shown_rates(case: Case, load: float) -> dict[str, float]:
+    from agents.power.trial import capacity
+
+    return {one.id: load * capacity(case, one, case.clock.planned, 16) for one in case.servers}
+
+
+def can_be_drawn(folder: Path) -> None:
+    """What cannot be drawn is said before anything is measured."""
+    from importlib.util import find_spec
+
+    if not folder.is_dir():
+        raise Failed(f"--out {folder} is no folder")
+    if find_spec("matplotlib") is None:
+        raise Failed("--out needs matplotlib, which is not installed: pip install matplotlib")
