@@ -123,9 +123,8 @@ class Connection(asyncio.Protocol):
         if self._transport:
             self._transport.close()
 
-    def hurry(self, deadline: float) -> None:
-        """The server ends: close now if nothing is on its way, otherwise by the deadline."""
-        self.deadline = min(self.deadline, deadline)
+    def close_if_idle(self) -> None:
+        """When nothing is on its way; what has been written leaves first."""
         if not self.busy and not self.partial and not self.lost:
             self.lost = True
             self.close()

@@ -13,7 +13,6 @@ from agents.serve.batching import Pending, Waiting
 from agents.serve.figures import Figures
 from agents.serve.http import Connection, Request
 
-SWEEP_SECONDS = 0.5
 LINGER_SECONDS = 0.25  # a drained server stays so long: what was on its way is told 503, and not cut off
 LAST_SECONDS = 1.0  # for a request that had begun to come, and for an answer to be taken
 RETRY = "Retry-After: 1\r\n"
@@ -58,6 +57,7 @@ class Server:
         self._executing: list[Pending] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sweeping = False
+        self._sweep_seconds = min(2.0, settings.request_seconds / 4)
         self._lingered = False
         self._closing = False
         self._ended = False
@@ -79,7 +79,7 @@ class Server:
         self._connections.add(connection)
         if not self._sweeping:
             self._sweeping = True
-            self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._loop.call_later(self._sweep_seconds, self._sweep)
         return connection
 
     def _make_room(self) -> bool:
@@ -97,7 +97,7 @@ class Server:
             connection.expire()
         self._sweeping = bool(self._connections)
         if self._sweeping:
-            self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._loop.call_later(self._sweep_seconds, self._sweep)
         self._end_if_done()
 
     def _lost(self, connection: Connection) -> None:
@@ -268,8 +268,14 @@ class Server:
         if not self._closing:
             self._closing = True
             self._deaf()
+            self._loop.call_later(LAST_SECONDS, self._cut)
         for connection in list(self._connections):
-            connection.hurry(self._loop.time() + LAST_SECONDS)
+            connection.close_if_idle()
         if not self._connections:
             self._ended = True
             self._finished()
+
+    def _cut(self) -> None:
+        """Those that are left at the end have had their time."""
+        for connection in list(self._connections):
+            connection.abort()
