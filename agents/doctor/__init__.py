@@ -24,7 +24,7 @@ def examine(options: Options, seconds: float = CHECK_SECONDS) -> Findings:
     seen: list[gpus.Seen] = []
     simulated = options.device == "simulated"
     first = [_simulated(options)] if simulated else run([("driver", partial(_look, seen))], seconds)
-    has_gpu = simulated or bool(seen and (seen[0].gpus or seen[0].troubles))
+    has_gpu = simulated or bool(seen and seen[0].count)
     of_gpus = _of_gpus(seen[0], options) if seen and seen[0].gpus else []
     return Findings((*first, *run([*of_gpus, *_of_machine(options, has_gpu)], seconds)), has_gpu)
 
@@ -67,6 +67,6 @@ def _look(seen: list[gpus.Seen]) -> list[Finding]:
         return [gpus.no_driver(error)]
     except ImportError:
         return [gpus.no_binding()]
-    if not seen[0].gpus and not seen[0].troubles:
+    if not seen[0].count:
         return [gpus.no_gpus(seen[0])]
     return list(gpus.described(seen[0]))

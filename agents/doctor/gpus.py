@@ -25,6 +25,7 @@ WITHOUT = {
     Ability.MPS: "SM and memory shares cannot be enforced",
 }  # READ_ECC: many boards have no ECC, and nothing is missing then
 NEEDED = frozenset({Ability.MPS})
+DEADLINE_SECONDS = 2.0  # of each call
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,12 @@ class Seen:
     driver_version: str
     gpus: tuple[Gpu, ...]
     troubles: tuple[DeviceError, ...]  # of GPUs that are there and do not answer
+    nameless: int  # those that do not even say which they are
     modes: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        return len(self.gpus) + len(self.troubles) + self.nameless
 
 
 def look(has_mps: bool) -> Seen:
@@ -42,9 +48,10 @@ def look(has_mps: bool) -> Seen:
     from agents.nvml.binding import Binding
     from agents.nvml.probing import found
 
-    binding = Binding()
+    binding = Binding(deadline_seconds=DEADLINE_SECONDS)
     try:
-        binding.enumerate()
+        named = binding.enumerate()
+        nameless = binding.nvml.nvmlDeviceGetCount() - len(named)
         answers = binding.together(lambda slot: found(slot.index, slot.uuid, slot.handle, has_mps))
         modes: dict[str, int] = {}
         for uuid in answers:
@@ -54,7 +61,7 @@ def look(has_mps: bool) -> Seen:
                 continue
         gpus = tuple(sorted((a for a in answers.values() if isinstance(a, Gpu)), key=lambda gpu: gpu.index))
         troubles = tuple(answer for answer in answers.values() if isinstance(answer, DeviceError))
-        return Seen(binding.driver_version(), gpus, troubles, modes)
+        return Seen(binding.driver_version(), gpus, troubles, nameless, modes)
     finally:
         binding.close()
 
@@ -75,9 +82,14 @@ def no_driver(error: DeviceError) -> Finding:
 
 def described(seen: Seen) -> Iterator[Finding]:
     """The driver, and each GPU with what it cannot do."""
-    yield ok("driver", f"version {seen.driver_version}, {len(seen.gpus)} GPUs")
+    yield ok("driver", f"version {seen.driver_version}, {seen.count} GPUs")
+    advice = "Only this GPU is affected; see dmesg for XIDs. A reset or a reboot may help."
     for error in seen.troubles:
-        yield fail("gpu", str(error), "Only this GPU is affected; see dmesg for XIDs. A reset or a reboot may help.")
+        yield fail("gpu", str(error), advice)
+    if seen.nameless:
+        yield fail(
+            "gpu", f"{seen.nameless} of {seen.count} GPUs are lost or hang: they do not say who they are", advice
+        )
     for gpu in seen.gpus:
         name = f"gpu {gpu.index}"
         text = f"{gpu.name}, {gpu.memory_gib:.0f} GiB, {gpu.sm_count} SMs, {gpu.uuid}"

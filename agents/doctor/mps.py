@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.device import DeviceError, MpsState, Trouble
 from agents.doctor.findings import Finding, fail, listed, ok, warn
-from agents.doctor.gpus import Seen
+from agents.doctor.gpus import DEADLINE_SECONDS, Seen
 from agents.doctor.machine import is_there, nearest
 from agents.mps.control import MpsControl
 from agents.mps.grammar import LONGEST_SOCKET_PATH
@@ -46,7 +46,7 @@ def daemons(seen: Seen, pipes: Path) -> Iterator[Finding]:
     """Each GPU has its own; one that is not there yet is started by the agent."""
     if shutil.which(PROGRAM) is None:
         return
-    control = MpsControl(pipes)
+    control = MpsControl(pipes, deadline_seconds=DEADLINE_SECONDS)
     idle: list[int] = []
     for gpu in seen.gpus:
         name = f"mps daemon {gpu.index}"

@@ -32,12 +32,12 @@ def main(words: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    words = argparse.ArgumentParser(prog="python -m agents.privileged", description=__doc__)
-    words.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
-    words.add_argument("--group", metavar="NAME", help="or its own group")
-    words.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
-    words.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
-    return words
+    asked = argparse.ArgumentParser(prog="python -m agents.privileged", description=__doc__)
+    asked.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
+    asked.add_argument("--group", metavar="NAME", help="or its own group")
+    asked.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
+    asked.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
+    return asked
 
 
 def _uid(name: str | None) -> int | None:

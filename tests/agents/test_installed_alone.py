@@ -65,7 +65,7 @@ def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -
 def test_pip_installs_the_agent_into_a_fresh_environment(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
-    words = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[agent]"]
+    words = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[agent]"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd="/")
     assert done.returncode == 0, done.stderr
     listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, text=True, cwd="/")
