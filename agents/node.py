@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -48,7 +48,14 @@ class Around:
 class Node:
     """The keeper, which brings copies up and down, and the watch, which reads devices and turns knobs."""
 
-    def __init__(self, folder: Folder, around: Around, incarnation: int, workers: int = 4) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        around: Around,
+        incarnation: int,
+        workers: int = 4,
+        date: Callable[[], datetime] = clocks.date,
+    ) -> None:
         self._folder = folder
         self._around = around
         self._known = folder.known()
@@ -57,9 +64,9 @@ class Node:
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
         board = Board(around.routes)
-        self.keeper = Keeper(journal, around.hands, board, filler, incarnation, around.host, workers=workers)
+        self.keeper = Keeper(journal, around.hands, board, filler, incarnation, around.host, date=date, workers=workers)
         self.census = Census(around.hands.talk, filler, around.counters)
-        self.watch = Watch(around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus)
+        self.watch = Watch(around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus, date=date)
         self.watch.drain(self._known.draining)
         self.strangers: tuple[Running, ...] = self.keeper.recover(folder.last_seen())
         for running in self.strangers:
@@ -94,7 +101,8 @@ class Node:
         self.keeper.offer(assignment)
 
     def heard(self, contact: bool) -> None:
-        self.watch.heard(contact)
+        """Whether the control plane answers."""
+        self.keeper.hear(contact)
 
     def drain(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         """Empty these GPUs, or all with None, and start nothing there until they are to be used again."""

@@ -62,7 +62,6 @@ class Watch:
         self._energy: dict[str, power.Energy] = {}
         self._samples: dict[str, power.Samples] = {}
         self._assignment: Assignment | None = None
-        self._contact = False
         self._draining: frozenset[str] = frozenset()
         self.verdicts: dict[str, health.Verdict] = {}
         self.readings: dict[str, Reading] = {}
@@ -79,12 +78,6 @@ class Watch:
     def offer(self, assignment: Assignment) -> None:
         self._assignment = assignment
         self._wake.set()
-
-    def heard(self, contact: bool) -> None:
-        """Whether the control plane answers."""
-        changed, self._contact = contact != self._contact, contact
-        if changed:
-            self._wake.set()
 
     def drain(self, gpus: Collection[str]) -> None:
         """Empty these GPUs, and start nothing there."""
@@ -197,7 +190,7 @@ class Watch:
         gpus = {index: self._found[uuid] for index, uuid in self.indexes.items() if uuid in self._found}
         fenced = {uuid: verdict.reason for uuid, verdict in self.verdicts.items() if verdict.fenced}
         room = {uuid: math.floor(gib * 64) / 64 for uuid, gib in self._memory.room_gib.items()}  # no news in its noise
-        return Situation(gpus, fenced, self._contact, self._draining, self._memory.away, room)
+        return Situation(gpus, fenced, self._draining, self._memory.away, room)
 
     def _guard_memory(self, copies: Collection[Copy], now: float) -> None:
         assignment = self._assignment

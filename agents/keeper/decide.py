@@ -29,6 +29,7 @@ class Node:
     resting: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # instance: why it failed, tried again later
     stopped_jobs: Collection[str] = ()  # instances that made room for services
     contact: bool = True  # whether the control plane is heard
+    established: Collection[str] = ()  # instances that have been ready here, as they are wanted now
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def _obstacle(
         return Missing(*node.refused[name])
     if name in node.resting:
         return Missing(*node.resting[name])
-    if not node.contact or one.gpu in node.recycled:
-        return WAIT
+    if one.gpu in node.recycled or not (node.contact or name in node.established):
+        return WAIT  # without contact nothing new is started; what has died is started again (I4)
     if mine and not one.instance.service:
         return WAIT  # a second copy of a job would start from where the first has not yet saved
     memory_gib = node.memory_gib.get(one.gpu, 0.0)

@@ -13,7 +13,7 @@ from datetime import datetime
 import msgspec
 
 from agents import clocks
-from agents.contract import Assignment
+from agents.contract import AssignedInstance, Assignment
 from agents.copies import Copy, Stage, largest_batch, same_process_serves
 from agents.device import DeviceError, Gpu, Trouble
 from agents.journal import Journal
@@ -42,7 +42,6 @@ class Situation:
 
     gpus: Mapping[int, Gpu] = field(default_factory=dict)  # by the index that assignments use
     fenced: Mapping[str, str] = field(default_factory=dict)  # UUID: why nothing is started there
-    contact: bool = False
     draining: frozenset[str] = frozenset()  # GPUs that are to be empty
     stopped_jobs: frozenset[str] = frozenset()  # they have made room for services
     room_gib: Mapping[str, float] = field(default_factory=dict)  # where it is not the whole of a GPU's memory
@@ -78,7 +77,9 @@ class Keeper:
         self._lock = threading.Lock()
         self._assignment: Assignment | None = None
         self._situation = Situation()
+        self._contact = False
         self._failures = Failures()
+        self._established: dict[str, AssignedInstance] = {}
         self._busy: set[str] = set()  # copies, and GPUs, with a step under way
         self._stepped: dict[str, float] = {}
         self._freed: set[str] = set()  # copies whose process and memory are gone
@@ -100,6 +101,12 @@ class Keeper:
     def tell(self, situation: Situation) -> None:
         with self._lock:
             changed, self._situation = situation != self._situation, situation
+        if changed:
+            self._wake.set()
+
+    def hear(self, contact: bool) -> None:
+        """Whether the control plane answers; until it first has, nothing is changed."""
+        changed, self._contact = contact != self._contact, contact
         if changed:
             self._wake.set()
 
@@ -209,7 +216,8 @@ class Keeper:
             refused=refused,
             resting=self._failures.resting([one.instance for one in wanted], now),
             stopped_jobs=situation.stopped_jobs,
-            contact=situation.contact,
+            contact=self._contact,
+            established=self._establish(wanted, copies),
         )
         self._follow(wanted, copies)
         decision = decide(wanted, copies, node, rules)
@@ -223,6 +231,17 @@ class Keeper:
             self._begin(start.wanted, now)
         self._end_late_handovers(rules, now)
         self._held = self._all_held(decision)
+
+    def _establish(self, wanted: Sequence[Wanted], copies: Collection[Copy]) -> Collection[str]:
+        """Instances that have been ready here just as they are wanted now."""
+        for copy in copies:
+            if copy.stage is Stage.READY:
+                self._established[copy.instance] = copy.wanted
+        as_wanted = {one.instance.id: one.instance for one in wanted}
+        self._established = {
+            name: instance for name, instance in self._established.items() if as_wanted.get(name) == instance
+        }
+        return self._established.keys()
 
     def _follow(self, wanted: Sequence[Wanted], copies: Collection[Copy]) -> None:
         """A copy whose process can become what is wanted now is wanted so from now on."""

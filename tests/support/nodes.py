@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from agents import clocks
 from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
 from agents.copies import Copy, Stage
 from agents.keeper.hands import Hands
@@ -27,6 +29,7 @@ from agents.talk import Loopback
 from agents.templates.reading import read
 from tests.support.caller import until
 
+Date = Callable[[], datetime]
 LATENCY = "1:10=2,100=1;8:10=4,100=2"
 
 
@@ -59,7 +62,9 @@ def around(folder: Path, routes: Routes | None = None, **fields: Any) -> Around:
     """The seams of the machine in that folder, opened anew."""
     device, mps = connect(folder / "driver")
     runtime = ProcessRuntime(folder / "copies")
-    return Around(Hands(device, mps, runtime, Loopback()), routes or NoGateway(), read(), **fields)
+    own = folder / "templates"
+    templates = read(own if own.exists() else None)
+    return Around(Hands(device, mps, runtime, Loopback()), routes or NoGateway(), templates, **fields)
 
 
 class Machine:
@@ -71,10 +76,22 @@ class Machine:
         ensure_driver(self.driver, kinds)
         self.switches = Switches(self.driver)
 
-    def node(self, incarnation: int = 1, routes: Routes | None = None, **fields: Any) -> Node:
-        node = Node(Folder(self.folder / "state"), around(self.folder, routes, **fields), incarnation)
-        node.heard(True)
+    def node(
+        self, incarnation: int = 1, routes: Routes | None = None, heard: bool = True, date: Date = clocks.date
+    ) -> Node:
+        node = Node(Folder(self.folder / "state"), around(self.folder, routes), incarnation, date=date)
+        node.heard(heard)
         return node
+
+    def template(self, name: str, text: str) -> None:
+        """A template of this node's own."""
+        own = self.folder / "templates"
+        own.mkdir(mode=0o755, exist_ok=True)
+        (own / f"{name}.yaml").write_text(text)
+
+    @property
+    def uuids(self) -> list[str]:
+        return [gpu.uuid for gpu in connect(self.driver)[0].gpus()]
 
     def copies(self) -> list[int]:
         """The PIDs of every copy that runs, whoever started it."""
