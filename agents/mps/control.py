@@ -52,11 +52,13 @@ class MpsControl:
         deadline_seconds: float = DEADLINE_SECONDS,
         start_seconds: float = START_SECONDS,
         terminate_seconds: float = TERMINATE_SECONDS,
+        quit_seconds: int = QUIT_SECONDS,
     ) -> None:
         self._program = Program(root, program)
         self._deadline_seconds = deadline_seconds
         self._start_seconds = start_seconds
         self._terminate_seconds = terminate_seconds
+        self._quit_seconds = quit_seconds
         self._servers: dict[str, frozenset[int]] = {}  # as last seen: asked about in the same breath as the list
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -87,12 +89,12 @@ class MpsControl:
             self._servers.pop(uuid, None)
             if not pipe.exists():
                 return
+            patience_seconds = self._deadline_seconds + self._quit_seconds
+            until = time.monotonic() + patience_seconds
             try:
-                self._program.say(uuid, f"quit -t {QUIT_SECONDS}\n", self._deadline_seconds + QUIT_SECONDS)
-            except DeviceError as error:
-                if error.trouble is Trouble.NOT_SUPPORTED:
-                    return  # no program, no daemon
-            until = time.monotonic() + self._deadline_seconds
+                self._program.say(uuid, f"quit -t {self._quit_seconds}\n", patience_seconds)
+            except DeviceError:
+                until = 0.0  # it did not hear of it
             while left := processes.all_of(pipe):
                 if time.monotonic() > until:
                     self._kill(pipe, left)
@@ -156,12 +158,14 @@ class MpsControl:
     def _look(self, uuid: str, until: float) -> Look:
         for _ in range(_TRIES):
             asked = sorted(self._servers.get(uuid, frozenset()))
-            commands = ["get_server_list"]
+            # Lists twice: what spoils one of two is found out.
+            commands = ["get_server_list", "get_server_list"]
             for server in asked:
-                # Twice: what spoils one of two lists is found out.
                 commands += [f"get_server_status {server}", f"get_client_list {server}", f"get_client_list {server}"]
-            listed, *said = self._program.ask(uuid, commands, until)
-            servers = grammar.pids(listed)
+            first, second, *said = self._program.ask(uuid, commands, until)
+            servers = grammar.pids(first)
+            if grammar.pids(second) != servers:
+                raise grammar.Garbled("its list of servers is another each time")
             if servers == frozenset(asked):
                 return self._read(uuid, asked, said)
             self._servers[uuid] = servers

@@ -27,13 +27,13 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def mps(root: Path) -> MpsControl:
-    return MpsControl(root, fake_mps.program(), deadline_seconds=5.0)
+    return MpsControl(root, fake_mps.program(), deadline_seconds=5.0, quit_seconds=0)
 
 
 @pytest.fixture
 def hasty(root: Path) -> MpsControl:
     """For what hangs for good."""
-    return MpsControl(root, fake_mps.program(), deadline_seconds=0.3, start_seconds=0.5, terminate_seconds=0.3)
+    return MpsControl(root, fake_mps.program(), deadline_seconds=0.3, terminate_seconds=0.3, quit_seconds=0)
 
 
 @pytest.fixture
