@@ -131,6 +131,8 @@ BETWEEN: Mapping[Kind, tuple[Column, ...]] = {
         Column("REGION", spec("region", default="default")),
         Column("PURCHASE", spec("purchase", default="onDemand")),
         Column("REPORTING", condition("Reporting")),
+        Column("HEALTHY", condition("GpusHealthy")),
+        Column("MISMATCH", condition("InventoryMismatch"), wide=True),
         Column("CPU", spec("cpuCores"), wide=True),
         Column("MEMORY", spec("memoryGib", gib), wide=True),
         Column("TEMPLATES", spec("templates", listed, default="all"), wide=True),

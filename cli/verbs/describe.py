@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
 from cli.client import Client
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import Table, age, as_yaml, colour, labels, plain
+from cli.running import show_gpus, show_running, state_of
 from cli.selection import find, named
 
-COLOUR = {"True": "green", "False": "red", "Unknown": "yellow"}
+ALARMS = ("InventoryMismatch",)  # conditions that should not hold
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,12 @@ def run(args: argparse.Namespace) -> int:
         for at, (kind, name) in enumerate(targets):
             if at:
                 print()
-            show(find(client, kind, name))
+            item = find(client, kind, name)
+            show(item)
+            if kind is Kind.NODE:
+                state = state_of(client, item["metadata"]["name"])
+                if state is not None:
+                    show_running(state)
     return exits.OK
 
 
@@ -56,9 +63,11 @@ def show(item: dict[str, Any]) -> None:
     print(indented(as_yaml(item.get("spec", {}))))
     status = dict(item.get("status") or {})
     conditions = status.pop("conditions", [])
+    gpus = status.pop("gpus", [])
     if status:
         print("Status:")
         print(indented(as_yaml(status)))
+    show_gpus(gpus)
     if conditions:
         print("Conditions:")
         table = Table(["  TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"])
@@ -72,9 +81,9 @@ def show(item: dict[str, Any]) -> None:
             ]
             for entry in conditions
         )
-        bad = [entry for entry in conditions if entry.get("status") == "False"]
+        bad = [entry for entry in conditions if entry.get("status") == str(entry.get("type") in ALARMS)]
         if bad:
-            print(colour(f"{len(bad)} of {len(conditions)} conditions do not hold", "red"))
+            print(colour(f"{len(bad)} of {len(conditions)} conditions are not as they should be", "red"))
 
 
 def indented(text: str) -> str:
