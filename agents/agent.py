@@ -18,6 +18,7 @@ from agents.contract import REPORT_SECONDS, Answer, Assignment, GpuMinute, Inven
 from agents.link import Link, LinkError
 from agents.minutes import Minute, Told
 from agents.node import Node
+from agents.rotation import due, rotate
 from agents.state import Credential, Folder, Seen
 
 POLL_SECONDS = 30
@@ -186,17 +187,23 @@ class Agent:
         self._node.heard(True)
 
     def _report_in_turn(self, link: Link) -> None:
-        due = time.monotonic() + REPORT_SECONDS
-        self.report_once(link)
-        self._stopping.wait(max(0.0, due - time.monotonic()))
+        again_at = time.monotonic() + REPORT_SECONDS
+        if self._credential.next is not None:
+            self._rotate(self._date(), link)  # a turn that was begun is ended before anything else is sent
+        answer = self.report_once(link)
+        self._rotate(answer.now, link)
+        self._stopping.wait(max(0.0, again_at - time.monotonic()))
 
     def _poll_once(self, link: Link) -> None:
         self.poll_once(link)
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:
-        link = Link(self._credential.server, self._credential.token, self._credential.ca_file)
+        used, link = self._credential, self._link()
         pause = 1.0
         while not self._stopping.is_set():
+            if used is not self._credential:  # the token has changed
+                link.close()
+                used, link = self._credential, self._link()
             try:
                 once(link)
                 pause = 1.0
@@ -210,6 +217,20 @@ class Agent:
                 self._stopping.wait(wanted * (0.5 + random.random()))  # noqa: S311
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         link.close()
+
+    def _rotate(self, now: datetime, link: Link) -> None:
+        """Take up the next token when it is time; until that is done the old one serves."""
+        if not due(self._credential, now):
+            return
+        try:
+            self._credential = rotate(self._folder, link)
+            log.info("the node's token was renewed; it ends at %s", self._credential.expires_at)
+        except LinkError as error:
+            log.warning("the node's token was not renewed: %s", error)
+            self._credential = self._folder.credential() or self._credential
+
+    def _link(self) -> Link:
+        return Link(self._credential.server, self._credential.token, self._credential.ca_file)
 
 
 def _worst(gpus: Sequence[GpuMinute]) -> str:

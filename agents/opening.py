@@ -85,5 +85,6 @@ def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counte
         return NoGateway(), None
     from agents.gateway.client import SidecarRoutes
 
-    sidecar = SidecarRoutes(options.gateway, options.node, options.gateway_token_file)
-    return sidecar, sidecar.counters
+    # The keeper's thread declares, the watch's counts.
+    declaring, counting = (SidecarRoutes(options.gateway, options.node, options.gateway_token_file) for _ in range(2))
+    return declaring, counting.counters
