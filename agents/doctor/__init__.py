@@ -26,7 +26,7 @@ def examine(options: Options, seconds: float = CHECK_SECONDS) -> Findings:
     first = [_simulated(options)] if simulated else run([("driver", partial(_look, seen))], seconds)
     has_gpu = simulated or bool(seen and seen[0].count)
     of_gpus = _of_gpus(seen[0], options) if seen and seen[0].gpus else []
-    return Findings((*first, *run([*of_gpus, *_of_machine(options, has_gpu)], seconds)), has_gpu)
+    return Findings((*first, *run([*of_gpus, *_of_machine(options, simulated)], seconds)), has_gpu)
 
 
 def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
@@ -37,13 +37,14 @@ def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
         ("cuda-checkpoint", gpus.checkpointing),
         ("mps program", mps.program),
         ("mps daemon", partial(mps.daemons, seen, options.folder / "mps")),
+        ("mps user", mps.users),
     ]
 
 
-def _of_machine(options: Options, has_gpu: bool) -> list[tuple[str, Check]]:
+def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
+    pipes = options.folder / "simulated" / "mps" if simulated else options.folder / "mps"
     return [
-        ("mps user", partial(mps.users, has_gpu)),
-        ("mps folder", partial(mps.folder, options.folder / "mps")),
+        ("mps folder", partial(mps.folder, pipes)),
         ("shared memory", machine.shared_memory),
         ("cgroups", machine.cgroups),
         ("state folder", partial(machine.state_folder, options.folder)),

@@ -69,14 +69,14 @@ def daemons(seen: Seen, pipes: Path) -> Iterator[Finding]:
         yield ok("mps daemon", f"none for GPU {listed(idle)} yet: the agent starts them")
 
 
-def users(has_gpu: bool) -> Iterator[Finding]:
+def users() -> Iterator[Finding]:
     """A server serves one user; a client of another waits for ever, and says nothing."""
     others = {pid: uid for pid, uid in _processes(PROGRAM) if uid != os.geteuid()}
     if others:
         text = listed(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))
         advice = "Stop it (echo quit | nvidia-cuda-mps-control): clients of another user wait for ever."
         yield fail("mps user", f"MPS runs as somebody else: {text}", advice)
-    elif os.geteuid() == 0 and has_gpu:
+    elif os.geteuid() == 0:
         advice = "Run the agent, and with it MPS and all instances, as a user of its own (docs/agent.md)."
         yield warn("mps user", "MPS and its clients would run as root", advice)
     else:

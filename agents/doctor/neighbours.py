@@ -112,6 +112,7 @@ def _clock(date: str, began: float, ended: float) -> Iterator[Finding]:
 
 def _connected(address: str) -> socket.socket:
     """To a path of a Unix socket, or to host:port, with or without http:// before it."""
+    address = address.removeprefix("unix:")
     if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(SECONDS)
