@@ -18,7 +18,7 @@ class Launch:
     filled: Filled  # argv, environment, probes, hooks: the template with its placeholders filled
     port: int  # 0: it serves nobody
     limits: Mapping[str, str] = field(default_factory=dict)  # environment that limits it, from Mps.environment
-    folders: tuple[str, ...] = ()  # what a container must see
+    folders: tuple[str, ...] = ()  # what a container must see; `:ro` at the end of one: to read
 
 
 @dataclass(frozen=True, slots=True)

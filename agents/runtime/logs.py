@@ -43,15 +43,14 @@ class Logs:
         return os.open(self.path(copy), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def tail(self, copy: str) -> str:
-        """The last lines, without anything that a terminal would obey."""
+        """The last lines."""
         text = b""
         with suppress(ValueError):
             path = self.path(copy)
             for part in (path, path.with_name(path.name + ".1")):
                 if len(text) < _TAIL_BYTES:
                     text = _last(part, _TAIL_BYTES - len(text)) + text
-        plain = text.decode(errors="replace")
-        return "".join(letter for letter in plain if letter == "\n" or letter.isprintable()).strip()
+        return plain(text)
 
     def tidy(self, copies: Collection[str]) -> None:
         """Cut what has grown too long, and delete the logs of all other copies."""
@@ -63,6 +62,12 @@ class Logs:
                     path.unlink(missing_ok=True)
                 elif path.suffix == ".log" and entry.stat().st_size > self._largest_bytes:
                     _cut(path, self._largest_bytes)
+
+
+def plain(text: bytes) -> str:
+    """What a program printed, without anything that a terminal would obey."""
+    said = text.decode(errors="replace").replace("\t", " ")
+    return "".join(letter for letter in said if letter == "\n" or letter.isprintable()).strip()
 
 
 def _last(path: Path, count: int) -> bytes:

@@ -1,0 +1,203 @@
+"""Copies as containers, started by the Docker Engine of this machine through its own library.
+
+A container is not less limited than a process: it runs as the agent's user (MPS serves one), may gain no privileges,
+has no capability, and a root that it cannot write to. It shares the host's network, because it listens on loopback
+like any copy, and the host's IPC, because MPS needs one /dev/shm. An image is on the node already, or it is an error:
+nothing is pulled. Whoever may speak to the Engine is root on its machine, and so is an agent that may.
+
+Whether a copy lives is read from /proc, as for processes: forty copies cost no question to the Engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from agents.runtime import Launch, LaunchError, Running, proc
+from agents.runtime.logs import plain
+
+_COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
+_ENGINE_SECONDS = 60.0
+_PIDS = 8192
+_SCRATCH = {"/tmp": "rw,nosuid,nodev,size=4g", "/run": "rw,nosuid,nodev,size=64m"}  # noqa: S108  in the container
+_LOG = {"max-size": "1m", "max-file": "2"}
+_TAIL_LINES = 50
+_GONE = (404, 409)  # there is no such container; it does not run
+
+
+class EngineAway(LaunchError):
+    """The Docker Engine does not answer, or answers nonsense."""
+
+
+class DockerRuntime:
+    """Containers that belong to one folder, as processes do. `gpus` is off where there is no device to hand over."""
+
+    def __init__(
+        self, folder: Path, address: str = "unix:///var/run/docker.sock", user: str = "", gpus: bool = True
+    ) -> None:
+        self._folder = str(folder.resolve())
+        self._address = address
+        self._user = user or f"{os.geteuid()}:{os.getegid()}"
+        self._gpus = gpus
+        self._boot_id = proc.boot_id()
+        self._lock = Lock()
+        self._opened: Any = None
+
+    def start(self, launch: Launch) -> Running:
+        if not launch.filled.image:
+            raise LaunchError(f"{launch.copy}: template {launch.filled.template} names no image")
+        with self._engine(launch.copy) as engine:
+            name = self._name(launch.copy)
+            known = self._inspect(engine, name)
+            if known is not None and known["State"]["Running"]:
+                return self._running(known)
+            if known is not None:  # of a start that did not come to its end
+                engine.remove_container(name, force=True, v=True)
+            engine.create_container_from_config(self._config(engine, launch), name)
+            try:
+                engine.start(name)
+            except BaseException:
+                _unless_gone(lambda: engine.remove_container(name, force=True, v=True))
+                raise
+            return self._running(engine.inspect_container(name))
+
+    def find(self) -> tuple[Running, ...]:
+        with self._engine() as engine:
+            seen = (self._inspect(engine, one["Id"]) for one in self._ours(engine, all=False))
+            found = [self._running(one) for one in seen if one is not None and one["State"]["Running"]]
+        return tuple(running for running in found if running.pid)
+
+    def alive(self, running: Running) -> bool:
+        if running.boot_id != self._boot_id or not running.pid:
+            return False
+        seen = proc.see(running.pid)
+        return seen is not None and seen.start_ticks == running.start_ticks and not seen.zombie
+
+    def pids(self, running: Running) -> frozenset[int]:
+        """All of its PID namespace: the kernel gives orphans to the first process, and ends all with it."""
+        return frozenset(proc.descendants(running.pid)) if self.alive(running) else frozenset()
+
+    def end(self, running: Running, force: bool) -> None:
+        self.tell(running, "SIGKILL" if force else "SIGTERM")
+
+    def tell(self, running: Running, signal_name: str) -> None:
+        if running.container and self.alive(running):
+            with self._engine(running.copy) as engine:
+                _unless_gone(lambda: engine.kill(running.container, signal=signal_name))
+
+    def log_tail(self, copy: str) -> str:
+        try:
+            with self._engine(copy) as engine:
+                return plain(engine.logs(self._name(copy), tail=_TAIL_LINES))
+        except LaunchError:
+            return ""
+
+    def tidy(self, copies: Collection[str]) -> None:
+        """Logs are cut by the Engine itself; containers that have ended are removed with theirs."""
+        with self._engine() as engine:
+            for one in self._ours(engine, all=True):
+                if one["State"] != "running" and one["Labels"].get(_COPY) not in copies:
+                    _unless_gone(lambda one=one: engine.remove_container(one["Id"], v=True))  # type: ignore[misc]
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def _config(self, engine: Any, launch: Launch) -> Any:
+        from docker.types import DeviceRequest, LogConfig, Ulimit
+
+        job = bool(launch.filled.checkpoint_signal) or launch.port == 0
+        device = DeviceRequest(device_ids=[launch.gpu], capabilities=[["gpu"]])
+        host = engine.create_host_config(
+            binds=[_bound(folder) for folder in launch.folders],
+            cap_drop=["ALL"],
+            device_requests=[device] if launch.gpu and self._gpus else None,
+            init=True,  # the kernel withholds SIGTERM from a first process that does not handle it
+            ipc_mode="host",
+            log_config=LogConfig(type="json-file", config=_LOG),
+            network_mode="host",
+            oom_score_adj=500 if job else 0,
+            pids_limit=_PIDS,
+            read_only=True,
+            security_opt=["no-new-privileges"],
+            tmpfs=_SCRATCH,
+            ulimits=[Ulimit(name="core", soft=0, hard=0)],
+        )
+        argv = launch.filled.argv or ("",)
+        marks = {"GPUWRIGHT_COPY": launch.copy, "GPUWRIGHT_FOLDER": self._folder}
+        if launch.gpu:
+            marks["CUDA_VISIBLE_DEVICES"] = launch.gpu
+        config = engine.create_container_config(
+            image=launch.filled.image,
+            command=list(argv[1:]),
+            environment=dict(launch.filled.environment) | marks | dict(launch.limits),
+            host_config=host,
+            labels={_COPY: launch.copy, _FOLDER: self._folder},
+            user=self._user,
+        )
+        config["Entrypoint"] = [argv[0]]  # the template says what runs, not the image
+        return config
+
+    def _name(self, copy: str) -> str:
+        """One for each copy: of two starts of the same copy the Engine refuses the second."""
+        return "gpuwright-" + hashlib.sha256(f"{self._folder}\0{copy}".encode()).hexdigest()[:32]
+
+    def _running(self, inspected: Any) -> Running:
+        pid = int(inspected["State"]["Pid"])
+        seen = proc.see(pid) if pid else None
+        copy = inspected["Config"]["Labels"][_COPY]
+        if seen is None:  # it has ended already
+            return Running(copy, 0, 0, self._boot_id, inspected["Id"])
+        return Running(copy, pid, seen.start_ticks, self._boot_id, inspected["Id"])
+
+    def _ours(self, engine: Any, all: bool) -> list[Any]:  # noqa: A002  the Engine's word
+        found: list[Any] = engine.containers(all=all, filters={"label": f"{_FOLDER}={self._folder}"})
+        return found
+
+    def _inspect(self, engine: Any, name: str) -> Any:
+        """None when there is no such container."""
+        return _unless_gone(lambda: engine.inspect_container(name))
+
+    @contextmanager
+    def _engine(self, copy: str = "the Docker Engine") -> Iterator[Any]:
+        """The Engine's own client; what it raises is said in our words."""
+        from docker.errors import APIError, DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            yield self._client()
+        except APIError as error:
+            raise LaunchError(f"{copy}: {error.explanation or error}") from error
+        except (DockerException, RequestException, OSError, KeyError, TypeError, ValueError) as error:
+            raise EngineAway(f"{copy}: the Docker Engine at {self._address} does not answer: {error}") from error
+
+    def _client(self) -> Any:
+        from docker import APIClient
+
+        with self._lock:
+            if self._opened is None:
+                self._opened = APIClient(base_url=self._address, version="auto", timeout=_ENGINE_SECONDS)
+            return self._opened
+
+
+def _bound(folder: str) -> str:
+    """The same path inside. `:ro` at its end: to read."""
+    path, colon, mode = folder.rpartition(":")
+    return f"{path}:{path}:ro" if colon and mode == "ro" else f"{folder}:{folder}:rw"
+
+
+def _unless_gone(ask: Callable[[], Any]) -> Any:
+    """The answer; None where the container is gone or has ended, which is what was wanted of it."""
+    from docker.errors import APIError
+
+    try:
+        return ask()
+    except APIError as error:
+        if error.status_code not in _GONE:
+            raise
+        return None

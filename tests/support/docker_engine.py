@@ -1,0 +1,101 @@
+"""A Docker Engine of the tests' own: its own socket, its own storage, no bridge, and one image made of busybox."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.caller import until
+
+IMAGE = "gpuwright-test"
+APPLETS = ("sh", "sleep", "env", "cat", "grep", "touch", "ls")
+
+
+class NoEngine(Exception):
+    """None can run here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One that answers."""
+
+    address: str
+    log: Path
+
+
+@contextmanager
+def docker_engine(folder: Path) -> Iterator[Engine]:
+    busybox = shutil.which("busybox")
+    if os.geteuid() != 0 or not shutil.which("dockerd") or not busybox:
+        raise NoEngine("needs root, dockerd and a static busybox (Debian: docker.io, busybox-static)")
+    # A socket's path is at most 108 characters, and a test's folder may be longer.
+    socket = Path(f"/run/gpuwright-test-{os.getpid()}.sock")
+    log = folder / "dockerd.log"
+    places = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "pid")
+    quiet = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs")
+    with log.open("w") as file:
+        daemon = subprocess.Popen(
+            ["dockerd", *map(str, places), *quiet, "-H", f"unix://{socket}"],
+            stdout=file,
+            stderr=file,
+            start_new_session=True,  # a Ctrl-C ends the tests first
+        )
+    try:
+        until(lambda: daemon.poll() is not None or _answers(f"unix://{socket}"), "dockerd", seconds=60)
+        if daemon.poll() is not None:
+            raise NoEngine(f"dockerd ends here: {log.read_text()[-500:]}")
+        _make_image(f"unix://{socket}", Path(busybox))
+        yield Engine(f"unix://{socket}", log)
+    finally:
+        daemon.terminate()
+        try:
+            daemon.wait(60)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+        socket.unlink(missing_ok=True)
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            if line.split()[1].startswith(f"{folder}/"):  # the namespace of the host's network, which it leaves
+                subprocess.run(["umount", line.split()[1]])
+
+
+def _answers(address: str) -> bool:
+    from docker import APIClient
+    from docker.errors import DockerException
+
+    try:
+        client = APIClient(base_url=address, version="auto", timeout=10)
+        client.ping()
+        client.close()
+    except (DockerException, OSError):
+        return False
+    return True
+
+
+def _make_image(address: str, busybox: Path) -> None:
+    """No registry is asked: the image is one program under several names."""
+    from docker import APIClient
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name in ("bin", "tmp", "run", "dev", "proc", "sys"):
+            empty = tarfile.TarInfo(name)
+            empty.type, empty.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(empty)
+        tar.add(busybox.resolve(), "bin/busybox")
+        for applet in APPLETS:
+            link = tarfile.TarInfo(f"bin/{applet}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+    client = APIClient(base_url=address, version="auto", timeout=60)
+    try:
+        client.import_image_from_data(packed.getvalue(), repository=IMAGE)
+    finally:
+        client.close()
