@@ -50,7 +50,7 @@ def test_a_program_that_prints_for_ever_is_not_read_for_ever() -> None:
 
 def test_what_a_late_program_started_is_ended_with_it(tmp_path: Path) -> None:
     with pytest.raises(TooLate):
-        shell(f"sleep 600 & echo $! > {tmp_path}/pid; wait", SOON)
+        shell(f"sleep 600 & echo $! > {tmp_path}/pid; yes", LONG)
     pid = int((tmp_path / "pid").read_text())
 
     def gone() -> bool:

@@ -11,7 +11,7 @@ from agents.nvml.device import NvmlDevice
 from tests.support.nvml_stub import NvmlState, load
 from tests.support.nvml_stub.state import VARIABLE
 
-DEADLINE_SECONDS = 0.4  # of one call; what hangs hangs for good
+HASTY_SECONDS = 1.0  # the deadline of a call where one hangs for good
 
 
 @pytest.fixture
@@ -23,14 +23,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NvmlState:
 
 
 @pytest.fixture
-def opened(state: NvmlState, tmp_path: Path) -> Iterator[Callable[[], NvmlDevice]]:
+def opened(state: NvmlState, tmp_path: Path) -> Iterator[Callable[..., NvmlDevice]]:
     """Opens a device; every one shares the file of originals, as an agent and its successor do."""
     devices: list[NvmlDevice] = []
 
-    def another() -> NvmlDevice:
-        device = NvmlDevice(
-            tmp_path / "originals.json", deadline_seconds=DEADLINE_SECONDS, settle_seconds=0.1, reopen_seconds=0.0
-        )
+    def another(deadline_seconds: float = 30.0) -> NvmlDevice:
+        originals = tmp_path / "originals.json"
+        device = NvmlDevice(originals, deadline_seconds=deadline_seconds, settle_seconds=0.1, reopen_seconds=0.0)
         devices.append(device)
         return device
 
@@ -42,5 +41,10 @@ def opened(state: NvmlState, tmp_path: Path) -> Iterator[Callable[[], NvmlDevice
 
 
 @pytest.fixture
-def device(opened: Callable[[], NvmlDevice]) -> NvmlDevice:
+def device(opened: Callable[..., NvmlDevice]) -> NvmlDevice:
     return opened()
+
+
+@pytest.fixture
+def hasty(opened: Callable[..., NvmlDevice]) -> NvmlDevice:
+    return opened(HASTY_SECONDS)

@@ -48,29 +48,29 @@ def test_a_gpu_that_came_back_is_found_again(opened: Callable[[], NvmlDevice], s
     assert device.read(FIRST).temperature_c == 34
 
 
-def test_a_gpu_that_hangs_costs_a_deadline_once_and_the_others_nothing(device: NvmlDevice, state: NvmlState) -> None:
-    device.gpus()
+def test_a_gpu_that_hangs_costs_a_deadline_once_and_the_others_nothing(hasty: NvmlDevice, state: NvmlState) -> None:
+    hasty.gpus()
     state.hangs(0, "nvmlDeviceGetMemoryInfo")
-    assert trouble_of(lambda: device.read(FIRST)) is Trouble.TIMEOUT
+    assert trouble_of(lambda: hasty.read(FIRST)) is Trouble.TIMEOUT
     threads = threading.active_count()
     for _ in range(200):  # had each waited for its deadline, this would be past the hang guard
-        assert trouble_of(lambda: device.processes(FIRST)) is Trouble.TIMEOUT
+        assert trouble_of(lambda: hasty.processes(FIRST)) is Trouble.TIMEOUT
     assert threading.active_count() == threads
-    assert device.read(SECOND).temperature_c == 34
-    assert [gpu.uuid for gpu in device.gpus()] == [SECOND]
+    assert hasty.read(SECOND).temperature_c == 34
+    assert [gpu.uuid for gpu in hasty.gpus()] == [SECOND]
     state.works(0)
-    until(lambda: len(device.gpus()) == 2, "the GPU answers again")
+    until(lambda: len(hasty.gpus()) == 2, "the GPU answers again")
 
 
-def test_a_setting_that_waits_behind_a_hanging_call_is_not_made_late(device: NvmlDevice, state: NvmlState) -> None:
-    device.gpus()
+def test_a_setting_that_waits_behind_a_hanging_call_is_not_made_late(hasty: NvmlDevice, state: NvmlState) -> None:
+    hasty.gpus()
     state.hangs(0, "nvmlDeviceGetMemoryInfo")
-    hanging = threading.Thread(target=lambda: trouble_of(lambda: device.read(FIRST)))
+    hanging = threading.Thread(target=lambda: trouble_of(lambda: hasty.read(FIRST)))
     hanging.start()
-    assert trouble_of(lambda: device.lock_clock(FIRST, 1200)) is Trouble.TIMEOUT
+    assert trouble_of(lambda: hasty.lock_clock(FIRST, 1200)) is Trouble.TIMEOUT
     hanging.join()
     state.works(0)
-    until(lambda: len(device.gpus()) == 2, "the GPU answers again")
+    until(lambda: len(hasty.gpus()) == 2, "the GPU answers again")
     assert state.history() == []
 
 
