@@ -32,7 +32,8 @@ def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
     """One period of one GPU. The caller sets what differs from what is in force, and keeps the state."""
     late = {one.id: state.late.get(one.id, 0) + 1 for one in seen.instances if (ratio(one) or 0.0) > 1}
     over = is_over(seen)
-    slow = tuple(one for one in seen.instances if late.get(one.id, 0) >= settings.late_periods)
+    patience = 1 if is_held_down(state.clock) else settings.late_periods
+    slow = tuple(one for one in seen.instances if late.get(one.id, 0) >= patience)
     is_broken, is_calm = over or bool(slow), not over and not late
     now = replace(
         state,
@@ -74,6 +75,11 @@ def ratio(one: SeenInstance) -> float | None:
 def watts(seen: SeenGpu) -> float | None:
     """The period's peak, where it is a number."""
     return seen.peak_w if seen.peak_w is not None and math.isfinite(seen.peak_w) else None
+
+
+def is_held_down(clock: Knob | None) -> bool:
+    """Below its plan for the cap's sake, perhaps further than it had to be: lateness is then of our making."""
+    return clock is not None and clock.reason == OVER_CAP and clock.value < clock.planned
 
 
 def is_slowed(seen: SeenGpu) -> bool:
@@ -144,7 +150,7 @@ def less_latency(state: State, seen: SeenGpu, slow: Sequence[SeenInstance], sett
     """A higher clock where there are watts for it; else another batch, by what the time goes to."""
     clock, peak = state.clock, watts(seen)
     if clock and clock.value < clock.highest and has_watts(seen, settings):
-        if clock.age < settings.late_periods:
+        if clock.age < (1 if is_held_down(clock) else settings.late_periods):
             return state  # what it did is not seen yet
         clocks = [one for one in seen.clocks_mhz if clock.lowest <= one <= clock.highest]
         room = float(clock.highest)

@@ -122,14 +122,12 @@ def setpoints() -> dict[str, list[dict[str, float]]]:
 
     found: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step)):
-        for percent in range(50, 121, 5):
-            case = replace(shown_case(), cap_w=SHOWN_CAP_W * percent / 100)
+        for cap_w in range(150, 361, 15):
+            case = replace(shown_case(), cap_w=float(cap_w))
             found.setdefault(f"{name} cap", []).append({"limit": case.cap_w, **settled(case, step)})
-            slo = dict.fromkeys(shown_case().slo_ms, SHOWN_SLO_MS * 2 * percent / 100)
-            case = replace(shown_case(), slo_ms=slo)
-            found.setdefault(f"{name} slo", []).append(
-                {"limit": SHOWN_SLO_MS * 2 * percent / 100, **settled(case, step)}
-            )
+        for slo_ms in range(30, 101, 5):
+            case = replace(shown_case(), slo_ms=dict.fromkeys(shown_case().slo_ms, float(slo_ms)))
+            found.setdefault(f"{name} slo", []).append({"limit": float(slo_ms), **settled(case, step)})
     return found
 
 
@@ -152,18 +150,15 @@ def one_step() -> dict[str, list[dict[str, float]]]:
 
     traces: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step), ("plan", unmoved)):
-        case = shown_case()
+        case = replace(shown_case(), cap_w=260.0)
         run = start(case, step)
         for second in range(-180, 180):
             clock = run.clock_mhz
-            found = run.period(shown_rates(case, 0.95 if 20 <= second < 90 else 0.45))
+            found = run.period(shown_rates(case, 1.1 if 20 <= second < 90 else 0.45))
             if second >= 0:
                 row = {"second": second, "peak_w": found.peak_w, "cap_w": case.cap_w, "clock_mhz": clock}
                 traces.setdefault(name, []).append(row)
     return traces
-
-
-SHOWN_CAP_W, SHOWN_SLO_MS = 300.0, 100.0
 
 
 def shown_case() -> Case:
@@ -175,7 +170,7 @@ def shown_case() -> Case:
     servers = tuple(Server(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
     clock = Frame(1290, CLOCKS_MHZ[0], CLOCKS_MHZ[-1])
     batches = {one.id: Frame(16, 1, 32) for one in servers}
-    return Case(servers, {one.id: 1.5 * SHOWN_SLO_MS for one in servers}, batches, clock, SHOWN_CAP_W, 45.0)
+    return Case(servers, dict.fromkeys(batches, 100.0), batches, clock, 300.0, 45.0)
 
 
 def shown_rates(case: Case, load: float) -> dict[str, float]:
