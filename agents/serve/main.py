@@ -132,7 +132,9 @@ async def serve(
     code = await ended
     listener.close()
     backend.close()
-    say("drained" if code == 0 else "failed")
+    did = server.figures
+    said = f"{did.requests} requests, {did.errors} of them failed, {did.abandoned} more abandoned"
+    say(f"{'drained' if code == 0 else 'failed'} after {said}")
     return code
 
 

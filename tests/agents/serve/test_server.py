@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import signal
+import time
 import zlib
 
-from tests.agents.serve.running import PATH, clients, serving
+from tests.agents.serve.running import PATH, Copy, clients, serving
 from tests.support.caller import until
 from tests.support.soak import scaled
 
@@ -116,6 +118,39 @@ def test_sigterm_is_a_drain() -> None:
         # Nobody else will come to fill the batch: it starts.
         assert [each.result().json["batch"] for each in taken] == [2, 2]
         assert copy.exit_code() == 0
+
+
+def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> None:
+    random.seed(4)
+    for _ in range(scaled(50, 4)):
+        with serving("--batch", "4", "--latency", "1:0;4:3", "--batch-timeout-ms", "1") as copy, clients(8) as pool:
+
+            def call(copy: Copy = copy) -> tuple[int, int]:
+                """Ask until told that it drains, or cut off before an answer; good answers and refusals."""
+                connection = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=60)
+                good = 0
+                while True:
+                    body = str(random.random()).encode()
+                    try:
+                        connection.request("POST", PATH, body)
+                        answer = connection.getresponse()
+                    except (OSError, http.client.HTTPException):
+                        return good, 0  # it had ended: never taken, or the server would count one more than we
+                    said = answer.read()
+                    if answer.status == 503:
+                        return good, 1
+                    assert json.loads(said)["digest"] == f"{zlib.crc32(body):08x}"
+                    good += 1
+
+            calls = [pool.submit(call) for _ in range(8)]
+            until(lambda copy=copy: copy.served().counters.requests > 50)  # type: ignore[misc]
+            time.sleep(random.random() / 50)
+            copy.process.send_signal(signal.SIGTERM)
+            good, refused = (sum(counts) for counts in zip(*(each.result() for each in calls), strict=True))
+            assert copy.exit_code() == 0
+        assert copy.log[-1] == (
+            f"gpuwright-serve: drained after {good + refused} requests, {refused} of them failed, 0 more abandoned"
+        )
 
 
 def test_an_idle_connection_does_not_keep_a_drained_server() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from agents.templates import Filled
 from agents.templates.filling import Builtin, fill
-from agents.templates.reading import SHIPPED, read
+from agents.templates.reading import SHIPPED, parse, read
 
 GIVEN: dict[str, dict[str, object]] = {
     "gpuwright-serve": {"latency": "1:10=20,100=8;8:22", "claimGib": 1.5},
@@ -74,6 +74,13 @@ def test_vllm_is_warmed_by_the_name_it_serves_under(models: Path) -> None:
     made = filled("vllm", models)
     assert made.warm_up and made.warm_up.body == '{"model": "org/llama-3", "prompt": "warm", "max_tokens": 4}'
     assert made.argv[:3] == ("vllm", "serve", str(models / "llama"))
+
+
+def test_the_example_of_the_documentation_is_a_template() -> None:
+    page = Path(__file__).parents[3] / "docs" / "templates.md"
+    example = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert example
+    assert parse(example[1], "resnet", str(page)).args.keys() == {"model", "precision"}
 
 
 def test_a_job_ends_by_saving_and_writes_under_its_own_root(models: Path) -> None:
