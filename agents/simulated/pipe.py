@@ -15,7 +15,7 @@ from agents.simulated.loop import Loop
 from agents.simulated.machine import Machine
 from agents.simulated.wire import Peer, listen_at, peer_pid
 
-HELLO_SECONDS = 5.0
+HELLO_SECONDS = 3.0
 MOST_CONNECTIONS = 200  # on one GPU, clients or not
 INVALID_VALUE, NO_DEVICE, TERMINATED = 1, 100, 810
 
@@ -31,7 +31,8 @@ class Pipe:
         self._machine = machine
         self._loop = loop
         self._listener: socket.socket | None = None
-        self._clients: set[_Client] = set()
+        self._clients: dict[_Client, float] = {}  # and when each came, in that order
+        self._looking = False
 
     def follow(self) -> None:
         """The socket is there while the daemon is up, and clients are told what became of them."""
@@ -59,13 +60,29 @@ class Pipe:
             connection.close()
             return
         client = _Client(connection, self._uuid, self._machine, self._loop.clock, self._gone)
-        self._clients.add(client)
+        self._clients[client] = self._loop.clock()
         self._loop.attend(client.peer)
-        self._loop.after(HELLO_SECONDS, client.overdue)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """One look for all: a moment set for each would keep those that are long gone."""
+        if not self._looking:
+            self._looking = True
+            self._loop.after(HELLO_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Leave those who came and said nothing."""
+        self._looking = False
+        before = self._loop.clock() - HELLO_SECONDS
+        for client, came in list(self._clients.items()):
+            if came <= before and not client.introduced:
+                client.peer.end()
+        if not all(client.introduced for client in self._clients):
+            self._look_later()
 
     def _gone(self, client: _Client) -> None:
         self._loop.forget(client.peer.connection)
-        self._clients.discard(client)
+        self._clients.pop(client, None)
 
 
 class _Client:
@@ -88,9 +105,9 @@ class _Client:
         self._gone = gone
         self._context: Context | None = None
 
-    def overdue(self) -> None:
-        if self._context is None:
-            self.peer.end()
+    @property
+    def introduced(self) -> bool:
+        return self._context is not None
 
     def follow(self) -> None:
         context = self._context

@@ -213,6 +213,16 @@ def test_who_connects_and_says_nothing_or_never_reads_stalls_nobody(stage: OverD
         connection.close()
 
 
+def test_who_says_nothing_is_left_after_a_while_and_who_is_a_client_is_not(stage: OverDriver) -> None:
+    _, mps = stage.reopen()
+    uuid = stage.uuids[0]
+    mps.start(uuid)
+    with opened(stage, uuid) as silent, opened(stage, uuid) as client:
+        assert "smCount" in said(client, {"uuid": uuid})
+        assert hung_up(silent)
+        assert said(client, {"busy": 0.1}) == {}
+
+
 def test_more_connections_than_allowed_are_hung_up_on(stage: OverDriver) -> None:
     _, mps = stage.reopen()
     uuid = stage.uuids[0]
@@ -286,3 +296,29 @@ def test_a_daemon_whose_folder_lies_deep_is_reached(tmp_path: Path) -> None:
         assert stage.client(mps.environment(stage.uuids[0], 30, 1.0)).sm_count == 24
     finally:
         stage.close()
+
+
+@pytest.mark.long
+def test_clients_that_come_and_go_leave_nothing_behind(stage: OverDriver) -> None:
+    device, mps = stage.reopen()
+    uuid = stage.uuids[0]
+    mps.start(uuid)
+    driver = Path(f"/proc/{(stage.folder / 'driver.lock').read_text()}")
+
+    def churn(rounds: int) -> None:
+        for _ in range(rounds):
+            with opened(stage, uuid) as connection:
+                assert "smCount" in said(connection, {"uuid": uuid, "smPercent": 10, "memoryGib": 1})
+                said(connection, {"busy": 0.5})
+        until(lambda: device.read(uuid).memory_used_gib == 0)
+
+    def resident_kib() -> int:
+        line = next(line for line in (driver / "status").read_text().splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1])
+
+    churn(scaled(2000, 200))  # whatever is allocated once
+    descriptors, memory_kib = len(list((driver / "fd").iterdir())), resident_kib()
+    churn(scaled(20_000, 500))
+    assert len(list((driver / "fd").iterdir())) == descriptors
+    assert resident_kib() - memory_kib < 4096
+    assert mps.clients(uuid) == frozenset()
