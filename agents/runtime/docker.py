@@ -24,7 +24,8 @@ from agents.runtime.logs import plain
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
 _ENGINE_SECONDS = 60.0
 _PIDS = 8192
-_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777,size=4g", "/run": "rw,nosuid,nodev,mode=1777,size=64m"}  # noqa: S108  inside
+# A compiler of kernels loads from there what it has just built: hence exec.
+_SCRATCH = {"/tmp": "rw,nosuid,nodev,exec,mode=1777,size=4g", "/run": "rw,nosuid,nodev,mode=1777,size=64m"}  # noqa: S108  inside
 _LOG = {"max-size": "1m", "max-file": "2"}
 _TAIL_LINES = 50
 _GONE = (404, 409)  # there is no such container; it does not run

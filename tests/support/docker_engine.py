@@ -87,7 +87,7 @@ def _make_image(address: str, busybox: Path) -> None:
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name in ("bin", "tmp", "run", "dev", "proc", "sys"):
             empty = tarfile.TarInfo(name)
-            empty.type, empty.mode = tarfile.DIRTYPE, 0o755
+            empty.type, empty.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
             tar.addfile(empty)
         tar.add(busybox.resolve(), "bin/busybox")
         for applet in APPLETS:
