@@ -35,4 +35,4 @@ class Filled:
     processes: int = 1  # of one server: the SM limit counts for each, so it is divided
     start_seconds: float = 120.0
     drain_seconds: float = 60.0
-    folders: tuple[str, ...] = ()  # roots of the paths in argv: a container must see them, to read
+    folders: tuple[str, ...] = ()  # roots of its paths, which a container must see; `:ro` at the end: to read

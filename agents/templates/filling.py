@@ -80,7 +80,8 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
             if isinstance(path, Refused):
                 return path
             words[name] = path
-            folders += [str(_root(template, arg))] if path and not arg.new else []
+            if path:
+                folders.append(f"{_root(template, arg)}{'' if arg.new else ':ro'}")
         else:
             word = _word(template, name, arg, value)
             if isinstance(word, Refused):

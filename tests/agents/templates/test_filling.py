@@ -64,7 +64,7 @@ def test_each_argument_becomes_a_part_of_one_word(models: Path) -> None:
     )  # fmt: skip
     assert made.environment == {"OMP_NUM_THREADS": "1", "MODE": "fixed"}
     assert made.image == "registry/serve:1"
-    assert made.folders == (str(models),)
+    assert made.folders == (f"{models}:ro",)
 
 
 def test_probes_hold_arguments_as_data(models: Path) -> None:
@@ -173,7 +173,10 @@ def test_a_new_file_needs_its_folder_and_stays_under_its_root(models: Path) -> N
 
     def to(value: str) -> str:
         made = fill(template(models, NEW), {"to": value}, BUILTIN)
-        return made.argv[1] if isinstance(made, Filled) else made.reason
+        if isinstance(made, Refused):
+            return made.reason
+        assert made.folders == (str(saved),)
+        return made.argv[1]
 
     assert to("new") == f"--to={saved}/new"
     assert to("old") == f"--to={saved}/old"

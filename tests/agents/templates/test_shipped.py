@@ -67,7 +67,7 @@ def test_triton_has_a_port_for_metrics_and_a_folder_that_a_container_must_see(mo
     assert made.metrics and made.metrics.port == 8002
     assert "--metrics-port=8002" in made.argv
     assert made.warm_up and made.warm_up.path == "/v2/models/resnet50/ready"
-    assert made.folders == (str(models),)
+    assert made.folders == (f"{models}:ro",)
 
 
 def test_vllm_is_warmed_by_the_name_it_serves_under(models: Path) -> None:
