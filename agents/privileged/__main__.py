@@ -12,6 +12,8 @@ from pathlib import Path
 from agents.device import DeviceError
 from agents.privileged.server import SOCKET, STATE, CannotServe, Place, serve
 
+DRIVER_SECONDS = 2.0  # of a call: the agent waits five for its answer
+
 
 def main(words: list[str] | None = None) -> int:
     """0 when everything is as it was before; 1 with a sentence when it cannot serve."""
@@ -24,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
         from agents.nvml.binding import Binding
         from agents.privileged.nvml_board import NvmlBoard
 
-        serve(place, NvmlBoard(Binding()))
+        serve(place, NvmlBoard(Binding(deadline_seconds=DRIVER_SECONDS)))
     except (CannotServe, DeviceError) as error:
         logging.error("%s", error)
         return 1

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from agents.device import DeviceError, Trouble
+from agents.nvml.device import NvmlDevice
 from agents.nvml.writer import EXCLUSIVE_PROCESS_MODE, Writer
 from agents.privileged.client import Privileged
 from tests.support.caller import until
-from tests.support.nvml_stub import NvmlState, environment, needs_gcc
-from tests.support.nvml_stub.state import NO_PERMISSION, uuid_of
+from tests.support.nvml_stub import NvmlState, environment, load, needs_gcc
+from tests.support.nvml_stub.state import NO_PERMISSION, VARIABLE, uuid_of
 
 pytestmark = needs_gcc
 ROOT = Path(__file__).parents[3]
@@ -80,6 +81,22 @@ def test_what_is_set_is_set_in_nvml_and_put_back_at_the_end(installed: Installed
     assert installed.stop() == 0
     assert installed.set() == before
     assert {number for number, _, _ in installed.nvml.history()} == {0}
+
+
+def test_the_agents_device_sets_and_restores_through_it(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+    load()
+    monkeypatch.setenv(VARIABLE, str(installed.nvml.folder))
+    before = installed.set()
+    device = NvmlDevice(installed.nvml.folder / "originals.json", writer=installed.client, settle_seconds=0.1)
+    try:
+        assert device.cap_power(GPU, 300.0).applied == 300.0
+        assert device.exclusive(GPU, True).applied == 1.0
+        device.lock_clock(GPU, 1200)
+        assert installed.set() == {"locked_max_mhz": "1200", "power_limit_mw": "300000", "compute_mode": "3"}
+        device.restore()
+        assert installed.set() == before
+    finally:
+        device.close()
 
 
 def test_after_a_death_the_next_start_puts_it_back(installed: Installed) -> None:
