@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -61,7 +62,7 @@ def test_joining_declares_the_node_and_keeps_the_credential_to_itself(
     assert stat.S_IMODE((tmp_path / "credential.json").stat().st_mode) == 0o600
 
 
-def test_a_one_time_token_joins_once(api: RunningServer, tmp_path: Path) -> None:
+def test_case_24_a_one_time_token_joins_once(api: RunningServer, tmp_path: Path) -> None:
     api.request("POST", "/api/v1/apply", [gpu_type()])
     token = api.request("POST", "/api/v1/jointokens", {}).json["token"]
     join(Folder(tmp_path / "a"), api.url, token, "node-1", SPEC)
@@ -119,11 +120,11 @@ def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
         (Seen(epoch=2, generation=1, assignment=assignment(2, 1)), assignment(1, 9), Verdict.STALE),
     ],
 )
-def test_only_newer_assignments_are_taken(seen: Seen, offered: Assignment, verdict: Verdict) -> None:
+def test_case_10_only_newer_assignments_are_taken(seen: Seen, offered: Assignment, verdict: Verdict) -> None:
     assert judge(seen, offered) is verdict
 
 
-def test_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
+def test_case_10_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, Credential("http://127.0.0.1:9", "node-1", "t"))
     offers = [assignment(2, 5), assignment(2, 5), assignment(1, 6), assignment(2, 4)]
     assert [agent.offer(one) for one in offers] == [
@@ -136,7 +137,23 @@ def test_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
     assert agent.stale == 2
 
 
-def test_an_incarnation_grows_although_the_clock_went_back(tmp_path: Path) -> None:
+def test_case_10_in_whatever_order_decisions_come_the_newest_stands(tmp_path: Path) -> None:
+    """Each twice, late, and shuffled: what is held in the end is the same, and what came too late is counted."""
+    rng = random.Random(5)
+    decisions = [assignment(epoch, generation) for epoch in (1, 2) for generation in (1, 2, 3)]
+    for number in range(20):
+        seen, stale = Seen(), 0
+        for offered in rng.sample(decisions * 2, len(decisions) * 2):
+            verdict = judge(seen, offered)
+            stale += verdict is Verdict.STALE
+            if verdict is Verdict.TAKE:
+                assert (offered.epoch, offered.generation) > (seen.epoch, seen.generation)
+                seen = Seen(number, offered.epoch, offered.generation, offered)
+            assert (offered.epoch, offered.generation) <= (seen.epoch, seen.generation)
+        assert (seen.assignment, stale > 0) == (assignment(2, 3), True)
+
+
+def test_case_18_an_incarnation_grows_although_the_clock_went_back(tmp_path: Path) -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
     first = start(Folder(tmp_path), now).incarnation
     assert start(Folder(tmp_path), now - timedelta(days=30)).incarnation == first + 1
@@ -147,7 +164,7 @@ def test_nobody_there_is_an_error_that_says_so() -> None:
         Link("http://127.0.0.1:9").request("GET", "/healthz")
 
 
-def test_a_revoked_credential_is_told(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
+def test_case_24_a_revoked_credential_is_told(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
     listed = api.request("GET", "/api/v1/tokens").json["items"]
     (own,) = [token["id"] for token in listed if token.get("node") == "node-1"]
     assert api.request("DELETE", f"/api/v1/tokens/{own}").status == 200
