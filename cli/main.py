@@ -34,6 +34,7 @@ VERBS = (
     ),
     Verb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
     Verb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
+    Verb("gateway", "cli.verbs.gateway", "Start", "run the sidecar beside an HAProxy", "agent"),
     Verb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
     Verb("apply", "cli.verbs.apply", "Declare", "make the world as the files say, all or nothing"),
     Verb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),

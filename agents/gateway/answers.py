@@ -1,0 +1,131 @@
+"""HAProxy's answers, read strictly: what is not as documented is an error, never a guess."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+class Garbled(Exception):
+    """An answer that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process of HAProxy; an old one finishes what it has after a reload."""
+
+    pid: int
+    old: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenServer:
+    """A server as HAProxy has it."""
+
+    host: str
+    port: int
+    weight: int
+    admin: int  # bits
+    operational: int
+
+    @property
+    def ready(self) -> bool:
+        return self.operational == RUNNING and self.admin == 0 and self.weight > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests of a server, or of a backend as a whole, at this moment."""
+
+    open: int
+    queued: int
+
+
+RUNNING = 2
+MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20 | 0x40
+DRAIN = 0x08
+_PROCESS = re.compile(r"(\d+)\s+(master|worker|\S+)\s+(\d+)\s.*")
+_STATE_COLUMNS = ("be_name", "srv_name", "srv_addr", "srv_op_state", "srv_admin_state", "srv_uweight", "srv_port")
+
+
+def workers(text: str) -> tuple[Worker, ...]:
+    """`show proc` of the master."""
+    lines = text.rstrip("\n").split("\n")
+    if not lines[0].startswith("#<PID>") or not any(line.startswith("# workers") for line in lines):
+        raise Garbled(f"show proc: {text[:200]!r}")
+    found, section = [], ""
+    for line in lines[1:]:
+        if line.startswith("#"):
+            section = line[1:].strip()
+        elif line.strip():
+            match = _PROCESS.fullmatch(line)
+            if match is None:
+                raise Garbled(f"show proc: {line[:200]!r}")
+            if match[2] == "worker":
+                found.append(Worker(int(match[1]), old=section == "old workers"))
+    return tuple(found)
+
+
+def failed_reloads(text: str) -> int:
+    """How often the configuration was refused, by `show proc`."""
+    match = re.search(r"\[failed: (\d+)\]", text)
+    return int(match[1]) if match else 0
+
+
+def servers(text: str) -> dict[str, dict[str, SeenServer]]:
+    """`show servers state`: servers by backend and name."""
+    lines = [line for line in text.split("\n") if line]
+    if len(lines) < 2 or lines[0] != "1" or not lines[1].startswith("# "):
+        raise Garbled(f"show servers state: {text[:200]!r}")
+    header = lines[1][2:].split(" ")
+    found: dict[str, dict[str, SeenServer]] = {}
+    try:
+        at = [header.index(column) for column in _STATE_COLUMNS]
+        for line in lines[2:]:
+            cells = line.split(" ")
+            if len(cells) != len(header):
+                raise ValueError(line)
+            backend, name, host, operational, admin, weight, port = (cells[index] for index in at)
+            seen = SeenServer(host, int(port), int(weight), int(admin), int(operational))
+            found.setdefault(backend, {})[name] = seen
+    except ValueError as error:
+        raise Garbled(f"show servers state: {str(error)[:200]}") from error
+    return found
+
+
+def entries(text: str) -> dict[str, str]:
+    """`show map FILE`: values by key; of an entry that is there twice and differs, both."""
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        if not line:
+            continue
+        cells = line.split(" ")
+        if len(cells) != 3 or not cells[0].startswith("0x"):
+            raise Garbled(f"show map: {line[:200]!r}")
+        before = found.setdefault(cells[1], cells[2])
+        if before != cells[2]:
+            found[cells[1]] = f"{before} {cells[2]}"
+    return found
+
+
+def loads(text: str) -> dict[tuple[str, str], Load]:
+    """`show stat`: by backend and server; the server BACKEND stands for the whole."""
+    lines = [line for line in text.split("\n") if line]
+    if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,"):
+        raise Garbled(f"show stat: {text[:200]!r}")
+    found = {}
+    try:
+        for line in lines[1:]:
+            cells = line.split(",", 5)
+            found[cells[0], cells[1]] = Load(int(cells[4]), int(cells[2] or 0))
+    except (ValueError, IndexError):
+        raise Garbled(f"show stat: {line[:200]!r}") from None
+    return found
+
+
+def info(text: str) -> dict[str, str]:
+    """`show info`."""
+    found = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
+    if "Pid" not in found:
+        raise Garbled(f"show info: {text[:200]!r}")
+    return found

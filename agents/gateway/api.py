@@ -1,0 +1,230 @@
+"""The sidecar's HTTP: sources say their routes, and are told what is in force and what was counted."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import socketserver
+import ssl
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from agents.gateway.desired import Malformed, Stale
+from agents.gateway.prometheus import metrics
+from agents.gateway.sidecar import Sidecar, Troubles
+from agents.gateway.wire import Declared, Refusal, SourceName
+
+MOST_BODY_BYTES = 4 << 20
+MOST_CONNECTIONS = 64
+REQUEST_SECONDS = 15.0
+ANY = "*"  # a token that may speak for every source
+
+_declared = msgspec.json.Decoder(Declared)
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, reason: str, message: str, sequence: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.refusal = Refusal(reason, message, sequence)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "gpuwright-gateway"
+    sys_version = ""
+    timeout = REQUEST_SECONDS
+    wbufsize = -1  # an answer in one piece
+    server: Listening
+
+    def do_PUT(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        try:
+            said = self._said()
+        except _Refused as refused:
+            self._send(refused.status, msgspec.json.encode(refused.refusal))
+            return
+        if isinstance(said, str):
+            self._send(200, said.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        else:
+            self._send(200, msgspec.json.encode(said))
+
+    def _said(self) -> Any:
+        parts = urlsplit(self.path)
+        if (self.command, parts.path) == ("GET", "/healthz"):
+            return self._health()
+        may = self._may()
+        words = [unquote(word) for word in parts.path.split("/")[1:]]
+        if self.command == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
+            return self._put(words[2], may)
+        asked = parse_qs(parts.query).get("source", [""])[0]
+        if may not in (ANY, asked):
+            raise _Refused(403, "forbidden", f"this token may ask for ?source={may} only")
+        sidecar = self.server.sidecar
+        match self.command, parts.path:
+            case "GET", "/v1/routes":
+                held = sidecar.sources()
+                return {source: sidecar.in_force(source) for source in ([asked] if asked else held) if source in held}
+            case "GET", "/v1/counters":
+                return sidecar.counts(asked)
+            case "GET", "/metrics":
+                return metrics(sidecar)
+        raise _Refused(404, "unknown", "there are /v1/routes, /v1/routes/SOURCE, /v1/counters, /metrics, /healthz")
+
+    def _health(self) -> Any:
+        condition = self.server.sidecar.condition()
+        if not condition.in_force:
+            raise _Refused(503, "not_in_force", condition.trouble)
+        return {"inForce": True, "haproxyProcesses": condition.workers}
+
+    def _may(self) -> str:
+        """The source that the caller may speak for."""
+        tokens = self.server.tokens
+        if tokens is None:
+            return ANY
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ").strip().encode("latin-1")
+        for token, source in tokens.items():
+            if hmac.compare_digest(token.encode(), given):
+                return source
+        raise _Refused(401, "unauthorized", "a bearer token is needed")
+
+    def _put(self, source: str, may: str) -> Any:
+        try:
+            msgspec.convert({"source": source}, SourceName)
+        except msgspec.ValidationError as error:
+            raise _Refused(422, "malformed", str(error)) from error
+        body = self._body()
+        if may not in (ANY, source):
+            raise _Refused(403, "forbidden", f"this token may not speak for source {source}")
+        try:
+            return self.server.sidecar.declare(source, _declared.decode(body))
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Malformed) as error:
+            raise _Refused(422, "malformed", f"{error or type(error).__name__}") from error
+        except Stale as error:
+            raise _Refused(409, "stale", str(error), error.sequence) from error
+        except Troubles as error:
+            raise _Refused(503, "not_in_force", str(error)) from error
+        except OSError as error:
+            raise _Refused(503, "not_kept", f"the routes cannot be written: {error}") from error
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            self.close_connection = True
+            raise _Refused(411, "malformed", "Content-Length is needed")
+        if len(length) > 12 or int(length) > MOST_BODY_BYTES:
+            self.close_connection = True
+            raise _Refused(413, "too_large", f"a body has at most {MOST_BODY_BYTES} bytes")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            raise _Refused(400, "malformed", "the body ended early")
+        return body
+
+    def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 503:
+            self.send_header("Retry-After", "1")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing a request."""
+
+    def address_string(self) -> str:
+        return "local"
+
+
+class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Answers until shut down. `listen` is a path, or HOST:PORT; over TCP a caller has a token."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(
+        self,
+        sidecar: Sidecar,
+        listen: str,
+        tokens: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.sidecar = sidecar
+        self.tokens = tokens
+        self._tls = tls
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._path = Path(listen) if listen.startswith("/") else None
+        address: Any
+        if self._path:
+            self.address_family = socket.AF_UNIX
+            self._path.unlink(missing_ok=True)
+            address = listen
+        else:
+            host, _, port = listen.rpartition(":")
+            self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            address = (host.strip("[]"), int(port))
+        mask = os.umask(0o177)  # nobody else may connect, from the first moment
+        try:
+            super().__init__(address, Handler)
+        finally:
+            os.umask(mask)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)  # the caller comes again
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            request.settimeout(REQUEST_SECONDS)
+            if self._tls:
+                request = self._tls.wrap_socket(request, server_side=True)
+            super().process_request_thread(request, client_address or ("local", 0))
+        except OSError:
+            self.shutdown_request(request)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that hung up, or was too slow, is no news."""
+
+    def server_close(self) -> None:
+        super().server_close()
+        if self._path:
+            self._path.unlink(missing_ok=True)
+
+
+def tokens_of(text: str) -> dict[str, str]:
+    """Sources by token. A line is `SOURCE TOKEN`, where SOURCE may be `*`; a token alone stands for `*`."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) > 2:
+            raise ValueError("a line of the token file is `SOURCE TOKEN`")
+        found[words[-1]] = words[0] if len(words) == 2 else ANY
+    if not found:
+        raise ValueError("the token file has no token")
+    return found

@@ -1,0 +1,110 @@
+"""The agent's side of the gateway: declares this node's routes and reads what their copies have served."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from agents.gateway.wire import Counts, Declared, InForce, Refusal, RouteSpec
+from agents.routes import Acknowledged, Route, RoutesAway, RouteState
+from agents.traffic import Counters
+
+SECONDS = 10.0
+
+_in_force = msgspec.json.Decoder(InForce)
+_all_in_force = msgspec.json.Decoder(dict[str, InForce])
+_counts = msgspec.json.Decoder(Counts)
+_refusal = msgspec.json.Decoder(Refusal)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.host)
+
+
+class SidecarRoutes:
+    """One source at one sidecar. `address` is a path, http://HOST:PORT or https://HOST:PORT.
+
+    Not for use by several threads.
+    """
+
+    def __init__(
+        self, address: str, source: str, token_file: str = "", ca_file: str = "", seconds: float = SECONDS
+    ) -> None:
+        self._address = address.removeprefix("unix:")
+        self._source = source
+        self._token_file = token_file
+        self._seconds = seconds
+        self._sequence = -1  # of what was said last; -1: not known yet
+        self._said: tuple[RouteSpec, ...] | None = None
+        self._tls = ssl.create_default_context(cafile=ca_file or None) if address.startswith("https:") else None
+
+    def declare(self, routes: Sequence[Route]) -> Acknowledged:
+        """All routes of this source, in force when it returns; RoutesAway when nothing was acknowledged."""
+        specs = tuple(
+            RouteSpec(route.copy, route.service, route.address, route.weight, route.drained) for route in routes
+        )
+        if self._sequence < 0:  # continue where the agent before this one was
+            held = _all_in_force.decode(self._ask("GET", f"/v1/routes?source={quote(self._source)}"))
+            self._sequence = held[self._source].sequence if self._source in held else 0
+        if specs != self._said:  # the same is said under the same number: it costs the sidecar no write
+            self._sequence += 1
+            self._said = specs
+        body = msgspec.json.encode(Declared(self._sequence, specs))
+        said = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
+        try:
+            in_force = _in_force.decode(said)
+        except msgspec.MsgspecError as error:
+            raise RoutesAway(f"the gateway's acknowledgement is none: {error}") from error
+        return Acknowledged(tuple(RouteState(one.copy, one.ready, one.open_requests) for one in in_force.routes))
+
+    def counters(self) -> Mapping[str, Counters]:
+        """What every copy of this source has served, those of the last minutes included; RoutesAway without answer."""
+        try:
+            counts = _counts.decode(self._ask("GET", f"/v1/counters?source={quote(self._source)}"))
+        except msgspec.MsgspecError as error:
+            raise RoutesAway(f"the gateway's counters are none: {error}") from error
+        return {one.copy: Counters(one.requests, one.errors, one.latency_counts) for one in counts.counted if one.copy}
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        connection: http.client.HTTPConnection | None = None
+        try:
+            if self._token_file:
+                headers["Authorization"] = f"Bearer {Path(self._token_file).read_text().split()[-1]}"
+            connection = self._connection()
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
+            raise RoutesAway(f"the gateway at {self._address} does not answer: {error!r}") from error
+        finally:
+            if connection:
+                connection.close()
+        if answer.status == 200:
+            return text
+        try:
+            refusal = _refusal.decode(text)
+        except msgspec.MsgspecError:
+            refusal = Refusal("unknown", f"status {answer.status}")
+        if refusal.reason == "stale":  # somebody spoke for this source: say it again, after them
+            self._sequence, self._said = max(self._sequence, refusal.sequence), None
+        raise RoutesAway(f"the gateway at {self._address}: {refusal.message} ({refusal.reason})")
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._address.startswith("/"):
+            return _UnixConnection(self._address, timeout=self._seconds)
+        parts = urlsplit(self._address)
+        if self._tls:
+            return http.client.HTTPSConnection(
+                parts.hostname or "", parts.port, timeout=self._seconds, context=self._tls
+            )
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self._seconds)

@@ -1,0 +1,142 @@
+"""The text of HAProxy's configuration: the base, which an operator owns, and the part that the sidecar rewrites.
+
+Whatever is set at run time stands here first and in the same words, so that a reload at any moment changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agents.gateway.desired import Desired, Server
+
+GENERATED = "gpuwright.cfg"
+SERVICES = "services.map"
+RELAY = "relay.sock"
+NOBODY = "gw-nobody"
+SUCCESSOR = "gw-successor"
+RETRY_AFTER_SECONDS = 2
+# Space separated, one line a request; `requests.py` reads it.
+LOG_FORMAT = "gw1 %pid %[var(txn.gw_service)] %s %ST %ts %Ta %Tw"
+
+BASE = """\
+# The base of HAProxy for gpuwright: yours. Binds, TLS, timeouts and headers are set here.
+# What copies serve which service stands in {folder}/gpuwright.cfg, which `gpuwright gateway` rewrites.
+# HAProxy is started with both, as a master with its socket:
+#   haproxy -W -S /run/haproxy-master.sock,mode,600 -f haproxy.cfg -f {folder}/gpuwright.cfg
+global
+    hard-stop-after 15m              # an old process after a reload: the longest answer that is waited for
+
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 60s
+    timeout server 600s              # between two bytes of an answer
+    timeout queue 10s                # then 503
+    timeout http-request 10s
+    timeout http-keep-alive 60s
+
+frontend inference
+    bind {bind}
+    # bind :443 ssl crt /etc/haproxy/certs/
+    # option forwardfor
+    # --- needed by gpuwright, in every frontend that serves its services: http://HOST/TENANT/SERVICE/path
+    option idle-close-on-response    # a reload closes no connection under a request
+    option http-server-close
+    log {requests} len 1024 format raw local0
+    log-format "{log_format}"
+    http-request set-var(txn.gw_service) path,field(2,/,2)
+    http-request set-log-level silent if {{ stopping }}
+    use_backend {successor} if {{ stopping }}
+    use_backend %[var(txn.gw_service),map_str({folder}/services.map,{nobody})]
+    # ---
+"""
+
+_HEAD = """\
+# Written by `gpuwright gateway` before every change; what you write here is lost. The base is yours: haproxy.cfg.
+defaults gpuwright
+    mode http
+    balance roundrobin               # shares as the weights say
+    option http-server-close         # no idle connection that a server could close under a request
+    option redispatch 1
+    retries 3
+    retry-on conn-failure empty-response 503
+    timeout connect 2s
+    timeout client 60s
+    timeout server 600s
+    timeout queue 10s
+    http-error status 503 content-type text/plain string "no copy is ready" hdr Retry-After {retry_after}
+
+# After a reload the old process still gets requests on connections that it holds. It hands them to the new one:
+# what it knows of servers cannot be changed any more.
+frontend gw-relay from gpuwright
+    bind unix@{folder}/relay.sock mode 666
+    option idle-close-on-response
+    log {requests} len 1024 format raw local0
+    log-format "{log_format}"
+    http-request set-var(txn.gw_service) path,field(2,/,2)
+    http-request set-log-level silent if {{ stopping }}
+    use_backend {successor} if {{ stopping }}
+    use_backend %[var(txn.gw_service),map_str({folder}/services.map,{nobody})]
+
+backend {successor} from gpuwright
+    server new unix@{folder}/relay.sock
+
+backend {nobody} from gpuwright
+    http-request return status 404 content-type text/plain string "no such service"
+"""
+
+_BACKEND = """
+backend {name} from gpuwright
+    acl repeatable method GET HEAD OPTIONS PUT DELETE
+    acl repeatable req.hdr(idempotency-key) -m found
+    http-request disable-l7-retry unless repeatable
+    http-request set-path %[path,regsub(^/[^/]+/[^/]+/?,/)]
+"""
+
+
+def base(folder: Path, requests: str, bind: str) -> str:
+    """The base, ready to paste."""
+    return BASE.format(
+        folder=folder, requests=requests, bind=bind, log_format=LOG_FORMAT, successor=SUCCESSOR, nobody=NOBODY
+    )
+
+
+def backend_name(slot: int) -> str:
+    return f"gw-{slot:04d}"
+
+
+def generated(desired: Desired, folder: Path, requests: str) -> str:
+    """The whole generated part."""
+    head = _HEAD.format(
+        folder=folder,
+        requests=requests,
+        log_format=LOG_FORMAT,
+        successor=SUCCESSOR,
+        nobody=NOBODY,
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+    parts = [head]
+    by_slot = desired.by_slot()
+    for slot in range(1, desired.slot_count + 1):
+        parts.append(_BACKEND.format(name=backend_name(slot)))
+        parts += [f"    server {server.name} {arguments(server)}\n" for server in by_slot.get(slot, {}).values()]
+    return "".join(parts)
+
+
+def arguments(server: Server) -> str:
+    """A server's words, the same in the file and in `add server`.
+
+    A check is a connection; one that fails is repeated fast, so that a dead copy is out within half a second, and
+    until then its requests are sent elsewhere.
+    """
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return (
+        f"{host}:{server.port} weight {server.weight} maxconn 512 maxqueue 512 "
+        "check inter 2s fastinter 200ms downinter 500ms fall 2 rise 1"
+    )
+
+
+def services(slots: Mapping[str, int]) -> str:
+    """The map file: whose which slot is."""
+    return "".join(f"{service} {backend_name(slots[service])}\n" for service in sorted(slots))

@@ -1,0 +1,158 @@
+"""What HAProxy shall do: the routes of every source, kept on disk, and the servers and backends they make.
+
+A service lives in a backend slot. HAProxy 2.6 cannot add a backend at run time, so slots are made beforehand and a
+map file says whose each is; a new service costs no reload.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from agents.gateway import files
+from agents.gateway.wire import Declared, RouteSpec
+
+FIRST_SLOTS = 64
+MOST_SOURCES = 4096
+LARGEST_WEIGHT = 256  # HAProxy's
+
+
+class Stale(Exception):
+    """Something newer of this source was heard before."""
+
+    def __init__(self, source: str, sequence: int) -> None:
+        super().__init__(f"sequence {sequence} of source {source} was seen; say it again with a higher one")
+        self.sequence = sequence
+
+
+class Malformed(Exception):
+    """The routes contradict themselves, or name what cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One copy as a server of HAProxy."""
+
+    name: str
+    source: str
+    copy: str
+    service: str
+    host: str
+    port: int
+    weight: int  # 0: drained
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Everything that must survive a restart of the sidecar."""
+
+    sources: Mapping[str, Declared] = field(default_factory=dict)
+    slots: Mapping[str, int] = field(default_factory=dict)  # of services, from 1
+    slot_count: int = FIRST_SLOTS
+
+    def servers(self) -> tuple[Server, ...]:
+        """Every copy. Weights are rates: each service's are scaled so that its largest is HAProxy's largest."""
+        routes = [(source, route) for source in sorted(self.sources) for route in self.sources[source].routes]
+        largest: dict[str, float] = {}
+        for _, route in routes:
+            if not route.drained:
+                largest[route.service] = max(largest.get(route.service, 0.0), route.weight)
+        return tuple(_server(source, route, largest.get(route.service, 0.0)) for source, route in routes)
+
+    def by_slot(self) -> dict[int, dict[str, Server]]:
+        """The servers of every slot that has any."""
+        found: dict[int, dict[str, Server]] = {}
+        for server in self.servers():
+            found.setdefault(self.slots[server.service], {})[server.name] = server
+        return found
+
+
+def _server(source: str, route: RouteSpec, largest: float) -> Server:
+    host, port = split_address(route.address)
+    weight = 0 if route.drained else max(1, round(LARGEST_WEIGHT * route.weight / largest))
+    name = server_name(source, route.copy)
+    return Server(name, source, route.copy, route.service, host, port, weight, route.drained)
+
+
+def server_name(source: str, copy: str) -> str:
+    """The name in HAProxy: unique over sources, and of characters that it takes."""
+    safe = "".join(sign if sign.isalnum() or sign in ".-" else f"_{ord(sign):02x}" for sign in copy)
+    return f"{source}:{safe}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `10.0.0.1:8000` or `[::1]:8000`; Malformed for anything else."""
+    host, _, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        known = ipaddress.ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        raise Malformed(f"address {address} has no literal IP address") from None
+    if (known.version == 6) != bracketed or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise Malformed(f"address {address} is not HOST:PORT with a port of 1..65535")
+    return str(known), int(port)
+
+
+def declare(desired: Desired, source: str, declared: Declared) -> Desired:
+    """What is desired once this source has spoken; Stale or Malformed when it may not."""
+    held = desired.sources.get(source)
+    if held and (declared.sequence < held.sequence or (declared.sequence == held.sequence and declared != held)):
+        raise Stale(source, held.sequence)
+    if held is None and len(desired.sources) >= MOST_SOURCES:
+        raise Malformed(f"there are {MOST_SOURCES} sources already")
+    seen: set[str] = set()
+    for route in declared.routes:
+        if route.copy in seen:
+            raise Malformed(f"copy {route.copy} is named twice")
+        seen.add(route.copy)
+        split_address(route.address)
+    return replace(desired, sources={**desired.sources, source: declared})
+
+
+def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
+    """Every service has a slot. A service keeps its slot after its last copy, so that its callers are told to come
+    again; only when no slot is free, one that is `idle` (no copy, no request anywhere) changes hands."""
+    wanted = {route.service for declared in desired.sources.values() for route in declared.routes}
+    slots, count = dict(desired.slots), desired.slot_count
+    free = sorted(set(range(1, count + 1)) - set(slots.values()), reverse=True)
+    left = sorted((service for service, slot in slots.items() if service not in wanted and slot in idle), reverse=True)
+    for service in sorted(wanted - set(slots)):
+        if free:
+            slots[service] = free.pop()
+        elif left:
+            slots[service] = slots.pop(left.pop())
+        else:
+            free = list(range(count * 2, count, -1))
+            count *= 2
+            slots[service] = free.pop()
+    return replace(desired, slots=slots, slot_count=count)
+
+
+class Kept(msgspec.Struct, rename="camel"):
+    """The file."""
+
+    sources: dict[str, Declared]
+    slots: dict[str, int]
+    slot_count: int
+
+
+def read(path: Path) -> Desired:
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+    except FileNotFoundError:
+        return Desired()
+    return Desired(kept.sources, kept.slots, kept.slot_count)
+
+
+def keep(path: Path, desired: Desired) -> None:
+    kept = Kept(dict(desired.sources), dict(desired.slots), desired.slot_count)
+    files.write(path, msgspec.json.encode(kept))
+
+
+def names(servers: Iterable[Server]) -> dict[str, Server]:
+    return {server.name: server for server in servers}

@@ -1,0 +1,187 @@
+"""Brings HAProxy to what is desired: files first, then every process of it, then read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.gateway import answers, changes, configuration, files
+from agents.gateway.answers import Garbled, Load, SeenServer, Worker
+from agents.gateway.changes import Backends, Step
+from agents.gateway.desired import Desired
+from agents.gateway.master import HaproxyAway, Master, WorkerGone
+
+RELOAD_SECONDS = 20.0
+ROUNDS = 6
+
+
+class NotApplied(Exception):
+    """HAProxy refused a change, or did not do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """HAProxy as it was read after the last change."""
+
+    workers: tuple[Worker, ...]
+    servers: dict[str, SeenServer]  # of the process that takes connections, by name
+    open_requests: dict[str, int]  # over all processes, by name
+    idle_slots: frozenset[int]
+    leftovers: int  # servers that wait to be deleted
+
+
+class Haproxy:
+    """One HAProxy in master-worker mode, and the folder with what it reads."""
+
+    def __init__(self, master: Master, folder: Path, requests: str) -> None:
+        self.master = master
+        self.folder = folder
+        self.requests = requests
+
+    def write(self, desired: Desired) -> None:
+        """Configuration and map, so that a process that starts from here on does what is desired.
+
+        A service that has lost its slot leaves the map before another's servers stand in it.
+        """
+        path = self.folder / configuration.SERVICES
+        before = _read_map(path)
+        both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
+        if before.keys() != both.keys():
+            files.write_changed(path, configuration.services(both).encode(), 0o644)
+        text = configuration.generated(desired, self.folder, self.requests)
+        files.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
+        files.write_changed(path, configuration.services(desired.slots).encode(), 0o644)
+
+    def converge(self, desired: Desired) -> Observed:
+        """In force when it returns; HaproxyAway, NotApplied or Garbled otherwise."""
+        self.write(desired)
+        wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
+        done: set[int] = set()
+        for _ in range(ROUNDS):
+            workers = self.master.workers()
+            for worker in workers:
+                if worker.pid in done:
+                    continue
+                try:
+                    self._bring(worker, desired, wanted)
+                except WorkerGone:
+                    continue
+                done.add(worker.pid)
+            # A process that came meanwhile has read the files, and is told nothing or little.
+            if all(worker.pid in done for worker in self.master.workers()):
+                try:
+                    return self._observe(desired, wanted)
+                except WorkerGone:
+                    continue
+        raise NotApplied("HAProxy's processes change faster than they can be asked")
+
+    def observe(self, desired: Desired) -> Observed:
+        """As it is, without changing it."""
+        wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
+        for _ in range(ROUNDS):
+            try:
+                return self._observe(desired, wanted)
+            except WorkerGone:
+                continue
+        raise HaproxyAway("HAProxy's processes change faster than they can be asked")
+
+    def _bring(self, worker: Worker, desired: Desired, wanted: Backends) -> None:
+        if not worker.old and not self._has_slots(worker, desired.slot_count):
+            self._reload(worker)
+            raise WorkerGone("replaced by one with more slots")
+        path = str(self.folder / configuration.SERVICES)
+        entries = {service: _slot(slot) for service, slot in desired.slots.items()}
+        seen_map = answers.entries(self.master.ask(f"show map {path}", worker))
+        # A service that has lost its slot is away before another's servers come into it.
+        takes_changes = (
+            self._all(worker, changes.map_closing(path, entries, seen_map))
+            and self._all(worker, changes.opening(wanted, self._servers(worker)))
+            and self._all(worker, changes.map_opening(path, entries, seen_map))
+            and self._all(worker, changes.closing(wanted, self._servers(worker)))
+        )
+        if not takes_changes:
+            return
+        left = list(changes.differences(wanted, self._servers(worker)))
+        if answers.entries(self.master.ask(f"show map {path}", worker)) != entries:
+            left.append(f"the entries of {path}")
+        if left:
+            raise NotApplied(f"process {worker.pid} of HAProxy does not do: {left[0]}")
+
+    def _all(self, worker: Worker, steps: Iterable[Step]) -> bool:
+        """Whether the process takes changes; an old one gets no new requests and need not."""
+        for step in steps:
+            said = self.master.ask(step.command, worker)
+            if worker.old and said in (changes.DISABLED, changes.NO_BACKEND):
+                return False
+            if said not in step.expects and changes.ANYTHING not in step.expects:
+                raise NotApplied(f"HAProxy answered {said[:200]!r} to: {step.command}")
+        return True
+
+    def _servers(self, worker: Worker) -> dict[str, dict[str, SeenServer]]:
+        found = answers.servers(self.master.ask("show servers state", worker))
+        return {backend: servers for backend, servers in found.items() if _is_slot(backend)}
+
+    def _has_slots(self, worker: Worker, count: int) -> bool:
+        said = self.master.ask(f"del server {_slot(count)}/fence", worker)
+        if said not in (changes.NO_SERVER, changes.NO_BACKEND):
+            raise Garbled(f"process {worker.pid} of HAProxy answered {said[:200]!r}")
+        return said == changes.NO_SERVER
+
+    def _reload(self, before: Worker) -> None:
+        """Have a process with the backends that the files name; nothing is lost by it."""
+        self.master.ask("reload")
+        deadline = time.monotonic() + RELOAD_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            try:
+                text = self.master.ask("show proc")
+            except HaproxyAway:
+                continue  # the master starts itself again
+            if any(not worker.old and worker.pid != before.pid for worker in answers.workers(text)):
+                return
+        raise NotApplied("HAProxy did not reload; its log says why: haproxy -c -f ... checks the configuration")
+
+    def _observe(self, desired: Desired, wanted: Backends) -> Observed:
+        workers = self.master.workers()
+        open_requests: dict[str, int] = {}
+        busy: set[str] = set()
+        servers: dict[str, SeenServer] = {}
+        leftovers = 0
+        for worker in workers:
+            seen = self._servers(worker)
+            loads = answers.loads(self.master.ask("show stat -1 6 -1", worker))
+            for (backend, name), load in loads.items():
+                if not _is_slot(backend):
+                    continue
+                if name == "BACKEND":
+                    if load.open or load.queued:
+                        busy.add(backend)
+                    continue
+                # What waits for any server of an old process may still come to this one.
+                waiting = loads.get((backend, "BACKEND"), Load(0, 0)).queued if worker.old else 0
+                open_requests[name] = open_requests.get(name, 0) + load.open + load.queued + waiting
+            for backend, found in seen.items():
+                if not worker.old:
+                    servers.update(found)
+                    leftovers += sum(name not in wanted.get(backend, {}) for name in found)
+                    busy.add(backend)
+        idle = frozenset(slot for slot in range(1, desired.slot_count + 1) if _slot(slot) not in busy)
+        return Observed(workers, servers, open_requests, idle, leftovers)
+
+
+def _slot(slot: int) -> str:
+    return configuration.backend_name(slot)
+
+
+def _is_slot(backend: str) -> bool:
+    return backend.startswith("gw-") and backend[3:].isdigit()
+
+
+def _read_map(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return {line.split(" ")[0]: line.split(" ")[-1] for line in lines}

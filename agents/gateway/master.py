@@ -1,0 +1,63 @@
+"""HAProxy's master socket: the one way to every process of it, also to old ones after a reload."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+from agents.gateway import answers
+from agents.gateway.answers import Worker
+
+MOST_BYTES = 64 << 20
+
+
+class HaproxyAway(Exception):
+    """HAProxy does not answer."""
+
+
+class WorkerGone(Exception):
+    """This process of HAProxy has ended."""
+
+
+class Master:
+    """One connection a question: the end of the answer is the end of the stream, and nothing gets out of step."""
+
+    def __init__(self, path: Path, seconds: float = 5.0) -> None:
+        self.path = path
+        self.seconds = seconds
+
+    def ask(self, command: str, worker: Worker | None = None) -> str:
+        """The answer without its closing empty line."""
+        if "\n" in command or ";" in command:
+            raise ValueError(f"not one command: {command!r}")
+        line = f"@!{worker.pid} {command}\n" if worker else f"{command}\n"
+        deadline = time.monotonic() + self.seconds
+        pieces, size = [], 0
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self.seconds)
+                connection.connect(str(self.path))
+                connection.sendall(line.encode())
+                connection.shutdown(socket.SHUT_WR)
+                while piece := connection.recv(1 << 16):
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > MOST_BYTES or time.monotonic() > deadline:
+                        raise HaproxyAway(f"the answer to {command!r} does not end")
+        except OSError as error:
+            raise HaproxyAway(f"{self.path}: {error}") from error
+        text = b"".join(pieces).decode("utf-8", "replace")
+        if worker and text.startswith("Can't find the target"):
+            raise WorkerGone(f"process {worker.pid} has ended")
+        if command != "reload" and not text.endswith("\n"):
+            # the process ended, or reloaded itself, under the question
+            raise WorkerGone(f"process {worker.pid} hung up") if worker else HaproxyAway("the master hung up")
+        return text.strip("\n")
+
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that take connections first; HaproxyAway when there are none."""
+        found = answers.workers(self.ask("show proc"))
+        if all(worker.old for worker in found):
+            raise HaproxyAway("HAProxy has no process that takes connections")
+        return tuple(sorted(found, key=lambda worker: (worker.old, worker.pid)))

@@ -1,0 +1,97 @@
+"""HAProxy's line for each request, read and counted: per copy and per service, totals and a latency histogram.
+
+A line is `gw1 PID SERVICE SERVER STATUS TERMINATION ACTIVE_MS QUEUED_MS`. Milliseconds are whole: HAProxy has no finer
+ones. An error is an answer of 500 and above, or none, unless the caller hung up. The histogram holds what was
+answered otherwise: a refusal within a millisecond is not a fast answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from agents.contract import LATENCY_EDGES_MS
+from agents.gateway.desired import Server
+from agents.gateway.wire import Counted
+
+LONGEST_LINE = 1024
+KEPT_SECONDS = 900.0  # of a copy that is routed no more: its last figures are asked for later
+
+
+class Tally:
+    """Totals of one copy, or of one service."""
+
+    __slots__ = ("counts", "errors", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors = 0
+        self.counts = [0] * (len(LATENCY_EDGES_MS) + 1)
+
+
+class Tallies:
+    """All that was counted. Only names that the sidecar knows are counted, so that lines cannot fill memory."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.refused = 0
+        self.unknown = 0  # requests of no service
+        self._copies: dict[bytes, Tally] = {}
+        self._services: dict[bytes, Tally] = {}
+        self._servers: dict[str, Server] = {}
+        self._gone_at: dict[str, float] = {}
+
+    def know(self, servers: Mapping[str, Server], services: Mapping[str, int], now: float) -> None:
+        """These are routed; what is not is kept for a while."""
+        for name, server in servers.items():
+            self._servers[name] = server
+            self._copies.setdefault(name.encode(), Tally())
+            self._gone_at.pop(name, None)
+        for service in services:
+            self._services.setdefault(service.encode(), Tally())
+        for name in [name for name in self._servers if name not in servers]:
+            if now - self._gone_at.setdefault(name, now) > KEPT_SECONDS:
+                del self._servers[name], self._copies[name.encode()], self._gone_at[name]
+
+    def add(self, line: bytes) -> None:
+        """Count one line."""
+        self.lines += 1
+        parts = line.split(b" ")
+        if len(parts) != 8 or parts[0] != b"gw1" or len(line) > LONGEST_LINE:
+            self.refused += 1
+            return
+        try:
+            status, active_ms = int(parts[4]), int(parts[6])
+        except ValueError:
+            self.refused += 1
+            return
+        if not (-1 <= status <= 999 and -1 <= active_ms <= 1 << 31):
+            self.refused += 1
+            return
+        aborted = status <= 0
+        failed = status >= 500 or (aborted and not parts[5].startswith(b"C"))
+        bucket = -1 if failed or aborted else bisect_left(LATENCY_EDGES_MS, active_ms)
+        service = self._services.get(parts[2])
+        if service is None:
+            self.unknown += 1
+            return
+        copy = self._copies.get(parts[3])
+        for tally in (service, copy) if copy else (service,):
+            tally.requests += 1
+            tally.errors += failed
+            if bucket >= 0:
+                tally.counts[bucket] += 1
+
+    def counted(self, source: str = "") -> tuple[Counted, ...]:
+        """Copies, of one source or of all; with all, services too."""
+        found = [
+            self._said(self._copies[name.encode()], server.service, server.source, server.copy)
+            for name, server in self._servers.items()
+            if source in ("", server.source)
+        ]
+        if not source:
+            found += [self._said(tally, service.decode()) for service, tally in self._services.items()]
+        return tuple(found)
+
+    def _said(self, tally: Tally, service: str, source: str = "", copy: str = "") -> Counted:
+        return Counted(service, tally.requests, tally.errors, tuple(tally.counts), source, copy)

@@ -1,0 +1,190 @@
+"""The sidecar: hears sources, keeps what they say, brings HAProxy to it, and watches that it stays so."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agents.gateway import answers, desired
+from agents.gateway.answers import Garbled
+from agents.gateway.desired import Desired, names, server_name
+from agents.gateway.haproxy import Haproxy, NotApplied, Observed
+from agents.gateway.master import HaproxyAway, Master, WorkerGone
+from agents.gateway.receiver import Receiver
+from agents.gateway.requests import Tallies
+from agents.gateway.wire import Counts, Declared, InForce, State
+
+WATCH_SECONDS = 0.5
+VERIFY_SECONDS = 10.0  # how long somebody else's hand at the runtime socket may go unseen
+Troubles = (HaproxyAway, NotApplied, Garbled, WorkerGone)
+
+log = logging.getLogger("gpuwright.gateway")
+
+
+class AlreadyRunning(Exception):
+    """Another sidecar holds this folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """How the sidecar is."""
+
+    in_force: bool
+    trouble: str
+    workers: int  # processes of HAProxy, old ones included
+    convergences: int
+    failures: int
+
+
+class Sidecar:
+    """One per HAProxy: it alone writes the configuration and speaks to the runtime socket."""
+
+    def __init__(self, folder: Path, master: Path, requests: str) -> None:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._held)
+            raise AlreadyRunning(f"another sidecar uses {folder}") from None
+        self.folder = folder
+        self.began = datetime.now(UTC).isoformat()
+        self.tallies = Tallies()
+        self.receiver = Receiver(requests, self.tallies)
+        self._state = folder / "desired.json"
+        self._desired = desired.read(self._state)
+        self._haproxy = Haproxy(Master(master), folder, self.receiver.address)
+        self._lock = threading.Lock()  # held by whoever speaks to HAProxy
+        self._observed: Observed | None = None  # None: not known to be in force
+        self._trouble = "not converged yet"
+        self._convergences = self._failures = 0
+        self._dropped: dict[int, int] = {}  # lines, by process of HAProxy
+        self._dropped_before = 0
+        self._closing = threading.Event()
+        self._haproxy.write(self._desired)
+        self._know()
+        self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self._watcher.start()
+
+    def declare(self, source: str, declared: Declared) -> InForce:
+        """In force when it returns. Stale and Malformed change nothing; HaproxyAway, NotApplied and Garbled mean that
+        it is kept, and will be in force once HAProxy allows."""
+        with self._lock:
+            after = desired.declare(self._desired, source, declared)
+            changed = after.sources[source] != self._desired.sources.get(source)
+            if changed:
+                after = self._slotted(after)
+                desired.keep(self._state, after)
+                self._desired = after
+                self._know()
+            if changed or self._observed is None:
+                self._converge()
+            else:
+                self._observed = self._haproxy.observe(self._desired)
+            return self._in_force(source)
+
+    def sources(self) -> dict[str, Declared]:
+        return dict(self._desired.sources)
+
+    def in_force(self, source: str) -> InForce | None:
+        """As last observed; None of a source that never spoke."""
+        with self._lock:
+            return self._in_force(source) if source in self._desired.sources else None
+
+    def counts(self, source: str = "") -> Counts:
+        with self.receiver.lock:
+            lines, refused, counted = self.tallies.lines, self.tallies.refused, self.tallies.counted(source)
+        return Counts(self.began, lines, self.lost_lines(), refused, counted)
+
+    def lost_lines(self) -> int:
+        return self._dropped_before + sum(self._dropped.values()) + self.receiver.overflowed()
+
+    def condition(self) -> Condition:
+        workers = len(self._observed.workers) if self._observed else 0
+        in_force = self._observed is not None
+        return Condition(in_force, "" if in_force else self._trouble, workers, self._convergences, self._failures)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._watcher.join(30)
+        self.receiver.close()
+        os.close(self._held)
+
+    def _slotted(self, after: Desired) -> Desired:
+        idle = self._observed.idle_slots if self._observed else frozenset()
+        if idle and any(route.service not in after.slots for said in after.sources.values() for route in said.routes):
+            try:  # a slot changes hands only if nothing is in it now
+                idle = self._haproxy.observe(self._desired).idle_slots
+            except Troubles:
+                idle = frozenset()
+        return desired.with_slots(after, idle)
+
+    def _converge(self) -> None:
+        self._observed = None
+        self._convergences += 1
+        try:
+            self._observed = self._haproxy.converge(self._desired)
+        except Troubles as error:
+            self._failures += 1
+            self._trouble = str(error)
+            raise
+        except OSError as error:
+            self._failures += 1
+            self._trouble = f"the configuration cannot be written: {error}"
+            raise NotApplied(self._trouble) from error
+
+    def _in_force(self, source: str) -> InForce:
+        said, observed = self._desired.sources[source], self._observed
+        states = []
+        for route in said.routes:
+            name = server_name(source, route.copy)
+            server = observed.servers.get(name) if observed else None
+            open_requests = observed.open_requests.get(name, 0) if observed else 0
+            states.append(State(route.copy, bool(server and server.ready), open_requests))
+        return InForce(said.sequence, tuple(states))
+
+    def _know(self) -> None:
+        with self.receiver.lock:
+            self.tallies.know(names(self._desired.servers()), self._desired.slots, time.monotonic())
+
+    def _watch(self) -> None:
+        """Converge at once when HAProxy has other processes than before, or failed to; else now and then."""
+        verified = -VERIFY_SECONDS
+        said = ""
+        while not self._closing.wait(WATCH_SECONDS):
+            try:
+                with self._lock:
+                    workers = self._haproxy.master.workers()
+                    observed = self._observed
+                    due = time.monotonic() - verified > VERIFY_SECONDS
+                    if observed is None or workers != observed.workers or observed.leftovers or due:
+                        self._converge()
+                        self._know()
+                        verified = time.monotonic()
+                self._count_dropped(workers)
+                if said:
+                    log.info("HAProxy does again what it shall")
+                said = ""
+            except Troubles as error:
+                with self._lock:
+                    self._observed, self._trouble = None, str(error)
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("HAProxy does not do what it shall: %s", said)
+
+    def _count_dropped(self, workers: tuple[answers.Worker, ...]) -> None:
+        """Lines that HAProxy could not send, which it counts itself."""
+        dropped = {}
+        for worker in workers:
+            try:
+                dropped[worker.pid] = int(answers.info(self._haproxy.master.ask("show info", worker))["DroppedLogs"])
+            except (WorkerGone, KeyError, ValueError):
+                dropped[worker.pid] = self._dropped.get(worker.pid, 0)
+        self._dropped_before += sum(lines for pid, lines in self._dropped.items() if pid not in dropped)
+        self._dropped = dropped

@@ -1,0 +1,81 @@
+"""What is said to the sidecar and by it: routes of a source, what of them is in force, and what was counted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from agents.contract import Counter, Identifier, Name
+
+ServiceName = Annotated[
+    str,
+    Meta(max_length=127, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)"),
+]
+
+
+class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
+    """One copy as it shall be routed. The address is a literal one: no name is looked up."""
+
+    copy: Identifier
+    service: ServiceName
+    address: Annotated[str, Meta(max_length=60, pattern=r"^[0-9A-Za-z.:\[\]]+$(?!\n)")]
+    weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
+    drained: bool = False
+
+
+class Declared(Struct, rename="camel", frozen=True):
+    """All routes of one source. A sequence below one seen is refused; the same one says the same."""
+
+    sequence: Counter
+    routes: Annotated[tuple[RouteSpec, ...], Meta(max_length=4096)] = ()
+
+
+class State(Struct, rename="camel", frozen=True):
+    """One copy as HAProxy treats it."""
+
+    copy: str
+    ready: bool
+    open_requests: int
+
+
+class InForce(Struct, rename="camel", frozen=True):
+    """The acknowledgement: these routes of the source are in force."""
+
+    sequence: int
+    routes: tuple[State, ...]
+
+
+class Refusal(Struct, rename="camel", frozen=True, omit_defaults=True):
+    """Why there is no acknowledgement. `sequence` is the highest of the source, where that was the reason."""
+
+    reason: str  # stale, malformed, forbidden, haproxy_away, not_applied, ...
+    message: str
+    sequence: int = 0
+
+
+class Counted(Struct, rename="camel", frozen=True):
+    """Totals of a copy, or of a service when `copy` is empty: those that no copy answered are in there only."""
+
+    service: str
+    requests: int
+    errors: int
+    latency_counts: tuple[int, ...]
+    source: str = ""
+    copy: str = ""
+
+
+class Counts(Struct, rename="camel", frozen=True):
+    """All totals since the sidecar began."""
+
+    began: str  # changes when counting began anew
+    lines: int
+    lost_lines: int  # written by HAProxy, never read here
+    refused_lines: int  # read and not understood
+    counted: tuple[Counted, ...]
+
+
+class SourceName(Struct):
+    """A source, checked like a node's name."""
+
+    source: Name

@@ -1,0 +1,119 @@
+"""`gpuwright gateway`: the sidecar beside an HAProxy; needs the [agent] extra and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import exits
+from cli.arguments import completes
+from cli.exits import Failed
+
+if TYPE_CHECKING:
+    import ssl
+
+EPILOG = """\
+Examples:
+  gpuwright gateway config > /etc/haproxy/haproxy.cfg     a base to start from, once; it is yours
+  gpuwright gateway run                                   beside HAProxy, as a service
+  gpuwright gateway run --listen 0.0.0.0:9444 --token-file tokens --tls-cert cert.pem --tls-key key.pem
+
+The sidecar is started before HAProxy: it writes the files that HAProxy reads. See docs/gateway.md.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("what", nargs="?", choices=("run", "config"), default="run", help="default run")
+    parser.add_argument(
+        "--folder",
+        metavar="DIR",
+        type=Path,
+        default=Path("/var/lib/gpuwright-gateway"),
+        help="what it keeps, and what HAProxy reads; default %(default)s",
+    )
+    parser.add_argument(
+        "--master",
+        metavar="SOCKET",
+        type=Path,
+        default=Path("/run/haproxy-master.sock"),
+        help="HAProxy's master socket; default %(default)s",
+    )
+    parser.add_argument(
+        "--requests",
+        metavar="ADDRESS",
+        default="127.0.0.1:9514",
+        help="where HAProxy sends its log lines: HOST:PORT of loopback, or a path; default %(default)s",
+    )
+    parser.add_argument("--listen", metavar="ADDRESS", help="path or HOST:PORT; default DIR/gateway.sock")
+    completes(
+        parser.add_argument("--token-file", metavar="FILE", type=Path, help="lines `SOURCE TOKEN`; needed for TCP"),
+        "files",
+    )
+    completes(parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, PEM"), "files")
+    completes(parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, PEM"), "files")
+    parser.add_argument(
+        "--bind", metavar="WORDS", default=":80", help="of `config`: the frontend's; default %(default)s"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.what == "config":
+        from agents.gateway.configuration import base
+
+        print(base(args.folder, args.requests, args.bind), end="")
+        return exits.OK
+    return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    import logging
+    import signal
+    import threading
+
+    from agents.gateway.api import Listening, tokens_of
+    from agents.gateway.sidecar import AlreadyRunning, Sidecar
+
+    listen = args.listen or str(args.folder.absolute() / "gateway.sock")
+    local = listen.startswith("/")
+    try:
+        tokens = tokens_of(args.token_file.read_text()) if args.token_file else None
+        tls = _tls(args)
+    except (OSError, ValueError) as error:
+        raise Failed(str(error)) from error
+    if not local and tokens is None:
+        raise Failed("over TCP callers need a token: give --token-file, or listen on a path")
+    if not local and tls is None and listen.rpartition(":")[0] not in ("127.0.0.1", "[::1]"):
+        raise Failed("beyond this machine tokens need TLS: give --tls-cert and --tls-key")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        sidecar = Sidecar(args.folder.absolute(), args.master, args.requests)
+    except (OSError, ValueError, AlreadyRunning) as error:
+        raise Failed(str(error)) from error
+    try:
+        listening = Listening(sidecar, listen, tokens, tls)
+    except (OSError, ValueError) as error:
+        sidecar.close()
+        raise Failed(f"cannot listen on {listen}: {error}") from error
+    threading.Thread(target=listening.serve_forever, name="api", daemon=True).start()
+    logging.info("the gateway's sidecar listens on %s until stopped", listen)
+    stopped.wait()
+    listening.shutdown()
+    listening.server_close()
+    sidecar.close()
+    return exits.OK
+
+
+def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:
+    if not args.tls_cert:
+        return None
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(args.tls_cert, args.tls_key)
+    return context

@@ -1,0 +1,154 @@
+"""Routes through the real HAProxy: added, weighted, drained and removed, and acknowledged when in force."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from agents.gateway.client import SidecarRoutes
+from agents.gateway.desired import FIRST_SLOTS
+from agents.routes import Acknowledged, Route, RoutesAway
+from tests.support.caller import until
+from tests.support.haproxy import Copies, Gateway
+from tests.support.load import steady_load
+
+
+def get(gateway: Gateway, path: str = "/shop/search/x", method: str = "GET") -> tuple[int, str, str]:
+    """Status, body and Retry-After, on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer.headers.get("retry-after", "")
+    finally:
+        connection.close()
+
+
+def answering(gateway: Gateway, path: str = "/shop/search/x", times: int = 8) -> Counter[int]:
+    """Which copy answered how often, by its port."""
+    return Counter(int(get(gateway, path)[1].split()[0]) for _ in range(times))
+
+
+def ready(acknowledged: Acknowledged) -> dict[str, bool]:
+    return {route.copy: route.ready for route in acknowledged.routes}
+
+
+def test_a_route_is_in_force_when_it_is_acknowledged(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    assert get(gateway)[0] == 404
+    assert ready(routes.declare([copies.route(0)])) == {"copy-0": True}
+    assert get(gateway, "/shop/search/v2/models/x/infer?a=1") == (200, f"{copies.ports[0]} /v2/models/x/infer?a=1", "")
+    assert get(gateway, "/shop/search") == (200, f"{copies.ports[0]} /", "")
+
+
+def test_copies_share_requests_by_their_weights_over_all_sources(gateway: Gateway, copies: Copies) -> None:
+    gateway.routes("node-1").declare([copies.route(0, weight=30)])
+    gateway.routes("node-2").declare([copies.route(1, weight=10)])
+    assert 27 <= answering(gateway, times=40)[copies.ports[0]] <= 33
+    gateway.routes("node-2").declare([copies.route(1, weight=30)])
+    assert 17 <= answering(gateway, times=40)[copies.ports[0]] <= 23
+
+
+def test_a_drained_copy_gets_nothing_new_and_tells_of_what_it_still_answers(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    routes.declare([copies.route(0)])
+    slow: list[tuple[int, str, str]] = []
+    caller = threading.Thread(target=lambda: slow.append(get(gateway, "/shop/search/slow?ms=700")))
+    caller.start()
+    until(lambda: routes.declare([copies.route(0)]).routes[0].open_requests == 1, "the slow request is seen")
+    draining = routes.declare([copies.route(0, drained=True), copies.route(1)])
+    assert ready(draining) == {"copy-0": False, "copy-1": True}
+    assert draining.routes[0].open_requests == 1
+    assert answering(gateway) == {copies.ports[1]: 8}
+    caller.join()
+    assert slow[0][0] == 200
+    until(
+        lambda: routes.declare([copies.route(0, drained=True), copies.route(1)]).routes[0].open_requests == 0,
+        "it has none left",
+    )
+    assert ready(routes.declare([copies.route(0), copies.route(1)])) == {"copy-0": True, "copy-1": True}
+    assert answering(gateway) == {copies.ports[0]: 4, copies.ports[1]: 4}
+
+
+def test_a_service_whose_last_copy_went_asks_its_callers_to_come_again(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    routes.declare([copies.route(0)])
+    assert routes.declare([]).routes == ()
+    assert get(gateway) == (503, "no copy is ready", "2")
+    assert "copy-0" not in gateway.ask("show servers state")
+    routes.declare([copies.route(0, drained=True)])
+    assert get(gateway) == (503, "no copy is ready", "2")
+
+
+def test_a_copy_that_is_dead_costs_no_request_and_is_told_as_not_ready(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    dead = Route("dead", "shop/search", "127.0.0.1:1", 100)
+    routes.declare([copies.route(0), dead])
+    assert {get(gateway, method="POST")[0] for _ in range(8)} == {200}
+    until(lambda: ready(routes.declare([copies.route(0), dead])) == {"copy-0": True, "dead": False}, "its check fails")
+
+
+def test_a_refusal_is_repeated_elsewhere_only_when_it_may_be(gateway: Gateway, copies: Copies) -> None:
+    gateway.routes().declare([copies.route(0), copies.route(1)])
+    assert get(gateway, "/shop/search/broken", "POST")[0] == 503
+    before = gateway.routes().counters()
+    assert get(gateway, "/shop/search/broken")[0] == 503  # both refuse: tried until HAProxy gives up
+    until(lambda: sum(one.errors for one in gateway.routes().counters().values()) == 2, "both are counted once")
+    assert sum(one.errors for one in before.values()) <= 1
+    assert int(_cell(gateway, "wretr")) > 0
+
+
+def _cell(gateway: Gateway, column: str) -> str:
+    lines = gateway.ask("show stat").splitlines()
+    row = next(line for line in lines if line.startswith("gw-0001,BACKEND,"))
+    return row.split(",")[lines[0].removeprefix("# ").split(",").index(column)]
+
+
+def test_two_sources_do_not_disturb_each_other(gateway: Gateway, copies: Copies) -> None:
+    one, two = gateway.routes("node-1"), gateway.routes("node-2")
+    one.declare([copies.route(0)])
+    two.declare([replace(copies.route(1), copy="copy-0"), copies.route(2, "shop/other")])
+    assert answering(gateway) == {copies.ports[0]: 4, copies.ports[1]: 4}
+    one.declare([])
+    assert answering(gateway) == {copies.ports[1]: 8}
+    assert answering(gateway, "/shop/other/x") == {copies.ports[2]: 8}
+
+
+def test_a_stale_word_is_refused_and_changes_nothing(gateway: Gateway, copies: Copies) -> None:
+    old = gateway.routes()
+    old.declare([copies.route(0)])
+    new = gateway.routes()
+    new.declare([copies.route(1)])
+    with pytest.raises(RoutesAway, match="stale"):
+        old.declare([copies.route(2)])
+    assert answering(gateway) == {copies.ports[1]: 8}
+    old.declare([copies.route(2)])  # it knows now, and speaks as the last
+    assert answering(gateway) == {copies.ports[2]: 8}
+
+
+def test_more_services_than_slots_cost_no_request(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    few = [copies.route(0)]
+    routes.declare(few)
+    many = [replace(copies.route(0, f"shop/s{index}"), copy=f"c{index}") for index in range(FIRST_SLOTS + 3)]
+    with steady_load(gateway.port, "/shop/search/x", rate_per_second=100) as load:
+        assert all(ready(routes.declare(few + many)).values())
+        routes.declare(few)
+        outcome = load.stop()
+    assert outcome.failed == ()
+
+
+def test_nobody_answers_without_haproxy_and_what_was_said_is_kept(gateway: Gateway, copies: Copies) -> None:
+    assert gateway.haproxy
+    gateway.haproxy.terminate()
+    gateway.haproxy.wait()
+    routes: SidecarRoutes = gateway.routes()
+    with pytest.raises(RoutesAway, match="not_in_force"):
+        routes.declare([copies.route(0)])
+    gateway.start_haproxy()
+    until(lambda: get(gateway)[0] == 200, "it starts with what was declared")
+    assert ready(routes.declare([copies.route(0)])) == {"copy-0": True}

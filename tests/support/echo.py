@@ -1,0 +1,57 @@
+"""HTTP servers that answer every request with their own port and the request's path; `?ms=50` takes that long."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+
+
+class _Connection(asyncio.Protocol):
+    transport: asyncio.Transport
+
+    def __init__(self, port: int, delay_seconds: float) -> None:
+        self.port = port
+        self.delay_seconds = delay_seconds
+        self.received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, whole, rest = self.received.partition(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0].strip() or b"0"
+        if not whole or len(rest) < int(length):
+            return
+        self.received = b""
+        path = head.split(b" ", 2)[1]
+        wanted = path.partition(b"?ms=")[2]
+        seconds = float(wanted) / 1000 if wanted else self.delay_seconds
+        asyncio.get_running_loop().call_later(seconds, self._answer, path, b"connection: close" in head.lower())
+
+    def _answer(self, path: bytes, closing: bool) -> None:
+        if self.transport.is_closing():
+            return
+        body = b"%d %s" % (self.port, path)
+        status = b"503 Service Unavailable" if b"/broken" in path else b"200 OK"
+        more = b"Connection: close\r\n" if closing else b""
+        self.transport.write(b"HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n%s" % (status, more, len(body), body))
+        if closing:
+            self.transport.close()
+
+
+async def serve(delay_seconds: float, ports: list[int]) -> None:
+    loop = asyncio.get_running_loop()
+    for port in ports:
+        await loop.create_server(partial(_Connection, port, delay_seconds), "127.0.0.1", port, backlog=512)
+    sys.stdout.write("listening\n")
+    sys.stdout.flush()
+    done = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), done.set)  # the parent is gone
+    await done.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(float(sys.argv[1]) / 1000, [int(word) for word in sys.argv[2:]]))

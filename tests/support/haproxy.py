@@ -1,0 +1,156 @@
+"""A real HAProxy with its sidecar, and copies behind it that say who they are: started in a folder, on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agents.gateway.client import SidecarRoutes
+from agents.gateway.configuration import base
+from agents.gateway.desired import Desired
+from agents.gateway.haproxy import Haproxy
+from agents.gateway.master import HaproxyAway, Master
+from agents.routes import Route
+from tests.support.caller import until
+from tests.support.postgres import free_port
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "/usr/sbin/haproxy"
+
+
+def free_datagram_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Gateway:
+    """One HAProxy and one sidecar, each a process that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.requests = f"127.0.0.1:{free_datagram_port()}"
+        self.master = folder / "master.sock"
+        self.listen = str(folder / "state" / "gateway.sock")
+        self.state = folder / "state"
+        self.log_path = folder / "gateway.log"
+        self.state.mkdir(parents=True)
+        (folder / "haproxy.cfg").write_text(base(self.state, self.requests, f"127.0.0.1:{self.port}"))
+        Haproxy(Master(self.master), self.state, self.requests).write(Desired())
+        self.haproxy: subprocess.Popen[bytes] | None = None
+        self.sidecar: subprocess.Popen[bytes] | None = None
+
+    def start_haproxy(self) -> None:
+        words = [PROGRAM, "-W", "-S", f"{self.master},mode,600"]
+        words += ["-f", str(self.folder / "haproxy.cfg"), "-f", str(self.state / "gpuwright.cfg")]
+        self.haproxy = self._launch(words)
+        until(self._answers, f"haproxy does not answer, see {self.log_path}")
+
+    def start_sidecar(self) -> None:
+        words = [sys.executable, "-m", "cli.main", "gateway", "run", "--folder", str(self.state)]
+        self.sidecar = self._launch([*words, "--master", str(self.master), "--requests", self.requests])
+
+    def await_sidecar(self) -> None:
+        """Until it answers, with HAProxy as desired."""
+
+        def healthy() -> bool:
+            assert self.sidecar and self.sidecar.poll() is None, f"it ended: {self.log_path.read_text()[-2000:]}"
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(10)
+                connection.connect(self.listen)
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                return connection.recv(1000).startswith(b"HTTP/1.1 200")
+            return False
+
+        until(healthy, f"the sidecar is not content, see {self.log_path}")
+
+    def reload(self) -> None:
+        """As systemctl reload does it; returns at once."""
+        assert self.haproxy
+        self.haproxy.send_signal(signal.SIGUSR2)
+
+    def kill_sidecar(self) -> None:
+        assert self.sidecar
+        self.sidecar.kill()
+        self.sidecar.wait()
+
+    def routes(self, source: str = "node-1") -> SidecarRoutes:
+        return SidecarRoutes(self.listen, source)
+
+    def ask(self, command: str) -> str:
+        """The runtime command on the process that takes connections."""
+        master = Master(self.master)
+        return master.ask(command, master.workers()[0])
+
+    def close(self) -> None:
+        for process in (self.sidecar, self.haproxy):
+            if process and process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _launch(self, words: list[str]) -> subprocess.Popen[bytes]:
+        with self.log_path.open("ab") as log:
+            return subprocess.Popen(
+                words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _answers(self) -> bool:
+        assert self.haproxy and self.haproxy.poll() is None, f"haproxy ended: {self.log_path.read_text()[-2000:]}"
+        try:
+            Master(self.master).workers()
+        except HaproxyAway:
+            return False
+        return True
+
+
+@contextmanager
+def running_gateway(folder: Path) -> Iterator[Gateway]:
+    """HAProxy and sidecar, ready; nothing of them is left afterwards."""
+    gateway = Gateway(folder)
+    try:
+        gateway.start_sidecar()
+        gateway.start_haproxy()
+        gateway.await_sidecar()
+        yield gateway
+    finally:
+        gateway.close()
+
+
+class Copies:
+    """Small servers in one process; each answers with its port, after `delay_ms`."""
+
+    def __init__(self, ports: tuple[int, ...], process: subprocess.Popen[bytes]) -> None:
+        self.ports = ports
+        self.process = process
+
+    def route(self, index: int, service: str = "shop/search", weight: int = 100, drained: bool = False) -> Route:
+        return Route(f"copy-{index}", service, f"127.0.0.1:{self.ports[index]}", weight, drained)
+
+
+@contextmanager
+def running_copies(count: int, delay_ms: float = 2.0) -> Iterator[Copies]:
+    ports = tuple(free_port() for _ in range(count))
+    words = [sys.executable, "-m", "tests.support.echo", str(delay_ms), *map(str, ports)]
+    process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout and process.stdout.readline() == b"listening\n"
+        yield Copies(ports, process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def soon(seconds: float) -> None:
+    """Let that much time pass: for random moments, never to wait for an outcome."""
+    time.sleep(seconds)
