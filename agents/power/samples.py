@@ -2,7 +2,8 @@
 
 A driver's reading of watts is the mean of its last second: just after a knob has moved it still tells of before. The
 energy counter does not: its difference between two readings is what was drawn between them. Where there is one, it
-counts; where there is none, readings that reach back behind the move do not, as long as there is another.
+counts; where there is none, readings that reach back behind the move do not, unless there is nothing else and most of
+what they tell is of after it.
 """
 
 from __future__ import annotations
@@ -62,5 +63,8 @@ class Samples:
         if not self._readings:
             return None
         settled = [watts for at, watts in self._readings if at >= self._moved_at + READING_SECONDS - 0.01]
-        watts = settled or [self._readings[-1][1]]
+        last_at, last_w = self._readings[-1]
+        watts = settled or ([last_w] if last_at >= self._moved_at + READING_SECONDS / 2 else [])
+        if not watts:
+            return None
         return max(watts), sum(watts) / len(watts)

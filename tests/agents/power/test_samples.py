@@ -41,6 +41,15 @@ def test_without_a_counter_readings_that_reach_behind_a_move_do_not_count() -> N
     assert samples.period() == (310.0, 300.0)
 
 
+def test_a_reading_that_only_tells_of_before_the_move_is_none() -> None:
+    samples = Samples()
+    samples.moved(10.0)
+    samples.read(10.1, 400.0, None)
+    assert samples.period() is None
+    samples.read(10.7, 330.0, None)
+    assert samples.period() == (330.0, 330.0)
+
+
 def test_a_period_without_readings_says_nothing() -> None:
     samples = Samples()
     samples.read(0.0, None, None)
