@@ -5,7 +5,6 @@ It is tried, not asked: a container or a user without delegation has none, and c
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -19,7 +18,7 @@ class Cgroups:
     """The groups of the copies of one folder, beneath the agent's own group."""
 
     def __init__(self, folder: Path, wanted: bool = True) -> None:
-        self._name = "gpuwright-" + hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+        self._name = "gpuwright-" + quote(str(folder), safe="")[-200:]
         self._mount = _mount()
         self._base: Path | None = None
         own = _group_of("self") if wanted else None

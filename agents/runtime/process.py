@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agents.runtime import Launch, LaunchError, Running, proc
@@ -179,13 +178,14 @@ def _order(seen: proc.Seen) -> tuple[bool, int, int]:
     return (seen.session != seen.pid, seen.start_ticks, seen.pid)
 
 
-def _resolved(argv: Collection[str], path: str) -> list[str]:
+def _resolved(argv: Sequence[str], path: str) -> list[str]:
     """The program by its full path: the launcher looks nothing up."""
     program, *rest = argv or [""]
-    found = shutil.which(program, path=path)
-    if found is None:
-        raise LaunchError(f"program {program!r} is not here, or may not be run")
-    return [found, *rest]
+    folders = ("/",) if "/" in program else path.split(":")  # it runs in /
+    for found in (Path(folder, program) for folder in folders):
+        if program and os.access(found, os.X_OK) and found.is_file():
+            return [str(found), *rest]
+    raise LaunchError(f"program {program!r} is not here, or may not be run")
 
 
 def _last_words(heard: int) -> str:
