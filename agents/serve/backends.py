@@ -158,7 +158,8 @@ class Threaded:
             except Exception as error:
                 answers = error
             self.memory_gib = self._model.memory_gib()
-            self._loop.call_soon_threadsafe(done, answers)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(done, answers)
 
 
 class Model(Protocol):

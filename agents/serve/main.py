@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import selectors
 import signal
@@ -27,7 +28,9 @@ from agents.serve.server import Server, Settings  # noqa: E402
 
 
 def say(text: str) -> None:
-    print(f"gpuwright-serve: {text}", file=sys.stderr, flush=True)  # noqa: T201 - its log
+    """Log a line. Whoever read the log may be gone; the server outlives it."""
+    with contextlib.suppress(OSError):
+        print(f"gpuwright-serve: {text}", file=sys.stderr, flush=True)  # noqa: T201 - its log
 
 
 def main(words: list[str] | None = None) -> int:
@@ -115,7 +118,8 @@ async def serve(
             backend.load()
         except Exception as error:
             problem = f"cannot load: {error}"
-        loop.call_soon_threadsafe(loaded, problem)
+        with contextlib.suppress(RuntimeError):  # drained meanwhile: the loop is closed
+            loop.call_soon_threadsafe(loaded, problem)
 
     def loaded(problem: str) -> None:
         if problem:

@@ -97,6 +97,13 @@ def test_without_a_daemon_it_runs_without_limits_as_cuda_would(tmp_path: Path) -
         assert copy.served().sm_count is None
 
 
+def test_it_can_be_drained_while_the_daemon_keeps_it_waiting(daemon: Daemon, profile: str) -> None:
+    with serving("--profile", profile, environment=daemon.environment, ready=False) as copy:
+        copy.process.terminate()
+        assert copy.exit_code() == 0
+    assert copy.log[-1].startswith("gpuwright-serve: drained after 0 requests")
+
+
 def test_a_drained_client_leaves_the_daemon(daemon: Daemon, profile: str) -> None:
     with serving("--profile", profile, environment=daemon.environment, ready=False) as copy:
         connection, lines, _ = daemon.meet({"smCount": 8})

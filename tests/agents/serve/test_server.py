@@ -6,8 +6,12 @@ import http.client
 import json
 import random
 import signal
+import subprocess
+import sys
 import time
 import zlib
+
+import pytest
 
 from tests.agents.serve.running import PATH, Copy, clients, serving
 from tests.support.caller import until
@@ -86,7 +90,7 @@ def test_beyond_its_queue_it_says_so_at_once() -> None:
 
 
 def test_it_is_not_ready_until_it_has_loaded() -> None:
-    with serving("--start-seconds", "1.5", ready=False) as copy:
+    with serving("--start-seconds", "0.8", ready=False) as copy:
         assert copy.ask("GET", "/healthz").status == 503
         assert copy.infer().status == 503
         assert copy.ask("POST", "/v1/warmup").status == 503
@@ -96,7 +100,7 @@ def test_it_is_not_ready_until_it_has_loaded() -> None:
 
 
 def test_a_drain_answers_all_that_was_taken_and_then_ends() -> None:
-    with serving("--latency", "1:200") as copy, clients(8) as pool:
+    with serving("--latency", "1:120") as copy, clients(8) as pool:
         taken = [pool.submit(copy.infer, bytes([number])) for number in range(8)]
         until(lambda: copy.figure("open_requests") == 8)
         drained = copy.ask("POST", "/v1/drain")
@@ -209,3 +213,45 @@ def test_unknown_paths_and_methods_are_told_apart() -> None:
         assert copy.ask("GET", "/v1/models/resnet:infer").status == 405
         assert copy.ask("GET", "/v1/drain").status == 405
         assert copy.ask("HEAD", "/healthz").body == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--latency", "x"], "'x' is not batch:ms"),
+        (["--profile", "/nowhere.json"], "/nowhere.json: "),
+        (["--batch", "0"], "--batch is outside 1..4096"),
+        (["--batch", "x"], "invalid int value: 'x'"),
+        (["--shape", "x"], "--shape 'x' is not like 3,224,224"),
+        (["--bat", "1"], "unrecognized arguments"),
+    ],
+)
+def test_words_that_make_no_sense_end_it_at_once_and_are_named(words: list[str], says: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "agents.serve.main", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with serving() as copy:
+        words = ["-m", "agents.serve.main", "--port", str(copy.port)]
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert f"cannot listen on 127.0.0.1:{copy.port}: " in done.stderr
+
+
+def test_it_outlives_who_reads_its_log() -> None:
+    process = subprocess.Popen([sys.executable, "-m", "agents.serve.main"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    try:
+        port = int(process.stderr.readline().rpartition(":")[2])
+        process.stderr.close()
+        copy = Copy(process, port)
+        copy.wait_ready()
+        assert copy.infer().status == 200
+        process.terminate()
+        assert copy.exit_code() == 0
+    finally:
+        process.kill()
+        process.wait()
