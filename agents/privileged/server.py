@@ -252,9 +252,9 @@ def _listening(place: Place) -> socket.socket:
         raise CannotServe(f"cannot listen at {place.socket}: {error}") from error
     finally:
         os.umask(mask)
+    place.socket.chmod(0o600 if place.gid is None else 0o660)  # while it is ours
     if os.geteuid() == 0:
         os.chown(place.socket, -1 if place.uid is None else place.uid, -1 if place.gid is None else place.gid)
-    place.socket.chmod(0o600 if place.gid is None else 0o660)
     listener.setblocking(False)
     listener.listen(MOST_WAITING)
     return listener

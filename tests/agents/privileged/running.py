@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[3]
 class Helper:
     """One process at a time, over the same devices and the same folder."""
 
-    def __init__(self, where: Path, uid: int | None = None, gid: int | None = None) -> None:
+    def __init__(self, where: Path, uid: int | None = None, gid: int | None = None, under: Sequence[str] = ()) -> None:
         self.where = where
+        self._under = under
         self.socket = where / "run" / "socket"
         self.client = Privileged(self.socket, seconds=30)
         self._who = [str(number) if number is not None else "-" for number in (uid, gid)]
@@ -34,7 +35,7 @@ class Helper:
     def start(self) -> None:
         words = ["-m", "tests.agents.privileged.file_board", str(self.where), *self._who]
         with (self.where / "log").open("ab") as log:
-            self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stderr=log)
+            self._process = subprocess.Popen([*self._under, sys.executable, *words], cwd=ROOT, stderr=log)
         until(self.answers, f"no hello: {self.log()}")
 
     def answers(self) -> bool:
@@ -101,8 +102,9 @@ def heard(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def running(where: Path, uid: int | None = None, gid: int | None = None) -> Iterator[Helper]:
-    helper = Helper(where, uid, gid)
+def running(where: Path, uid: int | None = None, gid: int | None = None, under: Sequence[str] = ()) -> Iterator[Helper]:
+    """`under`: a program, with its words, that starts it."""
+    helper = Helper(where, uid, gid, under)
     helper.start()
     try:
         yield helper

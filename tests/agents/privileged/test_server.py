@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,6 +105,21 @@ def test_another_user_is_refused_and_named(tmp_path: Path) -> None:
         assert helper.writes() == []
         assert f"user {NOBODY}" in helper.log()
         assert json.loads(spoken_as(1234, helper.socket, b'{"verb": "hello"}\n'))["ok"]
+
+
+@as_root
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
+def test_it_needs_no_capability_but_those_of_its_unit(tmp_path: Path) -> None:
+    unit = (ROOT / "deploy" / "systemd" / "gpuwright-privileged.service").read_text()
+    [line] = [line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet=")]
+    kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in line.partition("=")[2].split())
+    under = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all", "--no-new-privs"]
+    with running(tmp_path, uid=1234, gid=4321, under=under) as helper:
+        found = helper.socket.stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 4321, 0o660)
+        helper.client.set_power_mw(GPU, 150_000)
+        assert helper.stop() == 0
+        assert helper.device() == AS_BOUGHT
 
 
 @as_root
