@@ -50,7 +50,7 @@ def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
         ("state folder", partial(machine.state_folder, options.folder)),
         ("credential", partial(machine.credential, options.folder)),
         ("control plane", partial(neighbours.control_plane, options.folder)),
-        ("gateway", partial(neighbours.gateway, options.gateway)),
+        ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
         ("docker", partial(neighbours.docker, options.runtime == "docker")),
         ("templates", partial(machine.templates, options.templates, options.models or MODELS)),
         ("ports", partial(machine.ports, options.host)),

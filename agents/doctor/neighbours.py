@@ -23,12 +23,9 @@ DOCKER = Path("/var/run/docker.sock")
 
 def control_plane(folder: Path) -> Iterator[Finding]:
     """Reach it, be known there, and compare clocks. Nothing is reported: only an assignment is asked for."""
-    try:
-        credential = Folder(folder).credential()
-    except (OSError, msgspec.MsgspecError):
-        return  # told by another check
+    credential = _credential(folder)
     if credential is None:
-        return
+        return  # told by another check
     began = time.time()
     try:
         status, date = _asked(credential)
@@ -47,18 +44,29 @@ def control_plane(folder: Path) -> Iterator[Finding]:
     yield from _clock(date, began, time.time())
 
 
-def gateway(address: str) -> Iterator[Finding]:
+def gateway(address: str, folder: Path, token_file: str) -> Iterator[Finding]:
     """The sidecar beside HAProxy; without one the copies count for themselves and nobody moves traffic for them."""
     if not address:
         yield ok("gateway", "none is named: copies count their own requests, and whoever routes to them must follow")
         return
-    advice = "Start gpuwright-gateway.service beside HAProxy, and name where it listens with --gateway."
+    credential = _credential(folder)
     try:
-        _connected(address).close()
-        yield ok("gateway", f"the sidecar answers at {address}")
+        if credential:
+            from agents.gateway.client import SidecarRoutes
+            from agents.routes import RoutesAway
+
+            try:
+                SidecarRoutes(address, credential.node, token_file, seconds=SECONDS).counters()
+            except RoutesAway as error:
+                raise OSError(str(error)) from error
+        else:
+            _connected(address).close()
     except (OSError, ValueError) as error:
-        text = f"no sidecar at {address}: {getattr(error, 'strerror', None) or error}"
+        advice = "Start gpuwright-gateway.service beside HAProxy; --gateway and --gateway-token-file name it."
+        text = f"no sidecar serves this node at {address}: {getattr(error, 'strerror', None) or error}"
         yield fail("gateway", f"{text}; no route changes, and so no instance is replaced", advice)
+        return
+    yield ok("gateway", f"the sidecar at {address} {'serves this node' if credential else 'listens'}")
 
 
 def docker(wanted: bool) -> Iterator[Finding]:
@@ -72,6 +80,13 @@ def docker(wanted: bool) -> Iterator[Finding]:
     except OSError as error:
         advice = "Start the Docker Engine and let the agent's user speak to it, or run copies as processes."
         yield fail("docker", f"no engine at {DOCKER}: {error.strerror}", advice)
+
+
+def _credential(folder: Path) -> Credential | None:
+    try:
+        return Folder(folder).credential()
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _asked(credential: Credential) -> tuple[int, str]:

@@ -206,14 +206,31 @@ def test_the_root_helper_is_greeted(tmp_path: Path) -> None:
 
 
 def test_a_gateway_that_does_not_listen_is_a_failure_and_none_is_not(tmp_path: Path) -> None:
-    assert levels(neighbours.gateway("")) == ["ok"]
-    assert levels(neighbours.gateway("127.0.0.1")) == ["fail"]
-    assert levels(neighbours.gateway(str(tmp_path / "socket"))) == ["fail"]
+    def level(address: str) -> list[str]:
+        return levels(neighbours.gateway(address, tmp_path, ""))
+
+    assert level("") == ["ok"]
+    assert level("127.0.0.1") == ["fail"]
+    assert level(str(tmp_path / "socket")) == ["fail"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert levels(neighbours.gateway(address)) == ["ok"]
-        assert levels(neighbours.gateway(f"http://{address}")) == ["ok"]
-    assert levels(neighbours.gateway(address)) == ["fail"]
+        assert level(address) == ["ok"]
+        assert level(f"http://{address}") == ["ok"]
+    assert level(address) == ["fail"]
+
+
+def test_a_node_that_has_joined_must_be_one_that_the_gateway_serves(tmp_path: Path) -> None:
+    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
+    counts = b'{"began": "x", "lines": 0, "lostLines": 0, "refusedLines": 0, "counted": []}'
+    with answering(200, {}, counts) as url:
+        assert levels(neighbours.gateway(url, tmp_path, "")) == ["ok"]
+    with answering(403, {}, b'{"reason": "forbidden", "message": "this token may not"}') as url:
+        [finding] = neighbours.gateway(url, tmp_path, "")
+        assert finding.level is Level.FAIL
+        assert "this token may not" in finding.found
+    assert levels(neighbours.gateway(url, tmp_path, "")) == ["fail"]
+    [finding] = neighbours.gateway(url, tmp_path, str(tmp_path / "no-token"))
+    assert finding.level is Level.FAIL
 
 
 def test_the_control_plane_knows_a_node_that_has_joined(api: RunningServer, tmp_path: Path) -> None:
@@ -255,7 +272,7 @@ def test_a_control_plane_that_is_away_is_a_failure_with_advice(tmp_path: Path) -
 
 
 @contextmanager
-def answering(status: int, headers: Mapping[str, str]) -> Iterator[str]:
+def answering(status: int, headers: Mapping[str, str], body: bytes = b"") -> Iterator[str]:
     """A server that answers everything like this."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -263,8 +280,9 @@ def answering(status: int, headers: Mapping[str, str]) -> Iterator[str]:
             self.send_response_only(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
