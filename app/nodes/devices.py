@@ -13,6 +13,7 @@ from app.world.conditions import Condition
 MEMORY_TOLERANCE = 0.1  # a driver reports 3..5 % less than the name of a type promises
 MOST_NAMED = 5
 LONGEST_MESSAGE = 500
+WELL_ENOUGH = ("ok", "degraded", "unknown")
 
 Entry = dict[str, JSON]
 
@@ -75,12 +76,12 @@ def as_declared(said: Sequence[str]) -> Condition:
 
 
 def healthy(gpus: Sequence[Mapping[str, JSON]]) -> Condition:
-    """The condition GpusHealthy: false while one is fenced or has failed."""
-    bad = [entry for entry in gpus if entry.get("fenced") or entry.get("health") == "failed"]
+    """The condition GpusHealthy: false while one is fenced, has failed, or is said to be what nobody here knows."""
+    bad = [entry for entry in gpus if entry.get("fenced") or entry.get("health") not in WELL_ENOUGH]
     if not bad:
         return Condition("GpusHealthy", "True", "AllHealthy", "no GPU is fenced")
     told = [
-        f"GPU {entry['index']} ({entry['uuid']}) {'is fenced' if entry.get('fenced') else 'has failed'}"
+        f"GPU {entry['index']} ({entry['uuid']}) is {'fenced' if entry.get('fenced') else entry.get('health')}"
         + (f": {entry['reason']}" if entry.get("reason") else "")
         for entry in bad
     ]

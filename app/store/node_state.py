@@ -55,6 +55,16 @@ NOTED = statement(
     WHERE node_detail.node = read.node AND node_detail.changed_at = read.detail_at AND NOT node_detail.noted
     """,
 )
+# A type is declared otherwise: nodes of that type are compared with it anew.
+LOOK_AGAIN = statement(
+    "look_again_at_devices",
+    """
+    UPDATE node_inventory SET noted = false
+    FROM reference JOIN object ON object.uid = reference.referrer AND object.kind = 'Node'
+    WHERE reference.kind = 'GpuType' AND reference.tenant = '' AND reference.name = ANY(CAST(:types AS text[]))
+      AND node_inventory.node = object.name AND node_inventory.noted
+    """,
+)
 FORGET_INVENTORY = statement("forget_inventory", "DELETE FROM node_inventory WHERE node = :node")
 # Only nodes whose condition says something else than what is true now.
 TURNED = statement(
@@ -133,6 +143,12 @@ def noted(connection: Connection, told: Sequence[News]) -> None:
             "details": [one.detail_at for one in told],
         },
     )
+
+
+def look_again(connection: Connection, types: Collection[str]) -> None:
+    """These GPU types are other than they were."""
+    if types:
+        connection.execute(LOOK_AGAIN, {"types": sorted(types)})
 
 
 def forget_inventory(connection: Connection, node: str) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.manifests.model import Kind, Manifest
 from app.manifests.references import referred
-from app.store import audit, changes, objects, references, tokens, versions
+from app.store import audit, changes, node_state, objects, references, tokens, versions
 from app.store.objects import Stored
 from app.world.decisions import Action, Decision
 
@@ -65,6 +65,7 @@ def write(
     objects.insert(connection, by_action[Action.CREATED])
     objects.update(connection, by_action[Action.UPDATED])
     objects.update_status(connection, by_action[Action.STATUS])
+    node_state.look_again(connection, [o.name for o in by_action[Action.UPDATED] if o.kind is Kind.GPU_TYPE])
     references.replace(
         connection,
         {

@@ -110,3 +110,8 @@ def test_a_fenced_gpu_is_named_with_its_reason() -> None:
     said = healthy(fixed([], machine(), [Ailing(1, "failed", True, "mps_fault"), Ailing(2, "degraded")]))
     assert (said.status, said.reason, said.message) == ("False", "Fenced", "GPU 1 (GPU-1) is fenced: mps_fault")
     assert healthy(fixed([], machine(), [Ailing(2, "degraded")])).status == "True"
+
+
+def test_case_32_a_gpu_of_which_a_newer_agent_says_what_is_not_known_here_is_not_healthy() -> None:
+    said = healthy(fixed([], machine(), [Ailing(0, "dreaming")]))
+    assert (said.status, said.reason, said.message) == ("False", "Failed", "GPU 0 (GPU-0) is dreaming")

@@ -136,6 +136,14 @@ def test_another_declaration_is_compared_anew(heard: Heard) -> None:
     assert "8 GPUs are declared and 4 were found" in heard.condition("InventoryMismatch")["message"]
 
 
+def test_another_declaration_of_the_type_is_compared_anew(heard: Heard) -> None:
+    heard.report(1, inventory={**INVENTORY, "gpus": [{**gpu, "memoryGib": 31.7} for gpu in GPUS]})
+    assert "GPU 0 (GPU-0) has 31.7 GiB, a v100-16gb has 16" in heard.condition("InventoryMismatch")["message"]
+    heard.declare(gpu_type(memoryGib=32))
+    heard.settle()
+    assert heard.condition("InventoryMismatch")["status"] == "False"
+
+
 def test_a_node_that_says_nothing_of_its_devices_has_no_word_of_them_in_its_status(heard: Heard) -> None:
     heard.report(1)
     assert heard.node.status == {}

@@ -20,6 +20,7 @@ SEED = """
         now(), now() FROM generate_series(1, 100000) AS n;
     INSERT INTO object SELECT gen_random_uuid(), 'Node', '', 'node-' || n, '{}', '{}', '{}', 1, n, NULL, '{}',
         now(), now() FROM generate_series(1, 1000) AS n;
+    INSERT INTO reference SELECT uid, 'GpuType', '', 'type-' || resource_version % 300, '' FROM object;
     INSERT INTO node_state SELECT 'node-' || n, 1, now(), now(), '', 'ok', '', 0, 0, 0
         FROM generate_series(1, 100000) AS n;
     INSERT INTO node_inventory SELECT 'node-' || n, 1, now(), '{}' FROM generate_series(1, 100000) AS n;
@@ -54,6 +55,7 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (node_state.DETAIL, {"node": "node-7"}),
     (node_state.NEWS, {"limit": 25}),
     (node_state.NOTED, {"nodes": SOME, "inventories": [DAY, DAY], "details": [DAY, None]}),
+    (node_state.LOOK_AGAIN, {"types": ["v100-16gb"]}),
     (node_state.FORGET_INVENTORY, {"node": "node-7"}),
     (refusals.FORGET, {"limit": 100}),
     (node_state.TURNED, {"since": DAY, "patience": timedelta(seconds=35), "limit": 25}),
