@@ -37,6 +37,14 @@ class Look:
         return frozenset().union(*self.clients.values())
 
 
+def keeps_waiting(server_uid: int | None, our_uid: int) -> bool:
+    """Whether our clients would wait for a server of their own while this one serves another user.
+
+    Root's clients may run as anybody, so it knows whom it starts.
+    """
+    return server_uid is not None and our_uid not in (0, server_uid)
+
+
 class MpsControl:
     """One daemon per GPU, under `root/UUID`, with the UID of this process: servers take clients of one UID only.
 
@@ -180,17 +188,14 @@ class MpsControl:
             clients[server] = grammar.pids(first)
             if grammar.pids(second) != clients[server]:
                 raise grammar.Garbled("its list of clients is another each time")
-            self._check_owner(uuid, server)
+            uid = processes.owner(server)
+            if keeps_waiting(uid, os.getuid()):
+                what = f"its MPS server belongs to UID {uid}, and clients of UID {os.getuid()} would wait for ever"
+                raise DeviceError(Trouble.NO_PERMISSION, uuid, what)
         for state_of_all in (MpsState.FAULT, MpsState.ACTIVE):
             if state_of_all in states:
                 return Look(state_of_all, clients)
         return Look(MpsState.IDLE, clients)
-
-    def _check_owner(self, uuid: str, server: int) -> None:
-        uid, ours = processes.owner(server), os.getuid()
-        if ours != 0 and uid not in (None, ours):
-            what = f"its MPS server belongs to UID {uid}, and clients of UID {ours} would wait for ever"
-            raise DeviceError(Trouble.NO_PERMISSION, uuid, what)
 
     def _answers(self, uuid: str) -> bool:
         try:

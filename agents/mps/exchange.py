@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 LONGEST_ANSWER = 65_536
 _KILLED_SECONDS = 0.5  # a killed process that does not end by then is stuck in the kernel
@@ -51,12 +52,38 @@ def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], second
         except subprocess.TimeoutExpired:
             raise TooLate from None
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_KILLED_SECONDS)
+        _end(process)
         process.stdout.close()
+
+
+def detach(argv: Sequence[str], environment: Mapping[str, str], printed: Path, seconds: float) -> int:
+    """Run what goes into the background, its words into a file: the status of its front.
+
+    Not through a pipe: whoever stays in the background may keep it, and its end would never be read.
+    """
+    with printed.open("wb") as file:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise TooLate from None
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_KILLED_SECONDS)
 
 
 def _read(descriptor: int, until: float) -> bytes:

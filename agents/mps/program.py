@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from agents.device import DeviceError, Trouble
 from agents.mps import grammar, processes
-from agents.mps.exchange import Printed, TooLate, run
+from agents.mps.exchange import TooLate, detach, run
 
 PROGRAM = "nvidia-cuda-mps-control"
 
@@ -34,7 +35,8 @@ class Program:
         pipe = self.pipe(uuid)
         if not pipe.is_dir():
             raise DeviceError(Trouble.DOWN, uuid, "there is no MPS daemon")
-        printed = self._run(uuid, [self._program], said.encode(), self._environment(uuid), seconds)
+        with self._bounded(uuid):
+            printed = run([self._program], said.encode(), self._environment(uuid), seconds)
         if printed.status == 0:
             return printed.output
         if grammar.NO_DAEMON.encode() in printed.output or processes.daemon(pipe) is None:
@@ -44,14 +46,17 @@ class Program:
     def launch(self, uuid: str, seconds: float) -> None:
         """Start a daemon; it need not answer yet."""
         environment = self._environment(uuid) | {"CUDA_VISIBLE_DEVICES": uuid}
-        printed = self._run(uuid, [self._program, "-d"], b"", environment, seconds)
-        if printed.status != 0:
-            said = printed.output.decode("ascii", "replace").strip()[:200]
-            raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon does not start: {said or printed.status}")
+        printed = self.pipe(uuid) / "log" / "start.txt"
+        with self._bounded(uuid):
+            status = detach([self._program, "-d"], environment, printed, seconds)
+        if status != 0:
+            said = printed.read_bytes()[:200].decode("ascii", "replace").strip()
+            raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon does not start: {said or status}")
 
-    def _run(self, uuid: str, argv: Sequence[str], said: bytes, environ: Mapping[str, str], seconds: float) -> Printed:
+    @contextmanager
+    def _bounded(self, uuid: str) -> Iterator[None]:
         try:
-            return run(argv, said, environ, seconds)
+            yield
         except TooLate:
             raise DeviceError(Trouble.TIMEOUT, uuid, "its MPS daemon does not answer") from None
         except FileNotFoundError:

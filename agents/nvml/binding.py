@@ -17,8 +17,9 @@ from agents.nvml.troubles import translated, trouble
 from agents.nvml.worker import Job, Stuck, Worker
 
 DEADLINE_SECONDS = 5.0
-_EVENTS = -1  # no index
 REOPEN_SECONDS = 30.0  # NVML learns of a GPU that came back only when it is opened again
+LONGEST_PAUSE_SECONDS = 600.0
+_EVENTS = -1  # no index
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Binding:
 
     def __init__(self, deadline_seconds: float = DEADLINE_SECONDS, reopen_seconds: float = REOPEN_SECONDS) -> None:
         self._deadline_seconds = deadline_seconds
-        self._reopen_seconds = reopen_seconds
+        self._reopen_seconds = self._pause_seconds = reopen_seconds
         self._driver = Worker("nvml")
         self._workers: dict[int, Worker] = {_EVENTS: Worker("nvml-events")}
         self._seen = _Seen()
@@ -80,8 +81,12 @@ class Binding:
         """Find every GPU afresh. One that is lost or hangs is missing, and hides no other."""
         with self._lock:
             missing = self._enumerate()
-            if missing and time.monotonic() - self._opened_at > self._reopen_seconds and self._reopen():
-                self._enumerate()
+            if missing and time.monotonic() - self._opened_at > self._pause_seconds and self._reopen():
+                missing = self._enumerate()
+                # Opening takes a while, and for one that never comes back it is in vain.
+                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+            if not missing:
+                self._pause_seconds = self._reopen_seconds
             return dict(self._seen.slots)
 
     def call(self, uuid: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -12,6 +12,7 @@ import pytest
 
 from agents.device import DeviceError, MpsState, Trouble
 from agents.mps import MpsControl, processes
+from agents.mps.control import keeps_waiting
 from agents.simulated.client import Client, attach
 from tests.agents.device.mps.conftest import UUID
 from tests.support import fake_mps
@@ -141,7 +142,7 @@ def test_a_daemon_that_hangs_is_not_started_beside_but_can_be_stopped(
     fake_mps.switch(pipe, "hang", None)
     assert mps.state(UUID) is MpsState.DOWN
     mps.start(UUID)
-    assert mps.state(UUID) is MpsState.IDLE
+    until(lambda: mps.clients(UUID) == {os.getpid()}, "the client comes back")
 
 
 def test_a_daemon_that_is_stopped_waits_for_no_client_for_ever(mps: MpsControl, client: Client, pipe: Path) -> None:
@@ -178,3 +179,20 @@ def test_a_process_that_took_over_a_daemons_pid_is_not_killed_for_it(mps: MpsCon
     assert processes.daemon(pipe) is None
     mps.start(UUID)
     assert mps.state(UUID) is MpsState.IDLE
+
+
+def test_a_server_of_another_user_keeps_our_clients_waiting() -> None:
+    assert keeps_waiting(1001, 1000)
+    assert keeps_waiting(0, 1000)
+    assert not keeps_waiting(1000, 1000)
+    assert not keeps_waiting(None, 1000), "it is gone, and nobody waits for it"
+    assert not keeps_waiting(1000, 0)
+
+
+def test_a_daemon_that_does_not_start_says_why(root: Path, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text("#!/bin/sh\necho no GPU is to be had; exit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(DeviceError, match="no GPU is to be had") as caught:
+        MpsControl(root, str(program)).start(UUID)
+    assert caught.value.trouble is Trouble.DOWN

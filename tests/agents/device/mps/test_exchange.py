@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from agents.mps.exchange import LONGEST_ANSWER, Printed, TooLate, run
+from agents.mps.exchange import LONGEST_ANSWER, Printed, TooLate, detach, run
 from tests.support.caller import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -60,6 +61,18 @@ def test_what_a_late_program_started_is_ended_with_it(tmp_path: Path) -> None:
             return True
 
     until(gone, "the child of the program is left")
+
+
+def test_what_goes_into_the_background_may_keep_its_output_open(tmp_path: Path) -> None:
+    script = f"sleep 600 & echo $! > {tmp_path}/pid; echo started; exit 5"
+    assert detach(["sh", "-c", script], ENVIRONMENT, tmp_path / "printed", LONG) == 5
+    assert (tmp_path / "printed").read_text() == "started\n"
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_what_does_not_go_into_the_background_is_too_late(tmp_path: Path) -> None:
+    with pytest.raises(TooLate):
+        detach(["sleep", "600"], ENVIRONMENT, tmp_path / "printed", SOON)
 
 
 def test_a_program_that_is_missing_is_an_error_of_the_system() -> None:
