@@ -21,7 +21,7 @@ from agents.gateway.requests import Tallies
 from agents.gateway.wire import Counts, Declared, InForce, State
 
 WATCH_SECONDS = 0.5
-VERIFY_SECONDS = 10.0  # how long somebody else's hand at the runtime socket may go unseen
+VERIFY_SECONDS = 3.0  # how long somebody else's hand at the runtime socket may go unseen
 Troubles = (HaproxyAway, NotApplied, Garbled, WorkerGone)
 
 log = logging.getLogger("gpuwright.gateway")

@@ -1,10 +1,15 @@
-"""HTTP servers that answer every request with their own port and the request's path; `?ms=50` takes that long."""
+"""HTTP servers that answer every request with their own port and the request's path.
+
+`?ms=50` takes that long; `/__count` says how many other requests the port has had.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from functools import partial
+
+requests: dict[int, int] = {}
 
 
 class _Connection(asyncio.Protocol):
@@ -27,6 +32,10 @@ class _Connection(asyncio.Protocol):
             return
         self.received = b""
         path = head.split(b" ", 2)[1]
+        if path == b"/__count":
+            self._answer(b"%d" % requests[self.port], True)
+            return
+        requests[self.port] += 1
         wanted = path.partition(b"?ms=")[2]
         seconds = float(wanted) / 1000 if wanted else self.delay_seconds
         asyncio.get_running_loop().call_later(seconds, self._answer, path, b"connection: close" in head.lower())
@@ -45,6 +54,7 @@ class _Connection(asyncio.Protocol):
 async def serve(delay_seconds: float, ports: list[int]) -> None:
     loop = asyncio.get_running_loop()
     for port in ports:
+        requests[port] = 0
         await loop.create_server(partial(_Connection, port, delay_seconds), "127.0.0.1", port, backlog=512)
     sys.stdout.write("listening\n")
     sys.stdout.flush()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +137,14 @@ class Copies:
     def route(self, index: int, service: str = "shop/search", weight: int = 100, drained: bool = False) -> Route:
         return Route(f"copy-{index}", service, f"127.0.0.1:{self.ports[index]}", weight, drained)
 
+    def requests(self, index: int) -> int:
+        """How many this copy has had."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=30)
+        connection.request("GET", "/__count")
+        said = connection.getresponse().read()
+        connection.close()
+        return int(said.split()[1])
+
 
 @contextmanager
 def running_copies(count: int, delay_ms: float = 2.0) -> Iterator[Copies]:
@@ -149,8 +157,3 @@ def running_copies(count: int, delay_ms: float = 2.0) -> Iterator[Copies]:
     finally:
         process.kill()
         process.communicate()
-
-
-def soon(seconds: float) -> None:
-    """Let that much time pass: for random moments, never to wait for an outcome."""
-    time.sleep(seconds)
