@@ -215,15 +215,17 @@ def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
         if _answers(line):
             return
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = folder.resolve()
         spec = folder / "spec.json"
         spec.write_text(json.dumps({"gpus": list(kinds)}))
         with (folder / "driver.log").open("ab") as log:
             started = subprocess.Popen(
-                [sys.executable, "-m", "agents.simulated.driver", str(folder), "--spec", str(spec)],
+                [sys.executable, "-I", "-m", "agents.simulated.driver", str(folder), "--spec", str(spec)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                cwd="/",
             )
         until = time.monotonic() + START_SECONDS
         while not _answers(line):
