@@ -42,6 +42,7 @@ def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
 
 
 def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
+    docker = options.runtime == "docker"
     pipes = options.folder / "simulated" / "mps" if simulated else options.folder / "mps"
     return [
         ("mps folder", partial(mps.folder, pipes)),
@@ -51,8 +52,8 @@ def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
         ("credential", partial(machine.credential, options.folder)),
         ("control plane", partial(neighbours.control_plane, options.folder)),
         ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
-        ("docker", partial(neighbours.docker, options.runtime == "docker")),
-        ("templates", partial(machine.templates, options.templates, options.models or MODELS)),
+        ("docker", partial(neighbours.docker, docker)),
+        ("templates", partial(machine.templates, options.templates, options.models or MODELS, docker)),
         ("ports", partial(machine.ports, options.host)),
     ]
 

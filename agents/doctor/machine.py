@@ -17,6 +17,7 @@ from agents.doctor.findings import Finding, fail, listed, ok, warn
 from agents.keeper.ports import FIRST, LAST
 from agents.runtime.cgroups import Cgroups
 from agents.state import Folder
+from agents.templates.form import TemplateForm
 from agents.templates.reading import TemplateError, read
 
 LEAST_SHM_MIB = 256
@@ -118,26 +119,30 @@ def cgroups() -> Iterator[Finding]:
         yield warn("cgroups", "none can be made: copies are known by their marks only", advice)
 
 
-def templates(folder: Path | None, models: Path) -> Iterator[Finding]:
-    """What may run here, and whether its programs are here, too."""
+def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Finding]:
+    """What may run here, and whether it can: as a process its program is here, as a container it names an image."""
     try:
         known = read(folder, models)
     except TemplateError as error:
         for fault in error.faults:
             yield fail("templates", fault, "Correct the file; until then the agent does not start (docs/templates.md).")
         return
-    missing = {
-        name: template.form.argv[0]
-        for name, template in known.items()
-        if not template.form.image and "{" not in template.form.argv[0] and not shutil.which(template.form.argv[0])
-    }
-    runnable = [name for name in known if name not in missing]
+    lacks = {name: _lack(template.form, docker) for name, template in known.items()}
+    runnable = [name for name, lack in lacks.items() if not lack]
     if not runnable:
         advice = "Install what one of them runs, or write a template (docs/templates.md)."
-        yield fail("templates", f"the program of none of {listed(known)} is installed", advice)
+        yield fail("templates", f"none of {listed(known)} can run here", advice)
         return
-    absent = f"; not installed: {listed(f'{name} ({program})' for name, program in missing.items())}" if missing else ""
-    yield ok("templates", f"can run {listed(runnable)}{absent}")
+    missing = [f"{name} ({lack})" for name, lack in lacks.items() if lack]
+    yield ok("templates", f"can run {listed(runnable)}" + (f"; cannot: {listed(missing)}" if missing else ""))
+
+
+def _lack(form: TemplateForm, docker: bool) -> str:
+    """What keeps a template from running here; empty when nothing does."""
+    if docker:
+        return "" if form.image else "names no image"
+    program = form.argv[0]
+    return "" if "{" in program or shutil.which(program) else f"{program} is not installed"
 
 
 def is_there(path: Path) -> bool:

@@ -175,15 +175,16 @@ def test_an_mps_folder_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) 
 
 def test_a_template_with_a_fault_is_named_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("argv: [sleep, '{seconds}']\n")
-    [finding] = machine.templates(tmp_path, tmp_path)
+    [finding] = machine.templates(tmp_path, tmp_path, docker=False)
     assert finding.level is Level.FAIL
     assert "mine.yaml" in finding.found
 
 
 def test_a_template_whose_program_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("argv: [no-such-program-here]\n")
-    [finding] = machine.templates(tmp_path, tmp_path)
-    assert "mine (no-such-program-here)" in finding.found
+    [finding] = machine.templates(tmp_path, tmp_path, docker=False)
+    assert "mine (no-such-program-here is not installed)" in finding.found
+    assert "mine" in next(iter(machine.templates(tmp_path, tmp_path, docker=True))).found.partition("cannot")[2]
 
 
 def test_a_folder_for_shared_memory_that_is_not_there_is_told(tmp_path: Path) -> None:
