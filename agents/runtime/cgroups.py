@@ -21,6 +21,7 @@ class Cgroups:
         self._name = "gpuwright-" + quote(str(folder), safe="")[-200:]
         self._mount = _mount()
         self._base: Path | None = None
+        self._awaited: set[str] = set()  # made, and nobody has entered yet
         own = _group_of("self") if wanted else None
         if self._mount and own is not None:
             self._base = Path(f"{self._mount}{own}") / self._name
@@ -30,11 +31,16 @@ class Cgroups:
         if self._base is None:
             return ""
         path = self._base / _folder(copy)
+        self._awaited.add(path.name)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError:
             return ""
         return str(path)
+
+    def entered(self, copy: str) -> None:
+        """From now on the group goes when nobody is in it."""
+        self._awaited.discard(_folder(copy))
 
     def of(self, pid: int, copy: str) -> Path | None:
         """The group that a living process was put in when it was started."""
@@ -51,9 +57,13 @@ class Cgroups:
         """Remove groups that nobody is in: the kernel refuses the others."""
         if self._base is None:
             return
-        for path in [*self._base.glob(f"*{_SUFFIX}"), self._base]:
+        for path in self._base.glob(f"*{_SUFFIX}"):
+            if path.name not in self._awaited:
+                with suppress(OSError):
+                    path.rmdir()
+        if not self._awaited:
             with suppress(OSError):
-                path.rmdir()
+                self._base.rmdir()
 
     def copy_of(self, pid: int) -> str:
         """The copy that a process belongs to by its group; empty when it is in none of ours."""

@@ -67,6 +67,7 @@ class ProcessRuntime:
             raise LaunchError(f"{launch.copy}: {error}") from error
         finally:
             os.close(heard)
+            self._cgroups.entered(launch.copy)
         self._children[child.pid] = child
         if seen is None or why_not:  # never None: a child that is not waited for keeps its entry
             os.killpg(child.pid, signal.SIGKILL)
@@ -114,7 +115,7 @@ class ProcessRuntime:
     def tidy(self, copies: Collection[str]) -> None:
         self._reap()
         self._logs.tidy(copies)
-        self._cgroups.tidy()
+        self._cgroups.tidy()  # of copies that an earlier agent started, too
 
     def _environment(self, launch: Launch) -> dict[str, str]:
         """Nothing of the agent's own. The limits come last: a template cannot lift them."""
@@ -169,9 +170,11 @@ class ProcessRuntime:
 
     def _reap(self) -> None:
         """Our own children only, each by its PID: nobody else's wait is answered."""
-        for pid, child in list(self._children.items()):
-            if child.poll() is not None:
-                self._children.pop(pid, None)
+        ended = [pid for pid, child in list(self._children.items()) if child.poll() is not None]
+        for pid in ended:
+            self._children.pop(pid, None)
+        if ended:
+            self._cgroups.tidy()
 
 
 def _order(seen: proc.Seen) -> tuple[bool, int, int]:

@@ -15,6 +15,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.templates import Filled
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, killed, launched, running_now
 from tests.support.caller import until
+from tests.support.soak import scaled
 
 
 def scripted(copy: str, program: str) -> Launch:
@@ -178,15 +179,16 @@ def test_two_agents_with_two_folders_do_not_see_each_others_copies(runtime: Proc
 
 def test_a_cgroup_is_removed_when_nobody_is_in_it(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path)
-    running = runtime.start(launched("a-1", SLEEPER))
-    group = runtime._cgroups.of(running.pid, "a-1")
-    if group is None:
+    first, second = (runtime.start(launched(name, SLEEPER)) for name in ("a-1", "a-2"))
+    groups = [runtime._cgroups.of(running.pid, running.copy) for running in (first, second)]
+    if groups[0] is None or groups[1] is None:
         ended(runtime)
         pytest.skip("this user may make no cgroup here")
-    runtime.tidy({"a-1"})
-    assert group.is_dir()
+    runtime.end(first, force=True)
+    until(lambda: not runtime.alive(first) and groups[0] is not None and not groups[0].exists())
+    assert groups[1].is_dir()
     ended(runtime)
-    assert not group.parent.exists()
+    assert not groups[1].parent.exists()
 
 
 @pytest.mark.parametrize("copy", ["..", "../../etc/passwd", "cgroup.procs", "x" * 100])
@@ -218,3 +220,21 @@ def test_no_descriptor_of_the_agent_stays_open_after_a_start(runtime: ProcessRun
     for number in range(5):
         runtime.start(launched(f"a-{number}", SLEEPER))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_copies_that_come_and_go_leave_neither_processes_nor_files_nor_descriptors(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(scaled(3000, 30)):
+        running = runtime.start(launched(f"a-{number}", "sleep 600 & wait"))
+        pids = runtime.pids(running)
+        runtime.end(running, force=number % 2 == 0)
+        runtime.end(running, force=True)
+        until(lambda running=running: not runtime.alive(running))  # type: ignore[misc]
+        assert not any(map(running_now, pids))
+        runtime.tidy(())
+    assert runtime.find() == ()
+    assert not runtime._children
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert list((tmp_path / "copies" / "logs").iterdir()) == []
