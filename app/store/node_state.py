@@ -62,7 +62,7 @@ LOOK_AGAIN = statement(
     UPDATE node_inventory SET noted = false
     FROM reference JOIN object ON object.uid = reference.referrer AND object.kind = 'Node'
     WHERE reference.kind = 'GpuType' AND reference.tenant = '' AND reference.name = ANY(CAST(:types AS text[]))
-      AND node_inventory.node = object.name AND node_inventory.noted
+      AND node_inventory.node = object.name
     """,
 )
 FORGET_INVENTORY = statement("forget_inventory", "DELETE FROM node_inventory WHERE node = :node")
