@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from agents.device import DeviceError, MpsState, Trouble
 from agents.mps import grammar, processes
+from agents.mps.limits import limits
+from agents.mps.looking import Look, Looking, no_answer
 from agents.mps.program import PROGRAM, Program
 
 DEADLINE_SECONDS = 3.0
@@ -21,28 +21,8 @@ START_SECONDS = 10.0
 TERMINATE_SECONDS = 10.0
 QUIT_SECONDS = 2  # after which the daemon itself ends servers that still have clients
 PAUSE_SECONDS = 0.02
-_TRIES = 3
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One daemon at one moment: its state, and the clients of each of its servers."""
-
-    state: MpsState
-    clients: Mapping[int, frozenset[int]]
-
-    def all_clients(self) -> frozenset[int]:
-        return frozenset().union(*self.clients.values())
-
-
-def keeps_waiting(server_uid: int | None, our_uid: int) -> bool:
-    """Whether our clients would wait for a server of their own while this one serves another user.
-
-    Root's clients may run as anybody, so it knows whom it starts.
-    """
-    return server_uid is not None and our_uid not in (0, server_uid)
 
 
 class MpsControl:
@@ -67,7 +47,7 @@ class MpsControl:
         self._start_seconds = start_seconds
         self._terminate_seconds = terminate_seconds
         self._quit_seconds = quit_seconds
-        self._servers: dict[str, frozenset[int]] = {}  # as last seen: asked about in the same breath as the list
+        self._looking = Looking(self._program)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def start(self, uuid: str) -> None:
@@ -85,16 +65,14 @@ class MpsControl:
             until = time.monotonic() + self._start_seconds
             while not self._answers(uuid):
                 if time.monotonic() > until:
-                    raise DeviceError(
-                        Trouble.DOWN, uuid, f"its MPS daemon was started and does not answer: see {pipe}/log"
-                    )
+                    what = f"its MPS daemon was started and does not answer: see {pipe}/log"
+                    raise DeviceError(Trouble.DOWN, uuid, what)
                 time.sleep(PAUSE_SECONDS)
 
     def stop(self, uuid: str) -> None:
         """Asked to go, and made to: also one that hangs."""
         with self._locks[uuid]:
             pipe = self._program.pipe(uuid)
-            self._servers.pop(uuid, None)
             if not pipe.exists():
                 return
             patience_seconds = self._deadline_seconds + self._quit_seconds
@@ -122,17 +100,7 @@ class MpsControl:
 
     def look(self, uuid: str) -> Look:
         """State and clients at the price of one run of the program; DeviceError DOWN where there is no daemon."""
-        until = time.monotonic() + self._deadline_seconds
-        for last in (False, True):
-            try:
-                return self._look(uuid, until)
-            except grammar.Garbled as error:
-                # A server that ends while it is asked about garbles a reply, too: once more, and then it is believed.
-                if last or time.monotonic() >= until:
-                    raise DeviceError(
-                        Trouble.GARBLED, uuid, f"its MPS daemon said what is no answer: {error}"
-                    ) from error
-        raise AssertionError
+        return self._looking.look(uuid, self._deadline_seconds)
 
     def terminate(self, uuid: str, pid: int) -> bool:
         servers = [server for server, clients in self.look(uuid).clients.items() if pid in clients]
@@ -143,59 +111,14 @@ class MpsControl:
             said = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
             outcomes = [grammar.terminated(reply) for reply in said]
         except grammar.Garbled as error:
-            raise _no_answer(uuid, error) from error
+            raise no_answer(uuid, error) from error
         return all(outcomes)
 
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
-        if not 0 < sm_percent <= 100:
-            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"SM share {sm_percent:g} is outside 0..100")
-        mebibytes = math.floor(memory_gib * 1024 + 1e-6) if math.isfinite(memory_gib) else 0
-        if mebibytes < 1:
-            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"memory limit {memory_gib:g} GiB is below 1 MiB")
-        # Device 0: the daemon shows its clients this GPU alone.
-        return {
-            "CUDA_VISIBLE_DEVICES": uuid,
-            "CUDA_MPS_PIPE_DIRECTORY": str(self._program.pipe(uuid)),
-            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{sm_percent:g}",
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mebibytes}M",
-        }
+        return limits(uuid, self._program.pipe(uuid), sm_percent, memory_gib)
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
         return (self._program.pipe(uuid),)
-
-    def _look(self, uuid: str, until: float) -> Look:
-        for _ in range(_TRIES):
-            asked = sorted(self._servers.get(uuid, frozenset()))
-            # Lists twice: what spoils one of two is found out.
-            commands = ["get_server_list", "get_server_list"]
-            for server in asked:
-                commands += [f"get_server_status {server}", f"get_client_list {server}", f"get_client_list {server}"]
-            first, second, *said = self._program.ask(uuid, commands, until)
-            servers = grammar.pids(first)
-            if grammar.pids(second) != servers:
-                raise grammar.Garbled("its list of servers is another each time")
-            if servers == frozenset(asked):
-                return self._read(uuid, asked, said)
-            self._servers[uuid] = servers
-        raise grammar.Garbled("its list of servers is another each time")
-
-    def _read(self, uuid: str, servers: Sequence[int], said: Sequence[Sequence[str]]) -> Look:
-        states: list[MpsState] = []
-        clients: dict[int, frozenset[int]] = {}
-        for at, server in enumerate(servers):
-            state, first, second = said[3 * at : 3 * at + 3]
-            states.append(grammar.status(state))
-            clients[server] = grammar.pids(first)
-            if grammar.pids(second) != clients[server]:
-                raise grammar.Garbled("its list of clients is another each time")
-            uid = processes.owner(server)
-            if keeps_waiting(uid, os.getuid()):
-                what = f"its MPS server belongs to UID {uid}, and clients of UID {os.getuid()} would wait for ever"
-                raise DeviceError(Trouble.NO_PERMISSION, uuid, what)
-        for state_of_all in (MpsState.FAULT, MpsState.ACTIVE):
-            if state_of_all in states:
-                return Look(state_of_all, clients)
-        return Look(MpsState.IDLE, clients)
 
     def _answers(self, uuid: str) -> bool:
         try:
@@ -220,7 +143,3 @@ class MpsControl:
         until = time.monotonic() + self._deadline_seconds
         while processes.all_of(pipe) and time.monotonic() < until:
             time.sleep(PAUSE_SECONDS)
-
-
-def _no_answer(uuid: str, error: grammar.Garbled) -> DeviceError:
-    return DeviceError(Trouble.GARBLED, uuid, f"its MPS daemon said what is no answer: {error}")

@@ -9,6 +9,7 @@ import pytest
 from agents.device import Applied, DeviceError, Trouble
 from agents.nvml.device import NvmlDevice
 from agents.nvml.setting import holds
+from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, needs_gcc
 from tests.support.nvml_stub.state import LOST, NO_PERMISSION, uuid_of
 
@@ -173,3 +174,12 @@ def test_a_gpu_that_cannot_be_restored_hinders_no_other_and_is_tried_again(
 def test_a_gpu_lost_between_write_and_reading_back_is_not_called_set(device: NvmlDevice, state: NvmlState) -> None:
     state.fails(0, "nvmlDeviceGetEnforcedPowerLimit", LOST)
     assert trouble_of(lambda: device.cap_power(FIRST, 350.0)) is Trouble.LOST
+
+
+def test_a_change_that_comes_late_is_put_back_all_the_same(hasty: NvmlDevice, state: NvmlState) -> None:
+    state.hangs(0, "nvmlDeviceSetGpuLockedClocks")
+    assert trouble_of(lambda: hasty.lock_clock(FIRST, 1200)) is Trouble.TIMEOUT
+    state.works(0)
+    until(lambda: state.get(0, "locked_max_mhz") == "1200", "the call comes back, and has locked the clock")
+    hasty.restore()
+    assert state.get(0, "locked_max_mhz") is None
