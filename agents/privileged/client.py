@@ -1,42 +1,41 @@
-"""The agent's side of the root helper: one short connection a change."""
+"""The agent's side of the root helper: its Writer, which keeps in force what was set when the helper is restarted."""
 
 from __future__ import annotations
 
-import socket
-import time
-from contextlib import suppress
+import logging
+import threading
 from pathlib import Path
 
-import msgspec
-
 from agents.device import DeviceError, Trouble
-from agents.privileged.wire import (
-    MODES,
-    Change,
-    Hello,
-    LockClock,
-    Reply,
-    Request,
-    ResetClock,
-    SetComputeMode,
-    SetPower,
-    encoder,
-    replies,
-)
+from agents.privileged.asking import ask
+from agents.privileged.wire import MODES, Change, Hello, LockClock, Reply, ResetClock, SetComputeMode, SetPower
 
-MOST_REPLY_BYTES = 4096
+RENEW_SECONDS = 5.0
+HOPELESS = frozenset({Trouble.LOST, Trouble.NOT_SUPPORTED, Trouble.OUT_OF_RANGE})  # of a device that is another now
+
+log = logging.getLogger(__name__)
 
 
 class Privileged:
-    """Asks the root helper. Every call may raise DeviceError; none takes longer than its deadline."""
+    """Asks the root helper. Every call may raise DeviceError; none takes longer than its deadline.
 
-    def __init__(self, path: Path, seconds: float = 5.0) -> None:
+    A helper that is stopped puts everything back, also when it is only upgraded. So once something was set, a thread
+    looks every `renew_seconds` whether the same helper answers, and sets it again when it is another; 0: never.
+    """
+
+    def __init__(self, path: Path, seconds: float = 5.0, renew_seconds: float = RENEW_SECONDS) -> None:
         self._path = path
         self._seconds = seconds
+        self._renew_seconds = renew_seconds
+        self._in_force: dict[tuple[str, type[Change]], Change] = {}
+        self._started = ""  # the life of the helper in which it was set
+        self._lock = threading.Lock()  # of both, and of what is said: an older change must not come after a newer
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
 
     def hello(self) -> Reply:
         """Who answers: its version and, in `started`, which life of it."""
-        return self._ask("", Hello())
+        return ask(self._path, self._seconds, "", Hello())
 
     def lock_clock(self, uuid: str, mhz: int) -> None:
         self._change(LockClock(uuid, mhz))
@@ -52,48 +51,45 @@ class Privileged:
             raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"compute mode {mode} is none of {sorted(MODES)}")
         self._change(SetComputeMode(uuid, MODES[mode]))
 
-    def _change(self, change: Change) -> Reply:
-        return self._ask(change.uuid, change)
+    def renew(self) -> bool:
+        """Whether another helper than before answered, and everything was set again; DeviceError when none answers."""
+        with self._lock:
+            started = self.hello().started
+            if not self._in_force or started == self._started:
+                return False
+            for key, change in list(self._in_force.items()):
+                try:
+                    ask(self._path, self._seconds, change.uuid, change)
+                except DeviceError as error:
+                    if error.trouble not in HOPELESS:
+                        raise  # and all of it again the next time
+                    log.warning("the root helper was restarted, and %s was not set again: %s", change, error)
+                    del self._in_force[key]
+            self._started = started
+            log.info("the root helper was restarted; %s settings were made again", len(self._in_force))
+            return True
 
-    def _ask(self, uuid: str, request: Request) -> Reply:
-        try:
-            reply = replies.decode(self._exchange(encoder.encode(request) + b"\n"))
-        except TimeoutError as error:
-            raise DeviceError(Trouble.TIMEOUT, uuid, f"the root helper is silent at {self._path}") from error
-        except OSError as error:
-            text = f"no root helper at {self._path}: {error.strerror}"
-            raise DeviceError(Trouble.NO_PERMISSION, uuid, text) from error
-        except msgspec.MsgspecError as error:
-            raise DeviceError(Trouble.GARBLED, uuid, f"the root helper's answer is none: {error}") from error
-        if not reply.ok:
-            known = reply.trouble in Trouble.__members__.values()
-            raise DeviceError(Trouble(reply.trouble) if known else Trouble.UNKNOWN, uuid, reply.message)
-        return reply
+    def close(self) -> None:
+        """Nothing is renewed from now on."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
 
-    def _exchange(self, line: bytes) -> bytes:
-        """What is answered. In a flood it may hang up before it has heard us: that is no answer, and asked again."""
-        deadline = time.monotonic() + self._seconds
-        while True:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
-                connection.settimeout(self._seconds)
-                said = b""
-                with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-                    connection.connect(str(self._path))  # at once, or BlockingIOError: the queue is full
-                    said = _spoken(connection, line)
-            if said:
-                return said
-            if time.monotonic() >= deadline:
-                raise TimeoutError
-            time.sleep(0.02)
+    def _change(self, change: Change) -> None:
+        with self._lock:
+            reply = ask(self._path, self._seconds, change.uuid, change)
+            self._started = self._started or reply.started
+            if isinstance(change, ResetClock):
+                self._in_force.pop((change.uuid, LockClock), None)
+            else:
+                self._in_force[change.uuid, type(change)] = change
+            if self._thread is None and self._renew_seconds:
+                self._thread = threading.Thread(target=self._keep, name="privileged", daemon=True)
+                self._thread.start()
 
-
-def _spoken(connection: socket.socket, line: bytes) -> bytes:
-    with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was heard; the answer is there
-        connection.sendall(line)
-    said = b""
-    while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):
-        more = connection.recv(MOST_REPLY_BYTES)
-        if not more:
-            break
-        said += more
-    return said
+    def _keep(self) -> None:
+        while not self._closing.wait(self._renew_seconds):
+            try:
+                self.renew()
+            except DeviceError as error:
+                log.debug("%s", error)  # it is away; whoever changes something is told

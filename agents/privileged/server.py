@@ -178,6 +178,7 @@ class _Loop:
         if isinstance(request, Hello):
             return Reply(ok=True, version=VERSION, started=self._started)
         reply = self._changes.make(request)
+        reply.started = self._started
         if reply.ok:
             log.info("%s: before %s, now %s", request, reply.before, reply.applied)
         else:

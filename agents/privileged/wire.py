@@ -63,7 +63,7 @@ class Reply(Struct, omit_defaults=True):
     message: str = ""
     before: int | None = None
     applied: int | None = None  # as read back; None where it cannot be read
-    version: int = 0  # from here on: of hello
+    version: int = 0  # of hello
     started: str = ""  # another one: the helper was restarted, and what was set is as it was before the first change
 
 

@@ -27,7 +27,7 @@ class Helper:
         self.where = where
         self._under = under
         self.socket = where / "run" / "socket"
-        self.client = Privileged(self.socket, seconds=30)
+        self.client = Privileged(self.socket, seconds=30, renew_seconds=0)
         self._who = [str(number) if number is not None else "-" for number in (uid, gid)]
         self._process: subprocess.Popen[bytes] | None = None
         (where / "board.json").write_text(json.dumps({GPU: AS_BOUGHT, OTHER: AS_BOUGHT}))
@@ -67,6 +67,12 @@ class Helper:
         """Somebody else has set the first device so."""
         devices = json.loads((self.where / "board.json").read_text())
         devices[GPU] |= values
+        (self.where / "board.json").write_text(json.dumps(devices))
+
+    def without(self, uuid: str) -> None:
+        """A device falls off the bus."""
+        devices = json.loads((self.where / "board.json").read_text())
+        del devices[uuid]
         (self.where / "board.json").write_text(json.dumps(devices))
 
     def writes(self) -> list[str]:

@@ -29,7 +29,7 @@ class Installed:
 
     def __init__(self, where: Path) -> None:
         self.nvml = NvmlState(where / "nvml", gpus=2)
-        self.client = Privileged(where / "run" / "socket", seconds=30)
+        self.client = Privileged(where / "run" / "socket", seconds=30, renew_seconds=0)
         self._where = where
         self._process: subprocess.Popen[bytes] | None = None
 
