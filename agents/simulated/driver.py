@@ -34,6 +34,7 @@ from agents.simulated.wire import Peer, listen_at
 CONTROL, LOCK = "driver.sock", "driver.lock"
 LONGEST_REQUEST = 65536
 MOST_CONNECTIONS = 64
+LOOK_SECONDS = 30.0
 DEVICE = ("gpus", "read", "processes", "lock_clock", "cap_power", "exclusive", "restore")
 MPS = ("start", "stop", "state", "clients", "terminate", "environment", "folders")
 SWITCHES = (
@@ -113,6 +114,14 @@ class Driver:
         raise ValueError(f"nothing called {name} in {to}")
 
 
+def _end_with(folder: Path, loop: Loop) -> None:
+    """Nobody can reach a driver whose folder was deleted: it ends."""
+    if (folder / LOCK).exists():
+        loop.after(LOOK_SECONDS, lambda: _end_with(folder, loop))
+    else:
+        loop.running = False
+
+
 def serve(folder: Path, kinds: list[str]) -> int:
     """Until told to quit; 3 when another driver serves this folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -129,6 +138,7 @@ def serve(folder: Path, kinds: list[str]) -> int:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
         loop = Loop()
+        _end_with(folder, loop)
         driver = Driver(folder, Machine(kinds, name=str(folder), now=loop.clock()), loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: sys.exit(0))

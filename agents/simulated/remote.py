@@ -20,7 +20,7 @@ from agents.simulated.client import connect as connect_to
 from agents.simulated.context import Refusal
 from agents.simulated.truth import Truth
 
-CONTROL = "driver.sock"
+CONTROL, LOCK = "driver.sock", "driver.lock"
 DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its word is heard
 POLL_SECONDS = 0.1
 START_SECONDS = 30.0
@@ -234,7 +234,11 @@ def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
                     Trouble.NO_DRIVER, "", f"the simulated driver does not start: see {folder}/driver.log"
                 )
             time.sleep(0.02)
-        _started.append(started)
+        if int((folder / LOCK).read_text() or 0) == started.pid:
+            _started.append(started)
+        else:  # another one was quicker; ours, once up, would wait for its place
+            started.kill()
+            started.wait()
     finally:
         line.close()
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -57,6 +58,17 @@ def answer(connection: socket.socket) -> dict[str, Any]:
     return json.loads(line)  # type: ignore[no-any-return]
 
 
+def drivers_of(folder: Path) -> list[int]:
+    """Every driver that serves this folder, or waits to."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if b"agents.simulated.driver" in words and os.fsencode(folder) in words:
+                found.append(int(process.name))
+    return found
+
+
 def hung_up(connection: socket.socket) -> bool:
     try:
         return connection.recv(4096) == b""
@@ -96,11 +108,13 @@ def test_two_who_want_a_driver_get_the_same(tmp_path: Path) -> None:
         thread.join(60)
     device, _ = connect(folder)
     pid = int((folder / "driver.lock").read_text())
+    assert drivers_of(folder) == [pid]
     ensure_driver(folder, ["t4"])
     assert int((folder / "driver.lock").read_text()) == pid
     assert len(device.gpus()) == 1
     assert Line(folder).ask("driver", "quit") == pid
     device.close()
+    until(lambda: not drivers_of(folder))
 
 
 def test_after_its_kill_another_one_takes_its_place_with_the_same_gpus(stage: OverDriver) -> None:
@@ -322,3 +336,18 @@ def test_clients_that_come_and_go_leave_nothing_behind(stage: OverDriver) -> Non
     assert len(list((driver / "fd").iterdir())) == descriptors
     assert resident_kib() - memory_kib < 4096
     assert mps.clients(uuid) == frozenset()
+
+
+def test_a_driver_whose_folder_is_deleted_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "gpus"
+    program = (
+        "import sys; from pathlib import Path; from agents.simulated import driver; driver.LOOK_SECONDS = 0.05;"
+        "sys.exit(driver.serve(Path(sys.argv[1]), ['t4']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(folder)])
+    try:
+        until((folder / "driver.sock").exists)
+        shutil.rmtree(folder)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
