@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from agents.device import MpsState, Reading, Trouble
@@ -168,6 +169,13 @@ def test_what_needs_a_person_stays_named_whatever_else_happens() -> None:
     state = observe(FRESH, replace(OK, xids=(48,)), 1.0)
     state = after(state, replace(OK, mps=MpsState.FAULT), 2.0, 10)
     assert (verdict(state, 12.0).reason, verdict(state, 12.0).needs) == ("xid_48", "reset")
+
+
+def test_what_is_remembered_survives_being_written_down() -> None:
+    state = after(
+        observe(FRESH, replace(OK, xids=(48, 63)), 1.0), reading(clock_reasons=frozenset({"sw_thermal"})), 2.0, 20
+    )
+    assert msgspec.json.decode(msgspec.json.encode(state), type=State) == state
 
 
 def test_a_look_at_another_gpu_is_refused_by_name() -> None:
