@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +14,6 @@ from tests.support.server import Reply, RunningServer
 
 NODE = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
 _numbers = itertools.count()
-Joined = Callable[[], tuple[str, str]]
 
 
 @pytest.fixture

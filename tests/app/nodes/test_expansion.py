@@ -60,6 +60,23 @@ def count(database: Database, table: str) -> int:
     return int(rows(database, f"SELECT count(*) FROM {table}")[0][0])
 
 
+def test_a_minute_keeps_who_counted_how_far_a_job_came_and_how_a_gpu_was_set(database: Database) -> None:
+    instances = [instance("a", source="server-side"), instance("b", service="", job="train", steps=120.5)]
+    clock = {"requested": {"clockMhz": 1200}, "applied": {"clockMhz": 1185}}
+    gpus = [{"index": 0, "health": "failed", "reason": "xid_79", "fenced": True, **clock}]
+    put(database, report("node-1", 4, HOUR, gpus=gpus, instances=instances))
+    assert expand_finished(database) == 1
+    (gpu,) = rows(database, "SELECT * FROM gpu_minute")
+    assert (gpu.health, gpu.reason, gpu.fenced, gpu.limits) == ("failed", "xid_79", True, clock)
+    a, b = rows(database, "SELECT * FROM instance_minute ORDER BY instance")
+    assert (a.source, a.steps, b.source, b.steps) == ("server-side", 0, "", 120.5)
+    put(database, report("node-1", 5, HOUR, gpus=[{"index": 0}], instances=[instance("a", source="gateway")]))
+    assert expand_finished(database) == 1
+    (gpu,) = rows(database, "SELECT * FROM gpu_minute")
+    assert (gpu.health, gpu.reason, gpu.fenced, gpu.limits) == ("ok", "", False, None)
+    assert rows(database, "SELECT source FROM instance_minute WHERE instance = 'a'") == [("gateway",)]
+
+
 def test_a_minute_becomes_one_row_a_gpu_and_instance(database: Database) -> None:
     limits = {"requested": {"smPercent": 30}, "measured": {"smPercent": 29.5}}
     instances = [instance("a", **limits), instance("b", gpu=1, service="", job="train", latencyCounts=[])]
@@ -72,6 +89,7 @@ def test_a_minute_becomes_one_row_a_gpu_and_instance(database: Database) -> None
     a, b = rows(database, "SELECT * FROM instance_minute ORDER BY instance")
     assert (a.service, a.requests, a.latency_counts, a.limits) == ("search", 10, [0, 4, 6], limits)
     assert (b.job, b.gpu, b.latency_counts, b.limits) == ("train", 1, [], None)
+    assert (a.source, b.steps, gpu.reason, gpu.fenced, gpu.limits) == ("", 0, "", False, None)
     assert count(database, "report_minute") == 0
 
 
