@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ class Originals:
 
     def __init__(self, path: Path, boot_id: str | None = None) -> None:
         self._path = path
+        self._lock = threading.Lock()
         self._file = _File(boot_id if boot_id is not None else _boot_id())
         kept = self._read()
         if kept is not None and kept.boot_id == self._file.boot_id:
@@ -37,17 +39,24 @@ class Originals:
     def changed(self) -> tuple[str, ...]:
         return tuple(self._file.gpus)
 
-    def keep(self, uuid: str, original: Original) -> None:
-        """On disk when this returns."""
-        if self._file.gpus.get(uuid) == original:
-            return
-        self._file.gpus[uuid] = original
-        self._write()
+    def keep(self, uuid: str, knob: Original) -> None:
+        """What was found of one knob, on disk when this returns; only the first to be kept tells how it was."""
+        with self._lock:
+            known = self._file.gpus.get(uuid, Original())
+            kept = Original(
+                known.clock_locked or knob.clock_locked,
+                knob.power_mw if known.power_mw is None else known.power_mw,
+                knob.compute_mode if known.compute_mode is None else known.compute_mode,
+            )
+            if kept != known:
+                self._file.gpus[uuid] = kept
+                self._write()
 
     def forget(self, uuid: str) -> None:
         """It is as it was."""
-        if self._file.gpus.pop(uuid, None) is not None:
-            self._write()
+        with self._lock:
+            if self._file.gpus.pop(uuid, None) is not None:
+                self._write()
 
     def _read(self) -> _File | None:
         try:

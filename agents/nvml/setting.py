@@ -6,11 +6,10 @@ import time
 from typing import Any
 
 import pynvml
-from msgspec.structs import replace
 
 from agents.device import Ability, Applied, DeviceError, Gpu, Trouble
 from agents.nvml.binding import Binding
-from agents.nvml.originals import Originals
+from agents.nvml.originals import Original, Originals
 from agents.nvml.reading import IDLE, THROTTLED, clock_reasons, sm_clock_mhz
 from agents.nvml.troubles import said
 from agents.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, Writer
@@ -44,7 +43,7 @@ class Settings:
             allowed = f"{gpu.clocks_mhz[0]}..{gpu.clocks_mhz[-1]}"
             raise DeviceError(Trouble.OUT_OF_RANGE, gpu.uuid, f"{mhz} MHz is none of its clocks, {allowed} MHz")
         # NVML has no getter for a lock: what is read first is no proof that it holds, so it is always written.
-        self._originals.keep(gpu.uuid, replace(self._originals.of(gpu.uuid), clock_locked=True))
+        self._originals.keep(gpu.uuid, Original(clock_locked=True))
         self._writer.lock_clock(gpu.uuid, mhz)
         until = time.monotonic() + self._settle_seconds
         while True:
@@ -100,9 +99,7 @@ class Settings:
     def _set_power(self, uuid: str, milliwatts: int) -> int:
         limit = self._binding.call(uuid, "read the power limit", pynvml.nvmlDeviceGetPowerManagementLimit)
         if limit != milliwatts:
-            known = self._originals.of(uuid)
-            if known.power_mw is None:  # only the first change tells what it was
-                self._originals.keep(uuid, replace(known, power_mw=limit))
+            self._originals.keep(uuid, Original(power_mw=limit))
             self._writer.set_power_mw(uuid, milliwatts)
         limit, enforced = self._binding.call(uuid, "read the power limit back", _power_limits)
         # Enforced may be less, where a hotter or weaker part of the board asks for it; more is no cap.
@@ -116,9 +113,7 @@ class Settings:
         was = self._binding.call(uuid, "read the compute mode", pynvml.nvmlDeviceGetComputeMode)
         if was == mode:
             return int(was)
-        known = self._originals.of(uuid)
-        if known.compute_mode is None:
-            self._originals.keep(uuid, replace(known, compute_mode=was))
+        self._originals.keep(uuid, Original(compute_mode=was))
         self._writer.set_compute_mode(uuid, mode)
         now = self._binding.call(uuid, "read the compute mode back", pynvml.nvmlDeviceGetComputeMode)
         if now != mode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from agents.nvml.originals import Original, Originals
@@ -27,3 +28,26 @@ def test_a_file_that_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path) ->
     path.write_text('{"boot_id"')
     assert Originals(path).changed() == ()
     assert path.with_suffix(".unreadable").exists()
+
+
+def test_each_knob_is_kept_once_and_beside_the_others(tmp_path: Path) -> None:
+    originals = Originals(tmp_path / "originals.json")
+    for knob in (Original(power_mw=500_000), Original(compute_mode=0), Original(power_mw=1), Original(compute_mode=3)):
+        originals.keep("GPU-1", knob)
+    assert Originals(tmp_path / "originals.json").of("GPU-1") == Original(power_mw=500_000, compute_mode=0)
+
+
+def test_threads_that_keep_at_once_lose_nothing(tmp_path: Path) -> None:
+    originals = Originals(tmp_path / "originals.json")
+
+    def keep(gpu: int) -> None:
+        for knob in (Original(clock_locked=True), Original(power_mw=gpu), Original(compute_mode=gpu)):
+            originals.keep(f"GPU-{gpu}", knob)
+
+    threads = [threading.Thread(target=keep, args=(gpu,)) for gpu in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    again = Originals(tmp_path / "originals.json")
+    assert {gpu: again.of(gpu) for gpu in again.changed()} == {f"GPU-{n}": Original(True, n, n) for n in range(8)}
