@@ -15,14 +15,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 TINY = 1e-6
+COUNTED_GIB = 1 / 1024  # devices count in MiB: what is less is no shortage
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is kept free beside all limits, and how sure the guard is before a job comes back."""
+    """What is kept free beside all limits, and how sure the guard is before a job goes, and before it comes back."""
 
     headroom_gib: float = 0.0
     headroom_percent: float = 0.0  # of the device; the larger of the two counts
+    short_seconds: float = 2.0  # a process that has just ended is still in what was measured a moment before
     back_gib: float = 0.5  # so much more than the job needs must be free
     back_seconds: float = 30.0  # for so long
 
@@ -68,6 +70,7 @@ class Guard:
     """What the guard of one GPU remembers from look to look."""
 
     stopped: tuple[Stopped, ...] = ()
+    short_since: float | None = None  # room has been missing
     roomy_since: float | None = None  # there has been room for the next to come back
 
     @property
@@ -123,7 +126,10 @@ def guard(
     stopped = tuple(job for job in before.stopped if job.instance in wanted_jobs)
     missing = needed_gib - free_gib(device, holders, settings)
     coming_free = sum(holder.reach_gib for holder in holders if holder.leaving or holder.instance in before.away)
-    if missing > TINY:
+    if missing > COUNTED_GIB:
+        since = before.short_since if before.short_since is not None else now
+        if now - since < settings.short_seconds:
+            return Guard(stopped, short_since=since), Moves()
         candidates = [
             holder
             for holder in holders
@@ -132,14 +138,15 @@ def guard(
         going = fewest(candidates, missing - coming_free)
         stopped += tuple(Stopped(job.instance, job.limit_gib, job.priority, now) for job in going)
         short = missing - coming_free - sum(job.reach_gib for job in going)
-        return Guard(stopped), Moves(tuple(job.instance for job in going), (), short if short > TINY else 0.0)
+        moves = Moves(tuple(job.instance for job in going), (), short if short > COUNTED_GIB else 0.0)
+        return Guard(stopped, short_since=since), moves
     gone = [job for job in stopped if all(holder.instance != job.instance for holder in holders)]
     back = first_back(gone, -missing - settings.back_gib)
     if not back:
         return Guard(stopped), Moves()
     since = before.roomy_since if before.roomy_since is not None else now
     if now - since < settings.back_seconds:
-        return Guard(stopped, since), Moves()
+        return Guard(stopped, roomy_since=since), Moves()
     # One at a time: the next is decided on what is then measured.
     return Guard(tuple(job for job in stopped if job is not back)), Moves((), (back.instance,))
 

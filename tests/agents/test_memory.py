@@ -22,7 +22,7 @@ from agents.memory import (
 )
 
 GPU = DeviceMemory(40.0)
-PLAIN = Settings(back_gib=1.0, back_seconds=30.0)
+PLAIN = Settings(short_seconds=0.0, back_gib=1.0, back_seconds=30.0)
 
 
 def service(name: str, limit: float, used: float | None = None) -> Holder:
@@ -99,6 +99,19 @@ def test_a_service_that_took_more_than_its_limit_makes_a_job_go() -> None:
     assert look(Guard(), holders)[1].stop == ("a",)
 
 
+def test_room_that_is_missing_for_a_moment_only_stops_nobody() -> None:
+    """What was measured a second ago still holds a process that has ended since, and it looks like a stranger's."""
+    settings, full = Settings(short_seconds=2.0), [service("s", 20.0, used=20.0), job("a", 20.0, used=20.0)]
+    stale, fresh = DeviceMemory(40.0, 45.0), DeviceMemory(40.0, 40.0)
+    state = Guard()
+    for now, device in ((0.0, stale), (1.9, stale), (2.5, fresh), (3.0, stale), (4.9, stale)):
+        state, moves = guard(state, device, full, 0.0, {"a"}, now, settings)
+        assert moves == Moves()
+    state, moves = guard(state, stale, full, 0.0, {"a"}, 5.0, settings)
+    assert moves.stop == ("a",)
+    assert guard(state, stale, full, 0.0, {"a"}, 5.1, settings)[1] == Moves()
+
+
 def test_a_job_comes_back_when_there_has_been_room_and_some_to_spare_for_a_while() -> None:
     away = Guard((Stopped("a", 10.0, 0.0, since=0.0),))
     tight = [service("s", 29.5)]
@@ -115,7 +128,9 @@ def test_a_job_comes_back_when_there_has_been_room_and_some_to_spare_for_a_while
 
 
 def test_jobs_come_back_one_at_a_time_the_important_first_and_then_the_longest_away() -> None:
-    away = Guard((Stopped("b", 5.0, 0.0, 2.0), Stopped("a", 5.0, 0.0, 1.0), Stopped("c", 5.0, 1.0, 3.0)), 0.0)
+    away = Guard(
+        (Stopped("b", 5.0, 0.0, 2.0), Stopped("a", 5.0, 0.0, 1.0), Stopped("c", 5.0, 1.0, 3.0)), roomy_since=0.0
+    )
     order: list[str] = []
     for now in (40.0, 80.0, 120.0, 160.0, 200.0, 240.0):
         away, moves = look(away, [], now=now)
@@ -124,12 +139,12 @@ def test_jobs_come_back_one_at_a_time_the_important_first_and_then_the_longest_a
 
 
 def test_a_job_that_has_not_left_yet_does_not_come_back() -> None:
-    away = Guard((Stopped("a", 5.0, 0.0, 0.0),), 0.0)
+    away = Guard((Stopped("a", 5.0, 0.0, 0.0),), roomy_since=0.0)
     assert look(away, [job("a", 5.0)], now=100.0)[1] == Moves()
 
 
 def test_a_job_that_is_no_longer_wanted_is_forgotten() -> None:
-    away = Guard((Stopped("a", 5.0, 0.0, 0.0),), 0.0)
+    away = Guard((Stopped("a", 5.0, 0.0, 0.0),), roomy_since=0.0)
     assert guard(away, GPU, [], 0.0, (), 100.0, PLAIN) == (Guard(), Moves())
 
 

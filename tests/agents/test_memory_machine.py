@@ -145,6 +145,7 @@ class OneGpu(RuleBasedStateMachine):
         services = sum(process.limit_gib for process in self.processes if not process.job)
         could = self.driver_gib + services + gib + self.settings.headroom_gib <= CAPACITY + TINY
         self.the_guard_looks(0.1)
+        self.the_guard_looks(self.settings.short_seconds + 0.1)
         self.what_leaves_is_gone()
         assert self._admitted(gib) == could
 
