@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from zlib import crc32
 
 from agents.gateway.desired import Desired, Server
 
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
-RELAY = "relay.sock"
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
@@ -25,6 +25,8 @@ BASE = """\
 # HAProxy is started with both, as a master with its socket:
 #   haproxy -W -S /run/haproxy-master.sock,mode,600 -f haproxy.cfg -f {folder}/gpuwright.cfg
 global
+    # user haproxy
+    # group haproxy
     hard-stop-after 15m              # an old process after a reload: the longest answer that is waited for
 
 defaults
@@ -42,7 +44,6 @@ frontend inference
     # option forwardfor
     # --- needed by gpuwright, in every frontend that serves its services: http://HOST/TENANT/SERVICE/path
     option idle-close-on-response    # a reload closes no connection under a request
-    option http-server-close
     log {requests} len 1024 format raw local0
     log-format "{log_format}"
     http-request set-var(txn.gw_service) path,field(2,/,2)
@@ -70,7 +71,7 @@ defaults gpuwright
 # After a reload the old process still gets requests on connections that it holds. It hands them to the new one:
 # what it knows of servers cannot be changed any more.
 frontend gw-relay from gpuwright
-    bind unix@{folder}/relay.sock mode 666
+    bind abns@{relay}
     option idle-close-on-response
     log {requests} len 1024 format raw local0
     log-format "{log_format}"
@@ -80,7 +81,7 @@ frontend gw-relay from gpuwright
     use_backend %[var(txn.gw_service),map_str({folder}/services.map,{nobody})]
 
 backend {successor} from gpuwright
-    server new unix@{folder}/relay.sock
+    server new abns@{relay}
 
 backend {nobody} from gpuwright
     http-request return status 404 content-type text/plain string "no such service"
@@ -111,6 +112,8 @@ def generated(desired: Desired, folder: Path, requests: str) -> str:
     head = _HEAD.format(
         folder=folder,
         requests=requests,
+        # An abstract socket: reached from a chroot, and by any user of HAProxy's.
+        relay=f"gpuwright-{crc32(str(folder).encode()):08x}",
         log_format=LOG_FORMAT,
         successor=SUCCESSOR,
         nobody=NOBODY,

@@ -78,7 +78,7 @@ class Haproxy:
         raise NotApplied("HAProxy's processes change faster than they can be asked")
 
     def observe(self, desired: Desired) -> Observed:
-        """As it is, without changing it."""
+        """As it is, without changing it; NotApplied when that is not what is desired."""
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
         for _ in range(ROUNDS):
             try:
@@ -150,8 +150,13 @@ class Haproxy:
         servers: dict[str, SeenServer] = {}
         leftovers = 0
         for worker in workers:
+            self._has_slots(worker, 1)  # waits until no thread is amid a choice that it made before it was told
             seen = self._servers(worker)
+            if not worker.old and (left := changes.differences(wanted, seen)):
+                raise NotApplied(f"process {worker.pid} of HAProxy does not do: {left[0]}")
             loads = answers.loads(self.master.ask("show stat -1 6 -1", worker))
+            if any((backend, name) not in loads for backend, found in seen.items() for name in found):
+                raise Garbled(f"process {worker.pid} of HAProxy leaves servers out of show stat")
             for (backend, name), load in loads.items():
                 if not _is_slot(backend):
                     continue

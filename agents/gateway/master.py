@@ -50,7 +50,9 @@ class Master:
         text = b"".join(pieces).decode("utf-8", "replace")
         if worker and text.startswith("Can't find the target"):
             raise WorkerGone(f"process {worker.pid} has ended")
-        if command != "reload" and not text.endswith("\n"):
+        # A list ends with an empty line, whatever else does not.
+        whole = "\n\n" if worker and command.startswith("show ") else "\n"
+        if command != "reload" and not (text.endswith(whole) or text == "\n"):
             # the process ended, or reloaded itself, under the question
             raise WorkerGone(f"process {worker.pid} hung up") if worker else HaproxyAway("the master hung up")
         return text.strip("\n")

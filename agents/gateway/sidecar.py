@@ -83,10 +83,8 @@ class Sidecar:
                 desired.keep(self._state, after)
                 self._desired = after
                 self._know()
-            if changed or self._observed is None:
+            if changed or not self._still_in_force():
                 self._converge()
-            else:
-                self._observed = self._haproxy.observe(self._desired)
             return self._in_force(source)
 
     def sources(self) -> dict[str, Declared]:
@@ -125,6 +123,18 @@ class Sidecar:
                 idle = frozenset()
         return desired.with_slots(after, idle)
 
+    def _still_in_force(self) -> bool:
+        """Look again, as open requests are asked for often; no when HAProxy has other processes than before."""
+        before, self._observed = self._observed, None
+        if before is None:
+            return False
+        try:
+            seen = self._haproxy.observe(self._desired)
+        except Troubles:
+            return False
+        self._observed = seen if seen.workers == before.workers else None
+        return self._observed is not None
+
     def _converge(self) -> None:
         self._observed = None
         self._convergences += 1
@@ -157,7 +167,7 @@ class Sidecar:
         """Converge at once when HAProxy has other processes than before, or failed to; else now and then."""
         verified = -VERIFY_SECONDS
         said = ""
-        while not self._closing.wait(WATCH_SECONDS):
+        while not self._closing.is_set():
             try:
                 with self._lock:
                     workers = self._haproxy.master.workers()
@@ -177,6 +187,7 @@ class Sidecar:
                 if str(error) != said:
                     said = str(error)
                     log.warning("HAProxy does not do what it shall: %s", said)
+            self._closing.wait(WATCH_SECONDS)
 
     def _count_dropped(self, workers: tuple[answers.Worker, ...]) -> None:
         """Lines that HAProxy could not send, which it counts itself."""

@@ -119,8 +119,8 @@ def running_gateway(folder: Path) -> Iterator[Gateway]:
     """HAProxy and sidecar, ready; nothing of them is left afterwards."""
     gateway = Gateway(folder)
     try:
-        gateway.start_sidecar()
         gateway.start_haproxy()
+        gateway.start_sidecar()
         gateway.await_sidecar()
         yield gateway
     finally:

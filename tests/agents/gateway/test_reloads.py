@@ -74,7 +74,7 @@ def test_swaps_and_reloads_at_random_moments_lose_no_request(gateway: Gateway, c
         at_random_moments(gateway.reload, seed=1, mean_seconds=0.4) as reloads,
     ):
         round_ = 0
-        while reloads[0] < scaled(60, 5):
+        while reloads[0] < scaled(60, 4):
             swap(routes, copies, round_ % 8, (round_ + 1) % 8)
             round_ += 1
         outcome = load.stop()
@@ -108,7 +108,7 @@ def test_a_sidecar_killed_at_random_moments_converges_and_forgets_nothing(gatewa
         at_random_moments(kill_and_start, seed=2, mean_seconds=0.5) as kills,
     ):
         round_ = 0
-        while kills[0] < scaled(60, 4):
+        while kills[0] < scaled(60, 2):
             swap(routes, copies, round_ % 6, (round_ + 1) % 6)
             round_ += 1
         outcome = load.stop()

@@ -1,0 +1,183 @@
+"""Whoever speaks to the sidecar: what it refuses, whom it believes, and that no body brings it down."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.gateway.api import MOST_BODY_BYTES, Listening, tokens_of
+from agents.gateway.client import SidecarRoutes
+from agents.gateway.sidecar import AlreadyRunning, Sidecar
+from agents.routes import Route, RoutesAway
+from tests.agents.gateway.test_routes import answering
+from tests.support.haproxy import ROOT, Copies, Gateway
+
+TOKENS = "node-1 one-secret\nnode-2 two-secret\n* all-secret\n"
+
+
+@dataclass
+class Spoken:
+    status: int
+    json: Any
+
+
+@dataclass
+class Api:
+    gateway: Gateway
+    port: int
+    folder: Path
+
+    def say(self, method: str, path: str, body: bytes = b"", token: str = "all-secret", length: str = "") -> Spoken:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            headers = {"Authorization": f"Bearer {token}"} | ({"Content-Length": length} if length else {})
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            return Spoken(answer.status, json.loads(text) if text[:1] in (b"{", b"[") else text.decode())
+        finally:
+            connection.close()
+
+    def routes(self, source: str, token: str) -> SidecarRoutes:
+        path = self.folder / "token"
+        path.write_text(token + "\n")
+        return SidecarRoutes(f"http://127.0.0.1:{self.port}", source, str(path))
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """The sidecar in this process, over TCP with tokens."""
+    folder = tmp_path_factory.mktemp("api")
+    gateway = Gateway(folder / "gateway")
+    try:
+        gateway.start_haproxy()
+        sidecar = Sidecar(gateway.state, gateway.master, gateway.requests)
+        listening = Listening(sidecar, "127.0.0.1:0", tokens_of(TOKENS))
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield Api(gateway, listening.server_address[1], folder)
+        listening.shutdown()
+        listening.server_close()
+        thread.join()
+        sidecar.close()
+    finally:
+        gateway.close()
+
+
+def put(**route: Any) -> bytes:
+    spec = {"copy": "c", "service": "shop/search", "address": "127.0.0.1:9001", "weight": 1} | route
+    return json.dumps({"sequence": 10**9, "routes": [spec]}).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"null", b"[]", b"{}", b"{", b"\xff\xfe", b'{"sequence": -1}', b'{"sequence": 1e400}',
+        b'{"sequence": 1.5}',
+        b'{"sequence": ' + b"9" * 5000 + b"}", b"[" * 200_000, b'{"sequence": 1, "routes": ' + b"[" * 200_000,
+        put(service="shop"), put(service="shop/search/x"), put(service="Shop/x"), put(service="a/b\n"),
+        put(service="../x"), put(address="localhost:80"), put(address="127.0.0.1"), put(address="127.0.0.1:0"),
+        put(address="127.0.0.1:99999"), put(address="::1:80"), put(address="127.0.0.1:80 backup"), put(address="[::1"),
+        put(copy=""), put(copy="a b"), put(copy="x" * 101), put(copy="a\nserver evil 1.2.3.4:80"), put(weight=0),
+        put(weight=-1), put(weight=1e300), put(weight="1"), put(drained="no"), put(copy=None),
+        json.dumps({"sequence": 1, "routes": [json.loads(put())["routes"][0]] * 2}).encode(),
+    ],
+    ids=range(35),
+)  # fmt: skip
+def test_hostile_bodies_are_refused_and_change_nothing(api: Api, body: bytes) -> None:
+    before = (api.gateway.state / "gpuwright.cfg").read_bytes()
+    said = api.say("PUT", "/v1/routes/node-1", body)
+    assert (said.status, said.json["reason"]) == (422, "malformed")
+    assert (api.gateway.state / "gpuwright.cfg").read_bytes() == before
+
+
+def test_a_body_that_is_too_large_or_of_no_length_is_not_read(api: Api) -> None:
+    assert api.say("PUT", "/v1/routes/node-1", length=str(MOST_BODY_BYTES + 1)).status == 413
+    assert api.say("PUT", "/v1/routes/node-1", length="9" * 5000).status == 413
+    assert api.say("PUT", "/v1/routes/node-1", length="-1").status == 411
+
+
+@pytest.mark.parametrize("source", ["", "..", "a%2Fb", "A", "node_1", "x" * 64, "a%0Ab", "%C3%A9"])
+def test_a_source_is_named_like_a_node(api: Api, source: str) -> None:
+    assert api.say("PUT", f"/v1/routes/{source}", put()).status in (404, 422)
+
+
+def test_a_token_speaks_for_its_own_source_alone(api: Api, copies: Copies) -> None:
+    route = Route("c", "shop/search", f"127.0.0.1:{copies.ports[0]}", 1)
+    assert api.routes("node-1", "one-secret").declare([route]).routes[0].ready
+    for source, token in (("node-2", "one-secret"), ("node-1", "two-secret")):
+        with pytest.raises(RoutesAway, match="forbidden"):
+            api.routes(source, token).declare([])
+    assert api.say("PUT", "/v1/routes/node-2", put(), token="one-secret").status == 403
+    assert api.say("GET", "/v1/counters", token="one-secret").status == 403
+    assert api.say("GET", "/metrics", token="one-secret").status == 403
+    for token in ("", "wrong", "one-secre", "one-secret2", "é"):
+        assert api.say("GET", "/v1/routes", token=token).status == 401
+    assert answering(api.gateway) == {copies.ports[0]: 8}
+    assert api.routes("node-3", "all-secret").declare([]).routes == ()
+
+
+def test_what_is_in_force_can_be_read_and_scraped(api: Api, copies: Copies) -> None:
+    api.routes("node-1", "one-secret").declare([Route('c"1', "shop/search", f"127.0.0.1:{copies.ports[0]}", 1)])
+    held = api.say("GET", "/v1/routes?source=node-1").json["node-1"]["routes"]
+    assert held == [{"copy": 'c"1', "ready": True, "openRequests": 0}]
+    page = api.say("GET", "/metrics").json
+    assert 'gpuwright_gateway_copy_ready{source="node-1",copy="c\\"1"} 1' in page
+    assert 'gpuwright_gateway_service_latency_seconds_bucket{service="shop/search",le="0.0005"}' in page
+    assert api.say("GET", "/healthz", token="").json == {"inForce": True, "haproxyProcesses": 1}
+    assert api.say("GET", "/nothing").status == 404
+    assert api.say("DELETE", "/v1/routes/node-1").status == 501
+
+
+def test_callers_who_say_nothing_do_not_keep_others_from_being_heard(api: Api) -> None:
+    silent = [socket.create_connection(("127.0.0.1", api.port)) for _ in range(20)]
+    for connection in silent:
+        connection.sendall(b"PUT /v1/routes/node-1 HTTP/1.1\r\nContent-Length: 100\r\n")
+    assert api.say("GET", "/healthz").status == 200
+    for connection in silent:
+        connection.close()
+
+
+def test_two_sidecars_do_not_write_one_haproxy(api: Api) -> None:
+    with pytest.raises(AlreadyRunning):
+        Sidecar(api.gateway.state, api.gateway.master, "127.0.0.1:0")
+
+
+def test_the_socket_is_its_owners_alone(gateway: Gateway) -> None:
+    assert stat.S_IMODE(Path(gateway.listen).stat().st_mode) == 0o600
+
+
+def test_a_token_file_is_read_by_lines() -> None:
+    assert tokens_of("# nodes\nnode-1 a\n\nb\n") == {"a": "node-1", "b": "*"}
+    for text in ("", "# none\n", "a b c\n"):
+        with pytest.raises(ValueError, match="token"):
+            tokens_of(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "127.0.0.1:0"], "callers need a token"),
+        (["--listen", "0.0.0.0:9444", "--token-file", "tokens"], "tokens need TLS"),
+        (["--token-file", "missing"], "missing"),
+    ],
+)
+def test_the_command_refuses_to_listen_openly(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "tokens").write_text("secret\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "gateway", "run", "--folder", str(tmp_path / "f"), *words],
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True,
+        text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, said in done.stderr, done.stdout) == (2, True, ""), done
