@@ -15,9 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
+
+from agents.simulated.limits import Limits, limits
+from agents.simulated.wire import connect
 
 SOCKET = "device.sock"
 OUT_OF_MEMORY, CANNOT_CONNECT, NOT_READY, TOO_MANY_CLIENTS, TERMINATED = 2, 805, 807, 808, 810
@@ -39,36 +40,6 @@ def exit_at_once(reason: str) -> NoReturn:
     sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
     os._exit(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a client reads from its environment before it opens the device."""
-
-    folder: Path
-    uuid: str
-    sm_percent: float
-    memory_gib: float | None
-
-
-def limits(environ: Mapping[str, str]) -> Limits | None:
-    """None: the environment names no pipe directory."""
-    folder = environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
-    if not folder:
-        return None
-    percent = environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "") or "100"
-    limit = environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
-    uuid = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
-    return Limits(Path(folder), uuid, float(percent), memory_limit_gib(limit) if limit else None)
-
-
-def memory_limit_gib(text: str) -> float:
-    """The limit of device 0 in `0=2048M` or `0=1G,1=2G`."""
-    for part in text.split(","):
-        device, _, amount = part.strip().partition("=")
-        if device == "0" and amount[-1:] in ("G", "M") and amount[:-1].isdecimal():
-            return int(amount[:-1]) / (1 if amount[-1] == "G" else 1024)
-    raise ValueError(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT {text!r} gives device 0 no limit in G or M")
 
 
 def attach(
@@ -209,31 +180,6 @@ class Client:
         if not isinstance(said, dict):
             raise ValueError(f"the daemon said {line[:80]!r}")
         return said
-
-
-def connect(connection: socket.socket, path: Path) -> None:
-    """A Unix socket's path has room for 107 bytes; a longer one is reached through its folder's descriptor."""
-    if len(os.fsencode(path)) < 108:
-        _insist(connection, str(path))
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        _insist(connection, f"/proc/self/fd/{folder}/{path.name}")
-    finally:
-        os.close(folder)
-
-
-def _insist(connection: socket.socket, path: str) -> None:
-    """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
-    until = time.monotonic() + (connection.gettimeout() or 0.0)
-    while True:
-        try:
-            connection.connect(path)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(0.01)
 
 
 def _raise_refusal(answer: Mapping[str, Any]) -> None:

@@ -25,13 +25,14 @@ from agents.device import DeviceError
 from agents.simulated.context import Refusal
 from agents.simulated.device import SimulatedDevice
 from agents.simulated.kinds import KINDS
+from agents.simulated.line import CONTROL
 from agents.simulated.loop import Loop
 from agents.simulated.machine import Machine
 from agents.simulated.mps import SimulatedMps
 from agents.simulated.pipe import Pipe
 from agents.simulated.wire import Peer, listen_at
 
-CONTROL, LOCK = "driver.sock", "driver.lock"
+LOCK = "driver.lock"
 LONGEST_REQUEST = 65536
 MOST_CONNECTIONS = 64
 LOOK_SECONDS = 30.0

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 
 from agents.runtime import Launch, Running
-from agents.simulated.client import RECONNECT_SECONDS, limits
+from agents.simulated.client import RECONNECT_SECONDS
 from agents.simulated.context import Context, Refusal
 from agents.simulated.daemon import SimulatedDaemon
 from agents.simulated.gpu import SimulatedGpu
+from agents.simulated.limits import limits
 from agents.traffic import Counters
 
 BOOT_ID = "simulated"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,3 +85,28 @@ def peer_pid(connection: socket.socket) -> int:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, _, _ = struct.unpack("3i", credentials)
     return int(pid)
+
+
+def connect(connection: socket.socket, path: Path) -> None:
+    """A Unix socket's path has room for 107 bytes; a longer one is reached through its folder's descriptor."""
+    if len(os.fsencode(path)) < 108:
+        _insist(connection, str(path))
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        _insist(connection, f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
+def _insist(connection: socket.socket, path: str) -> None:
+    """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
+    until = time.monotonic() + (connection.gettimeout() or 0.0)
+    while True:
+        try:
+            connection.connect(path)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.01)

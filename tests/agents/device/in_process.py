@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.device import Ability, Device, Mps
-from agents.simulated.client import limits
 from agents.simulated.context import Context, Refusal
 from agents.simulated.device import SimulatedDevice
+from agents.simulated.limits import limits
 from agents.simulated.machine import Machine, Setters
 from agents.simulated.mps import SimulatedMps
 from tests.agents.device.stage import Made, Truth

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from agents.simulated import client
-from agents.simulated.client import Client, Refused, attach, memory_limit_gib
+from agents.simulated.client import Client, Refused, attach
+from agents.simulated.limits import memory_limit_gib
 from tests.support.caller import until
 
 

@@ -21,9 +21,10 @@ import pytest
 from agents.device import DeviceError, MpsState, Trouble
 from agents.simulated import pipe
 from agents.simulated.client import SOCKET
-from agents.simulated.client import connect as connect_to
 from agents.simulated.daemon import MAX_CLIENTS
-from agents.simulated.remote import Line, Switches, connect, ensure_driver
+from agents.simulated.line import Line
+from agents.simulated.remote import Switches, connect, ensure_driver
+from agents.simulated.wire import connect as connect_to
 from tests.agents.device.over_driver import OverDriver
 from tests.support.caller import until
 from tests.support.soak import scaled

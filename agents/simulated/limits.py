@@ -1,0 +1,37 @@
+"""The limits that MPS gives a client, as it reads them from its environment before it opens the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client reads from its environment before it opens the device."""
+
+    folder: Path
+    uuid: str
+    sm_percent: float
+    memory_gib: float | None
+
+
+def limits(environ: Mapping[str, str]) -> Limits | None:
+    """None: the environment names no pipe directory."""
+    folder = environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+    if not folder:
+        return None
+    percent = environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "") or "100"
+    limit = environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
+    uuid = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    return Limits(Path(folder), uuid, float(percent), memory_limit_gib(limit) if limit else None)
+
+
+def memory_limit_gib(text: str) -> float:
+    """The limit of device 0 in `0=2048M` or `0=1G,1=2G`."""
+    for part in text.split(","):
+        device, _, amount = part.strip().partition("=")
+        if device == "0" and amount[-1:] in ("G", "M") and amount[:-1].isdecimal():
+            return int(amount[:-1]) / (1 if amount[-1] == "G" else 1024)
+    raise ValueError(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT {text!r} gives device 0 no limit in G or M")
