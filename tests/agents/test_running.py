@@ -1,0 +1,103 @@
+"""`gpuwright agent run` against a real server: what is assigned there runs here, through ends and new beginnings."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.store.database import Database
+from tests.support.agents import AgentProcess, running_agent
+from tests.support.caller import until
+from tests.support.nodes import assigned, served
+from tests.support.server import RunningServer
+
+
+@pytest.fixture
+def database(api: RunningServer) -> Iterator[Database]:
+    opened = Database(api.database_url, pool_size=2)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def agent(api: RunningServer, tmp_path: Path) -> Iterator[AgentProcess]:
+    with running_agent(api, tmp_path / "agent") as started:
+        yield started
+
+
+def status(agent: AgentProcess) -> dict[str, Any]:
+    asked = agent.ask("status", "--json")
+    return json.loads(asked.stdout) if asked.returncode == 0 else {}
+
+
+def stages(agent: AgentProcess) -> dict[str, str]:
+    return {copy["instance"]: copy["stage"] for copy in status(agent).get("copies", [])}
+
+
+def test_what_is_assigned_runs_and_is_reported(agent: AgentProcess, api: RunningServer, database: Database) -> None:
+    agent.assign(database, assigned(1, served("search-1"), served("images-1", gpu=1)))
+    until(lambda: stages(agent) == {"search-1": "ready", "images-1": "ready"}, agent.said_log())
+
+    def reported() -> bool:
+        state = api.request("GET", "/api/v1/nodes/node-1/state").json
+        return [copy["stage"] for copy in state.get("copies", [])] == ["ready", "ready"]
+
+    until(reported, "the control plane knows")
+    said = agent.ask("status").stdout
+    assert "generation 1.1" in said
+    assert "images-1." in said
+    drained = agent.ask("drain", "--gpu", "1")
+    assert drained.returncode == 0
+    until(lambda: stages(agent) == {"search-1": "ready"}, "GPU 1 is empty")
+    assert agent.ask("drain", "--gpu", "1", "--undo").returncode == 0
+    until(lambda: stages(agent) == {"search-1": "ready", "images-1": "ready"}, "GPU 1 is used again")
+    assert agent.ask("drain", "--gpu", "7").returncode != 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_an_agent_that_ends_leaves_what_runs(agent: AgentProcess, database: Database, how: signal.Signals) -> None:
+    agent.assign(database, assigned(1, served("search-1")))
+    until(lambda: stages(agent) == {"search-1": "ready"}, "it is ready")
+    before = agent.copies()
+    assert agent.end(how) == (0 if how is signal.SIGTERM else -9)
+    assert agent.copies() == before
+    agent.assign(database, assigned(2, served("search-1"), served("images-1", gpu=1)))
+    agent.start()
+    until(lambda: stages(agent) == {"search-1": "ready", "images-1": "ready"}, "it goes on")
+    assert before[0] in agent.copies()
+
+
+def test_copies_without_a_journal_are_named_and_adopted(agent: AgentProcess, database: Database) -> None:
+    agent.assign(database, assigned(1, served("search-1")))
+    until(lambda: stages(agent) == {"search-1": "ready"}, "it is ready")
+    (copy,) = agent.copies()
+    agent.end()
+    (agent.folder / "journal.jsonl").write_text("rubbish\n{}\n")
+    agent.start()
+    assert agent.process is not None
+    assert agent.process.wait(timeout=60) != 0
+    assert "move the file away, and adopt what runs" in agent.said_log()
+    (agent.folder / "journal.jsonl").unlink()
+    agent.start()
+    until(lambda: status(agent).get("strangers") == [copy], "it is named")
+    assert "taken in" in agent.ask("adopt").stdout
+    until(lambda: copy in agent.copies() and set(stages(agent).values()) == {"ready"}, "it serves again")
+
+
+def test_a_second_agent_on_the_folder_is_refused(agent: AgentProcess) -> None:
+    until(lambda: bool(status(agent)), "it answers")
+    other = agent.ask("run", "--device", "simulated")
+    assert other.returncode != 0
+    assert "another agent runs" in other.stderr
+
+
+def test_questions_to_an_agent_that_is_not_there_say_so(tmp_path: Path, api: RunningServer) -> None:
+    agent = AgentProcess(api, tmp_path / "agent")
+    asked = agent.ask("status")
+    assert asked.returncode != 0
+    assert "is `gpuwright agent run` up?" in asked.stderr

@@ -1,0 +1,114 @@
+"""A real agent process on simulated GPUs, joined to a real server, and assignments written as a leader writes them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from agents.contract import Assignment
+from agents.join import join
+from agents.runtime.process import ProcessRuntime
+from agents.simulated.remote import Switches
+from agents.state import Folder
+from app.store import assignments
+from app.store.database import Database
+from tests.support.caller import until
+from tests.support.server import RunningServer
+from tests.support.world import gpu_type
+
+ROOT = Path(__file__).parents[2]
+
+
+class AgentProcess:
+    """`gpuwright agent run` in a folder of its own; it may be ended and started again."""
+
+    def __init__(self, server: RunningServer, folder: Path, gpus: int = 2, node: str = "node-1") -> None:
+        self.server = server
+        self.folder = folder
+        self.gpus = gpus
+        self.node = node
+        self.log_path = folder.parent / f"{node}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
+        token = server.request("POST", "/api/v1/jointokens", {"node": node}).json["token"]
+        spec = {"gpuType": "v100-16gb", "gpus": gpus, "cpuCores": 48, "memoryGib": 256}
+        join(Folder(folder), server.url, token, node, spec)
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]
+
+    def start(self, *words: str) -> None:
+        seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus)]
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command("run", *seams, *words), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process
+        self.process.send_signal(how)
+        return self.process.wait(timeout=60)
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*words), cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    def copies(self) -> list[str]:
+        return sorted(running.copy for running in self.runtime.find())
+
+    @property
+    def runtime(self) -> ProcessRuntime:
+        return ProcessRuntime(self.folder / "copies")
+
+    def assign(self, database: Database, assignment: Assignment) -> None:
+        """As a leader does it: the version is the database's."""
+
+        def body(version: int) -> str:
+            return msgspec.json.encode(msgspec.structs.replace(assignment, version=version)).decode()
+
+        draft = assignments.Draft(self.node, assignment.generation, body)
+        taken = database.write(lambda connection: assignments.write(connection, assignment.epoch, [draft]))
+        assert self.node in taken
+
+    def said_log(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def close(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for running in self.runtime.find():
+            self.runtime.end(running, force=True)
+        until(lambda: not self.runtime.find(), "the copies ended")
+        if (self.folder / "simulated").exists():
+            switches = Switches(self.folder / "simulated")
+            switches.quit()
+            switches.close()
+
+
+@contextmanager
+def running_agent(server: RunningServer, folder: Path, gpus: int = 2, *words: str) -> Iterator[AgentProcess]:
+    agent = AgentProcess(server, folder, gpus)
+    try:
+        agent.start(*words)
+        yield agent
+    finally:
+        agent.close()
+
+
+def resident_mib(pid: int) -> float:
+    """What the process holds in memory."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """What the process has computed so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
