@@ -111,6 +111,7 @@ def cgroups() -> Iterator[Finding]:
     """With a group for each copy nothing that it starts can escape; without, copies are known by their marks."""
     groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent has
     made = groups.make("try")
+    groups.entered("try")
     groups.tidy()
     if made:
         yield ok("cgroups", "each copy gets a cgroup of its own")
