@@ -62,12 +62,7 @@ class MpsControl:
             (pipe / "log").mkdir(mode=0o700, parents=True, exist_ok=True)
             self._clear(pipe)
             self._program.launch(uuid, self._start_seconds)
-            until = time.monotonic() + self._start_seconds
-            while not self._answers(uuid):
-                if time.monotonic() > until:
-                    what = f"its MPS daemon was started and does not answer: see {pipe}/log"
-                    raise DeviceError(Trouble.DOWN, uuid, what)
-                time.sleep(PAUSE_SECONDS)
+            self._wait_for(uuid)
 
     def stop(self, uuid: str) -> None:
         """Asked to go, and made to: also one that hangs."""
@@ -128,6 +123,21 @@ class MpsControl:
                 return False
             raise
         return True
+
+    def _wait_for(self, uuid: str) -> None:
+        """Until the daemon that was just started answers; what it says before that may be anything."""
+        until = time.monotonic() + self._start_seconds
+        while True:
+            try:
+                if self._answers(uuid):
+                    return
+            except DeviceError:
+                if time.monotonic() > until:
+                    raise
+            if time.monotonic() > until:
+                logs = self._program.pipe(uuid) / "log"
+                raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon was started and is gone: see {logs}")
+            time.sleep(PAUSE_SECONDS)
 
     def _clear(self, pipe: Path) -> None:
         """Servers of a daemon that was killed would keep the GPU from the next one; its files are nobody's."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -197,3 +199,23 @@ def test_a_daemon_that_does_not_start_says_why(root: Path, tmp_path: Path) -> No
     with pytest.raises(DeviceError, match="no GPU is to be had") as caught:
         MpsControl(root, str(program)).start(UUID)
     assert caught.value.trouble is Trouble.DOWN
+
+
+def test_a_daemon_that_starts_and_goes_at_once_is_no_daemon(root: Path, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text("#!/bin/sh\n[ $# = 1 ] && exit 0\necho Cannot find MPS control daemon process\nexit 1\n")
+    program.chmod(0o755)
+    mps = MpsControl(root, str(program), start_seconds=0.2)
+    assert trouble_of(lambda: mps.start(UUID)) is Trouble.DOWN
+
+
+def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, pipe: Path) -> None:
+    (pipe / "log").mkdir(parents=True)
+    started = threading.Thread(target=lambda: mps.start(UUID))
+    started.start()
+    until((pipe / "log" / "start.txt").exists, "it was started")
+    fake_mps.switch(pipe, "reply.get_server_list", "one moment\\n")
+    time.sleep(0.3)
+    fake_mps.switch(pipe, "reply.get_server_list", None)
+    started.join(60)
+    assert mps.state(UUID) is MpsState.IDLE
