@@ -57,6 +57,7 @@ class Place:
 
 def serve(place: Place, board: Board) -> None:
     """Until SIGTERM or SIGINT, then everything is as it was. For the main thread of a process of its own."""
+    _insist_on_somebody(place)
     lock = _lock(place.folder)
     try:
         changes = Changes(board, _originals(place.folder))
@@ -259,6 +260,13 @@ def _listening(place: Place) -> socket.socket:
     listener.setblocking(False)
     listener.listen(MOST_WAITING)
     return listener
+
+
+def _insist_on_somebody(place: Place) -> None:
+    """The kernel shows everybody of another namespace under one number, that of `nobody`."""
+    for number, kind in ((place.uid, "uid"), (place.gid, "gid")):
+        if number is not None and number == int(Path(f"/proc/sys/kernel/overflow{kind}").read_text()):
+            raise CannotServe(f"{kind} {number} is anybody whom the kernel has no number for; name a user of its own")
 
 
 def _insist_on_own(folder: Path) -> None:

@@ -206,6 +206,13 @@ def test_the_root_helper_is_greeted(tmp_path: Path) -> None:
         assert helper.writes() == []
 
 
+@as_root
+def test_without_a_root_helper_only_root_can_set_anything() -> None:
+    assert levels(settable(None)) == ["warn"]
+    said = as_nobody("from agents.doctor.gpus import settable\nprint([one.level.value for one in settable(None)])\n")
+    assert said == "['fail']\n"
+
+
 def test_a_gateway_that_does_not_listen_is_a_failure_and_none_is_not(tmp_path: Path) -> None:
     def level(address: str) -> list[str]:
         return levels(neighbours.gateway(address, tmp_path, ""))
@@ -301,10 +308,10 @@ def answering(status: int, headers: Mapping[str, str], body: bytes = b"") -> Ite
 
 def as_nobody(program: str) -> str:
     """What a program prints that runs as another user."""
-    preamble = "import os\nfrom pathlib import Path\nimport agents.doctor\n"
+    preamble = "import os\nfrom pathlib import Path\nimport agents.doctor.mps\n"
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     done = subprocess.run(
-        [sys.executable, "-c", preamble + "import agents.doctor.mps\n" + become + program],
+        [sys.executable, "-c", preamble + become + program],
         capture_output=True, text=True, cwd=ROOT, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

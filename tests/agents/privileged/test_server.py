@@ -217,6 +217,12 @@ def test_only_one_helper_serves_a_folder(helper: Helper) -> None:
     assert helper.client.hello().ok
 
 
+@pytest.mark.parametrize("place", [{"uid": NOBODY}, {"uid": 1234, "gid": NOBODY}])
+def test_nobody_in_particular_may_not_be_let_in(tmp_path: Path, place: dict[str, int]) -> None:
+    with pytest.raises(CannotServe, match="a user of its own"):
+        serve(Place(tmp_path / "socket", tmp_path / "state", **place), FileBoard(tmp_path / "board.json"))
+
+
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o777)
