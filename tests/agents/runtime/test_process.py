@@ -232,7 +232,7 @@ def test_copies_that_come_and_go_leave_neither_processes_nor_files_nor_descripto
         runtime.end(running, force=number % 2 == 0)
         runtime.end(running, force=True)
         until(lambda running=running: not runtime.alive(running))  # type: ignore[misc]
-        assert not any(map(running_now, pids))
+        until(lambda pids=pids: not any(map(running_now, pids)))  # type: ignore[misc]
         runtime.tidy(())
     assert runtime.find() == ()
     assert not runtime._children
