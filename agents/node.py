@@ -21,6 +21,7 @@ from agents.keeper.board import Board
 from agents.keeper.filler import Filler
 from agents.keeper.hands import Hands
 from agents.keeper.keeper import Keeper
+from agents.keeper.ledger import Ledger
 from agents.minutes import Minute, Told
 from agents.reporting import Body
 from agents.routes import Routes
@@ -64,7 +65,8 @@ class Node:
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
         board = Board(around.routes)
-        self.keeper = Keeper(journal, around.hands, board, filler, incarnation, around.host, date=date, workers=workers)
+        self.ledger = Ledger(journal, date)
+        self.keeper = Keeper(self.ledger, around.hands, board, filler, incarnation, around.host, workers=workers)
         self.census = Census(around.hands.talk, filler, around.counters)
         self.watch = Watch(around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus, date=date)
         self.watch.drain(self._known.draining)
@@ -148,7 +150,7 @@ class Node:
         watch, keeper = self.watch, self.keeper
         index = {uuid: number for number, uuid in watch.indexes.items()}
         copies = [copy for copy in keeper.copies() if copy.gpu in index]
-        accounts = [reporting.usage(copy, index[copy.gpu]) for copy in keeper.accounts() if copy.gpu in index]
+        accounts = [reporting.usage(copy, index[copy.gpu]) for copy in self.ledger.accounts() if copy.gpu in index]
         unknown = Verdict("unknown")
         return Body(
             gpus=tuple(
@@ -171,7 +173,7 @@ class Node:
         """A report was stored: its usage need not be said again."""
         for interval in body.usage:
             if f"usage {interval.id}" not in dropped:
-                self.keeper.told(interval.id, "closed" if interval.ended_at else "opened")
+                self.ledger.told(interval.id, "closed" if interval.ended_at else "opened")
 
     def now(self) -> tuple[Minute, Mapping[str, Told]]:
         return self.watch.minute, self.census.totals

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,13 +14,14 @@ from agents import clocks
 from agents.contract import AssignedInstance, Assignment
 from agents.copies import Copy, Stage, largest_batch, same_process_serves
 from agents.device import DeviceError, Gpu, Trouble
-from agents.journal import Journal
 from agents.keeper import fall, rise
 from agents.keeper.board import Board, routes_of
+from agents.keeper.crew import Crew, Result, nothing
 from agents.keeper.decide import Decision, Held, Node, Wanted, decide
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.hands import Fell, Hands, Stuck
+from agents.keeper.ledger import Ledger
 from agents.keeper.ports import free_port
 from agents.keeper.room import Missing, Rules, over_full
 from agents.runtime import Running
@@ -52,27 +51,24 @@ class Keeper:
 
     def __init__(
         self,
-        journal: Journal,
+        ledger: Ledger,
         hands: Hands,
         board: Board,
         filler: Filler,
         incarnation: int,
         host: str = "127.0.0.1",
         clock: Callable[[], float] = clocks.seconds,
-        date: Callable[[], datetime] = clocks.date,
         workers: int = 4,
     ) -> None:
-        self._journal = journal
+        self._ledger = ledger
         self._hands = hands
         self._board = board
         self.filler = filler
         self._incarnation = incarnation
         self._host = host
         self._clock = clock
-        self._date = date
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
-        self._results: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake = threading.Event()
+        self._crew = Crew(workers, self._wake.set)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._assignment: Assignment | None = None
@@ -80,7 +76,6 @@ class Keeper:
         self._contact = False
         self._failures = Failures()
         self._established: dict[str, AssignedInstance] = {}
-        self._busy: set[str] = set()  # copies, and GPUs, with a step under way
         self._stepped: dict[str, float] = {}
         self._freed: set[str] = set()  # copies whose process and memory are gone
         self._stuck: dict[str, str] = {}
@@ -112,20 +107,7 @@ class Keeper:
 
     def copies(self) -> tuple[Copy, ...]:
         """Every copy that is not gone."""
-        with self._lock:
-            return tuple(copy for copy in self._journal.copies.values() if copy.stage is not Stage.GONE)
-
-    def accounts(self) -> tuple[Copy, ...]:
-        """Every copy of which the control plane has not acknowledged all usage, those gone included."""
-        with self._lock:
-            return tuple(self._journal.copies.values())
-
-    def told(self, name: str, what: str) -> None:
-        """The control plane has acknowledged that a copy's usage was opened, or closed."""
-        with self._lock:
-            copy = self._journal.copies.get(name)
-            if copy is not None and copy.told != what:
-                self._journal.write(msgspec.structs.replace(copy, told=what))
+        return self._ledger.copies()
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -150,13 +132,13 @@ class Keeper:
             if copy.running is not None and not self._hands.runtime.alive(copy.running):
                 ended = max(last_seen, copy.started_at or last_seen)
                 gone = msgspec.structs.replace(copy, ended_at=ended, evidence="restart")
-                self._record(gone.at(Stage.ENDING, self._clock(), "exited"))
+                self._ledger.record(gone.at(Stage.ENDING, self._clock(), "exited"))
         known = {copy.id for copy in self.copies()}
         return tuple(running for running in self._hands.runtime.find() if running.copy not in known)
 
     def take_in(self, copy: Copy) -> None:
         """A copy that runs and was in no journal; it is verified like any other."""
-        self._record(msgspec.structs.replace(copy, started_at=self._date()))
+        self._ledger.record(copy)
         self._wake.set()
 
     def recycle(self, gpu: str, reason: str) -> None:
@@ -179,17 +161,16 @@ class Keeper:
     def stop(self) -> None:
         self._stopping.set()
         self._wake.set()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._crew.stop()
 
     def close(self) -> None:
-        """Give up the journal, after `stop`."""
-        self._take_results()  # what a step has done since is recorded yet
-        self._journal.close()
+        """Give up the journal, after `stop`; what a step has done since is recorded yet."""
+        self._crew.take_results()
+        self._ledger.close()
 
     def tick(self) -> float:
         """Look once, decide once, and set off what is next; how long nothing needs to be looked at again."""
-        self._take_results()
+        self._crew.take_results()
         now = self._clock()
         with self._lock:
             assignment, situation = self._assignment, self._situation
@@ -222,11 +203,13 @@ class Keeper:
         self._follow(wanted, copies)
         decision = decide(wanted, copies, node, rules)
         for going in decision.take_down:
-            copy = self._journal.copies[going.copy]
+            copy = self._ledger.get(going.copy)
+            if copy is None:
+                continue
             stage = Stage.DRAINING if copy.served and copy.stage in (Stage.ROUTING, Stage.READY) else Stage.ENDING
             if going.reason == "replaced":
                 self.handed_over += 1
-            self._record(copy.at(stage, now, going.reason))
+            self._ledger.record(copy.at(stage, now, going.reason))
         for start in decision.start:
             self._begin(start.wanted, now)
         self._end_late_handovers(rules, now)
@@ -251,7 +234,7 @@ class Keeper:
             if one is None or one.gpu != copy.gpu or one.instance == copy.wanted or not copy.rising:
                 continue
             if same_process_serves(copy, one.instance):
-                self._record(msgspec.structs.replace(copy, wanted=one.instance))
+                self._ledger.record(msgspec.structs.replace(copy, wanted=one.instance))
 
     def _begin(self, wanted: Wanted, now: float) -> None:
         self._counter += 1
@@ -267,7 +250,7 @@ class Keeper:
             born=now,
             since=now,
         )
-        self._record(copy)
+        self._ledger.record(copy)
 
     def _end_late_handovers(self, rules: Rules, now: float) -> None:
         """SM limits may pass 100 % for so long and no longer, unless the new copy may already have requests."""
@@ -304,90 +287,58 @@ class Keeper:
                     tail = self._hands.runtime.log_tail(copy.id).strip().replace("\n", " | ")[-300:]
                     self._failures.note(copy.wanted, "exited", f"it ended by itself: {tail}", now - copy.since, now)
                     log.warning("%s ended by itself: %s", copy.id, tail)
-                self._record(copy.at(Stage.ENDING, now, reason))
+                self._ledger.record(copy.at(Stage.ENDING, now, reason))
 
     def _pass_gates(self, now: float) -> None:
         """What the gateway has acknowledged lets copies go on."""
         for copy in self.copies():
             state = self._board.in_force(copy)
             if copy.stage is Stage.ROUTING and state is not None and state.ready:
-                self._record(copy.at(Stage.READY, now))
+                self._ledger.record(copy.at(Stage.READY, now))
                 self._wake.set()
             elif copy.stage is Stage.DRAINING:
                 filled = self.filler.filled(copy)
                 patience = (filled.drain_seconds if filled else 0.0) + DRAIN_GRACE_SECONDS
                 # Without the gateway's word nobody knows whether requests still come: it stays (I3).
                 if self._board.drained(copy) or (not self._board.away and now - copy.since > patience):
-                    self._record(copy.at(Stage.ENDING, now))
+                    self._ledger.record(copy.at(Stage.ENDING, now))
                     self._wake.set()
             elif (
                 copy.stage is Stage.ENDING
                 and copy.id in self._freed
                 and (not copy.served or self._board.forgotten(copy))
             ):
-                self._record(copy.at(Stage.GONE, now))
+                self._ledger.record(copy.at(Stage.GONE, now))
                 self._forget(copy)
 
     def _set_off(self, situation: Situation, now: float) -> None:
         gpus = {gpu.uuid: gpu for gpu in situation.gpus.values()}
         for copy in self.copies():
-            if copy.id in self._busy or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
+            if self._crew.is_busy(copy.id) or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
                 continue
             if copy.stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING) and copy.gpu in gpus:
-                self._do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]))  # type: ignore[misc]
+                self._crew.do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]))  # type: ignore[misc]
             elif copy.stage is Stage.ENDING and copy.id not in self._freed:
                 alone = copy.gpu in self._recycled and self._is_alone(copy)
-                self._do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]
+                self._crew.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]
             elif copy.stage is Stage.READY and now - self._stepped.get(copy.id, 0.0) >= LOOK_SECONDS:
-                self._do(copy.id, lambda copy=copy: self._look(copy))  # type: ignore[misc]
+                self._crew.do(copy.id, lambda copy=copy: self._look(copy))  # type: ignore[misc]
             else:
                 continue
             self._stepped[copy.id] = now
         for gpu in list(self._recycled):
             empty = not any(copy.gpu == gpu and copy.id not in self._freed for copy in self.copies())
-            if empty and gpu not in self._busy and now - self._stepped.get(gpu, 0.0) > CALM_SECONDS:
+            if empty and not self._crew.is_busy(gpu) and now - self._stepped.get(gpu, 0.0) > CALM_SECONDS:
                 self._stepped[gpu] = now
-                self._do(gpu, lambda gpu=gpu: self._renew(gpu))  # type: ignore[misc]
+                self._crew.do(gpu, lambda gpu=gpu: self._renew(gpu))  # type: ignore[misc]
 
     def _is_alone(self, copy: Copy) -> bool:
         others = [other for other in self.copies() if other.gpu == copy.gpu and other.id != copy.id]
         return all(other.id in self._freed or other.id in self._stuck for other in others)
 
-    def _do(self, name: str, step: Callable[[], Callable[[], None]]) -> None:
-        """Run a step beside the ticking; what it returns is done in the next tick, by the ticking thread."""
-        self._busy.add(name)
-
-        def run() -> None:
-            try:
-                result = step()
-            except Exception:
-                log.exception("a step of %s failed", name)
-                result = _nothing
-
-            def finish() -> None:
-                self._busy.discard(name)
-                result()
-
-            self._results.put(finish)
-            self._wake.set()
-
-        if self._pool is None:
-            run()
-            self._take_results()
-        else:
-            self._pool.submit(run)
-
-    def _take_results(self) -> None:
-        while True:
-            try:
-                result = self._results.get_nowait()
-            except queue.Empty:
-                return
-            result()
-
     # Steps, which run beside the ticking and return what is to be recorded.
 
-    def _rise(self, copy: Copy, gpu: Gpu) -> Callable[[], None]:
+    def _rise(self, copy: Copy, gpu: Gpu) -> Result:
         try:
             filled = self.filler.fill(copy)
             further = rise.step(rise.Climb(copy, filled, gpu), self._hands, self._clock())
@@ -396,9 +347,9 @@ class Keeper:
             return lambda: self._fall(copy, reason, message, self._clock())
         except DeviceError as error:
             return self._trouble(copy, error)
-        return (lambda: self._advance(copy, further)) if further is not None else _nothing
+        return (lambda: self._advance(copy, further)) if further is not None else nothing
 
-    def _end(self, copy: Copy, alone: bool) -> Callable[[], None]:
+    def _end(self, copy: Copy, alone: bool) -> Result:
         try:
             ended = fall.end(copy, self.filler.filled(copy), self._hands, self._clock(), alone)
         except Stuck as stuck:
@@ -409,9 +360,9 @@ class Keeper:
                 self.recycle(copy.gpu, "client_stuck")
 
             return note
-        return (lambda: self._freed.add(copy.id)) if ended else _nothing
+        return (lambda: self._freed.add(copy.id)) if ended else nothing
 
-    def _look(self, copy: Copy) -> Callable[[], None]:
+    def _look(self, copy: Copy) -> Result:
         """Whether a ready copy answers, and is still limited."""
         assert copy.running is not None
         filled = self.filler.filled(copy)
@@ -422,44 +373,43 @@ class Keeper:
         answers = filled is None or filled.health is None or self._hands.talk.ask(copy.port, filled.health).ok
         return lambda: self._seen(copy, limited, answers)
 
-    def _renew(self, gpu: str) -> Callable[[], None]:
+    def _renew(self, gpu: str) -> Result:
         try:
             self._hands.mps.stop(gpu)
             self._hands.mps.start(gpu)
         except DeviceError as error:
             log.warning("the MPS daemon of GPU %s does not start: %s", gpu, error)
-            return _nothing
+            return nothing
         return lambda: self._renewed(gpu)
 
     # What is recorded of steps.
 
     def _advance(self, before: Copy, after: Copy) -> None:
-        now = self._journal.copies.get(before.id)
+        now = self._ledger.get(before.id)
         if now is not None and now.stage is before.stage:
-            begun = now.started_at or (self._date() if after.running else None)
-            self._record(msgspec.structs.replace(after, wanted=now.wanted, told=now.told, started_at=begun))
+            self._ledger.record(msgspec.structs.replace(after, wanted=now.wanted))
             self._stepped.pop(before.id, None)
             self._wake.set()
         elif now is not None and after.running is not None and now.running is None:
             # It was to go before it had started: what was started must go too.
-            self._record(msgspec.structs.replace(now, running=after.running, started_at=self._date()))
+            self._ledger.record(msgspec.structs.replace(now, running=after.running))
 
     def _fall(self, copy: Copy, reason: str, message: str, now: float) -> None:
-        current = self._journal.copies.get(copy.id)
+        current = self._ledger.get(copy.id)
         if current is None or not current.rising:
             return
         ready = now - current.since if current.stage is Stage.READY else 0.0
         self._failures.note(current.wanted, reason, message, ready, now)
         log.warning("%s fell: %s: %s", copy.id, reason, message)
         routed = current.served and current.stage in (Stage.ROUTING, Stage.READY)
-        self._record(current.at(Stage.DRAINING if routed else Stage.ENDING, now, reason, message))
+        self._ledger.record(current.at(Stage.DRAINING if routed else Stage.ENDING, now, reason, message))
 
-    def _trouble(self, copy: Copy, error: DeviceError) -> Callable[[], None]:
+    def _trouble(self, copy: Copy, error: DeviceError) -> Result:
         if error.trouble in (Trouble.FAULT, Trouble.DOWN):
             return lambda: self.recycle(copy.gpu, f"mps_{error.trouble}")
         said = str(error)
         log.warning("%s: %s", copy.id, said)
-        return _nothing
+        return nothing
 
     def _seen(self, copy: Copy, limited: bool, answers: bool) -> None:
         if limited and answers:
@@ -478,13 +428,6 @@ class Keeper:
             if copy.gpu == gpu:
                 self._stuck.pop(copy.id, None)
 
-    def _record(self, copy: Copy) -> None:
-        if copy.stage is Stage.GONE and copy.ended_at is None and copy.started_at is not None:
-            copy = msgspec.structs.replace(copy, ended_at=self._date(), evidence="observed")
-        with self._lock:
-            self._journal.write(copy)
-        log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
-
     def _forget(self, copy: Copy) -> None:
         self.filler.forget(copy.id)
         self._stepped.pop(copy.id, None)
@@ -501,7 +444,3 @@ def _wanted(assignment: Assignment, situation: Situation) -> list[Wanted]:
         if gpu is None or gpu.uuid not in situation.draining:
             found.append(Wanted(instance, gpu.uuid if gpu else ""))
     return found
-
-
-def _nothing() -> None:
-    pass

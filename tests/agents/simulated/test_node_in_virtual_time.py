@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.clocks import date
 from agents.contract import AssignedInstance
 from agents.copies import Stage
 from agents.journal import Journal
@@ -14,6 +15,7 @@ from agents.keeper.board import Board
 from agents.keeper.filler import Filler
 from agents.keeper.hands import Hands
 from agents.keeper.keeper import Keeper, Situation
+from agents.keeper.ledger import Ledger
 from agents.opening import NoGateway
 from agents.runtime import Launch
 from agents.simulated.device import SimulatedDevice
@@ -39,7 +41,7 @@ class VirtualNode:
         runtime = SimulatedRuntime(self.machine, self.clock, self.behave)
         self.hands = Hands(self.device, self.mps, runtime, SimulatedTalk(self.machine, self.clock))
         journal, board, filler = Journal(folder / "journal"), Board(NoGateway()), Filler(read(), "127.0.0.1")
-        self.keeper = Keeper(journal, self.hands, board, filler, 1, clock=self.clock, workers=0)
+        self.keeper = Keeper(Ledger(journal, date), self.hands, board, filler, 1, clock=self.clock, workers=0)
         self.keeper.hear(True)
         self.generation = 0
 

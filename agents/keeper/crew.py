@@ -1,0 +1,66 @@
+"""Steps that may take long run beside the keeper's thread, one at a time for each copy."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+log = logging.getLogger(__name__)
+
+Result = Callable[[], None]
+
+
+def nothing() -> None:
+    """The result of a step that has none."""
+
+
+class Crew:
+    """What a step returns is done by the thread that calls `take_results`, so that one thread alone records."""
+
+    def __init__(self, workers: int, wake: Callable[[], None]) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
+        self._wake = wake
+        self._results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self._busy: set[str] = set()
+
+    def is_busy(self, name: str) -> bool:
+        return name in self._busy
+
+    def do(self, name: str, step: Callable[[], Result]) -> None:
+        """Set a step off; without workers it is done here and now."""
+        self._busy.add(name)
+
+        def run() -> None:
+            try:
+                result = step()
+            except Exception:
+                log.exception("a step of %s failed", name)
+                result = nothing
+
+            def finish() -> None:
+                self._busy.discard(name)
+                result()
+
+            self._results.put(finish)
+            self._wake()
+
+        if self._pool is None:
+            run()
+            self.take_results()
+        else:
+            self._pool.submit(run)
+
+    def take_results(self) -> None:
+        while True:
+            try:
+                result = self._results.get_nowait()
+            except queue.Empty:
+                return
+            result()
+
+    def stop(self) -> None:
+        """Wait for the steps under way; those not begun are not."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
