@@ -12,7 +12,7 @@ from agents.device import Ability, DeviceError, Gpu, Trouble
 from agents.doctor.findings import Finding, fail, ok, warn
 from agents.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.privileged.client import Privileged
-from agents.privileged.server import SOCKET
+from agents.privileged.place import SOCKET
 
 WITHOUT = {
     Ability.READ_POWER: "power is not measured, so no cap can be kept by it",

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from agents.device import DeviceError
-from agents.privileged.server import SOCKET, STATE, CannotServe, Place, serve
+from agents.privileged.place import SOCKET, STATE, CannotServe, Place
+from agents.privileged.server import serve
 
 DRIVER_SECONDS = 2.0  # of a call: the agent waits five for its answer
 

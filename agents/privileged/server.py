@@ -7,7 +7,6 @@ agent is silent, for an agent that restarts must find its caps and clocks in for
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import selectors
@@ -25,14 +24,12 @@ from agents.device import Trouble
 from agents.privileged.board import Board
 from agents.privileged.changes import Changes
 from agents.privileged.originals import Originals
+from agents.privileged.place import CannotServe, Place, insist_on_somebody, listening, locked, may_speak
 from agents.privileged.rate import Bucket
 from agents.privileged.rules import no
 from agents.privileged.wire import MOST_BYTES, VERSION, Hello, Reply, encoder, requests
 
-SOCKET = Path("/run/gpuwright-privileged/socket")
-STATE = Path("/var/lib/gpuwright-privileged")
 MOST_PEERS = 8
-MOST_WAITING = 64
 PEER_SECONDS = 2.0  # for the whole of a connection
 REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = 64.0, 32.0  # eight GPUs: a clock, a cap and a mode a second, and a reserve
 LINES_AT_ONCE, LINES_PER_SECOND = 20.0, 1.0  # of log about refusals
@@ -41,28 +38,14 @@ MOST_DRAINED = 64 * 1024
 log = logging.getLogger(__name__)
 
 
-class CannotServe(Exception):
-    """The helper must not or cannot run here; its message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the helper listens, who may speak, and where it remembers."""
-
-    socket: Path
-    folder: Path
-    uid: int | None = None  # one of the two may speak, and root
-    gid: int | None = None  # the peer's own group, not one of its others
-
-
 def serve(place: Place, board: Board) -> None:
     """Until SIGTERM or SIGINT, then everything is as it was. For the main thread of a process of its own."""
-    _insist_on_somebody(place)
-    lock = _lock(place.folder)
+    insist_on_somebody(place)
+    lock = locked(place.folder)
     try:
         changes = Changes(board, _originals(place.folder))
         changes.undo_all()  # of a predecessor that died
-        with _listening(place) as listener:
+        with listening(place) as listener:
             _Loop(listener, place, changes).run()
         place.socket.unlink(missing_ok=True)
         changes.undo_all()
@@ -143,7 +126,7 @@ class _Loop:
         pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         self._peers[connection.fileno()] = peer
         self._selector.register(connection, selectors.EVENT_READ)
-        if not _may_speak(self._place, uid, gid):
+        if not may_speak(self._place, uid, gid):
             self._refuse("process %s of user %s, group %s may not speak here", pid, uid, gid)
             self._answer(peer, no(Trouble.NO_PERMISSION, f"user {uid} may not speak here"))
         else:
@@ -215,62 +198,9 @@ class _Loop:
         log.warning("refused: " + text, *values)
 
 
-def _may_speak(place: Place, uid: int, gid: int) -> bool:
-    return uid == 0 or uid == place.uid or (place.gid is not None and gid == place.gid)
-
-
 def _originals(folder: Path) -> Originals:
     try:
         return Originals(folder, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
     except (msgspec.MsgspecError, OSError) as error:
         # It is written whole or not at all: somebody else was here. Without it nobody knows what to put back.
         raise CannotServe(f"originals.json in {folder} cannot be read ({error}); move it away to go on") from error
-
-
-def _lock(folder: Path) -> int:
-    """One helper a folder: two would take each other's settings for the originals."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _insist_on_own(folder)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise CannotServe(f"another helper already serves with {folder}") from None
-    return handle
-
-
-def _listening(place: Place) -> socket.socket:
-    """A socket that only the peer's user, or its group, can connect to; who it is is asked again at each connection."""
-    place.socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _insist_on_own(place.socket.parent)
-    place.socket.unlink(missing_ok=True)  # the lock is ours: whoever made it is gone
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    mask = os.umask(0o177)
-    try:
-        listener.bind(str(place.socket))
-    except OSError as error:
-        listener.close()
-        raise CannotServe(f"cannot listen at {place.socket}: {error}") from error
-    finally:
-        os.umask(mask)
-    place.socket.chmod(0o600 if place.gid is None else 0o660)  # while it is ours
-    if os.geteuid() == 0:
-        os.chown(place.socket, -1 if place.uid is None else place.uid, -1 if place.gid is None else place.gid)
-    listener.setblocking(False)
-    listener.listen(MOST_WAITING)
-    return listener
-
-
-def _insist_on_somebody(place: Place) -> None:
-    """The kernel shows everybody of another namespace under one number, that of `nobody`."""
-    for number, kind in ((place.uid, "uid"), (place.gid, "gid")):
-        if number is not None and number == int(Path(f"/proc/sys/kernel/overflow{kind}").read_text()):
-            raise CannotServe(f"{kind} {number} is anybody whom the kernel has no number for; name a user of its own")
-
-
-def _insist_on_own(folder: Path) -> None:
-    """Where others can write, they could put another file, or another socket, in place of ours."""
-    found = folder.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise CannotServe(f"{folder} must belong to user {os.geteuid()} and be writable by nobody else")

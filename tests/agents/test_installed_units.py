@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from agents.privileged import __main__ as privileged
-from agents.privileged.server import SOCKET, STATE
-from cli.verbs import agent
+from agents.privileged.place import SOCKET, STATE
+from cli.verbs import agent, gateway
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
@@ -119,6 +119,14 @@ def test_the_command_line_of_each_unit_is_one_that_its_program_takes() -> None:
     run = parser.parse_args(words[2:])
     assert run.helper == str(SOCKET)
     assert run.state_dir == Path("/var/lib", settings("gpuwright-agent")["StateDirectory"][0])
+
+    words = command("gpuwright-gateway")
+    assert words[:2] == [f"{INSTALLED}/bin/gpuwright", "gateway"]
+    parser = argparse.ArgumentParser()
+    gateway.add_arguments(parser)
+    beside = parser.parse_args(words[2:])
+    assert beside.what == "run"
+    assert beside.folder == Path("/var/lib", settings("gpuwright-gateway")["StateDirectory"][0])
 
 
 def test_users_that_units_name_are_made_by_sysusers() -> None:

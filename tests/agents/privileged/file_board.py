@@ -11,7 +11,8 @@ from typing import Any
 
 from agents.device import DeviceError, Trouble
 from agents.privileged.board import Allowed
-from agents.privileged.server import CannotServe, Place, serve
+from agents.privileged.place import CannotServe, Place
+from agents.privileged.server import serve
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
 OTHER = "GPU-11111111-1111-1111-1111-111111111111"

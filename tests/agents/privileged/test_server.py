@@ -16,7 +16,8 @@ import pytest
 
 from agents.device import DeviceError, Trouble
 from agents.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
-from agents.privileged.server import MOST_PEERS, CannotServe, Place, serve
+from agents.privileged.place import CannotServe, Place
+from agents.privileged.server import MOST_PEERS, serve
 from agents.privileged.wire import MOST_BYTES
 from tests.agents.privileged.file_board import AS_BOUGHT, GPU, OTHER, FileBoard
 from tests.agents.privileged.running import ROOT, Helper, heard, running
