@@ -43,7 +43,7 @@ def test_a_batch_starts_when_its_oldest_has_waited_long_enough() -> None:
 
 
 def test_without_a_timeout_the_first_goes_alone_and_the_next_batch_takes_all_that_came_meanwhile() -> None:
-    with serving("--max-batch", "4", "--latency", "1:1500;4:1") as copy, clients(6) as pool:
+    with serving("--max-batch", "4", "--latency", "1:2000;4:1") as copy, clients(6) as pool:
         first = pool.submit(copy.infer)
         until(lambda: copy.figure("open_requests") == 1 and copy.figure("queue") == 0)
         copy.ask("PUT", "/v1/batch", '{"batch": 4}')
@@ -100,9 +100,10 @@ def test_it_is_not_ready_until_it_has_loaded() -> None:
 
 
 def test_a_drain_answers_all_that_was_taken_and_then_ends() -> None:
-    with serving("--latency", "1:120") as copy, clients(8) as pool:
+    never_full = ("--batch", "9", "--batch-timeout-ms", NEVER, "--latency", "9:2000")
+    with serving(*never_full) as copy, clients(8) as pool:
         taken = [pool.submit(copy.infer, bytes([number])) for number in range(8)]
-        until(lambda: copy.figure("open_requests") == 8)
+        copy.wait_figure("queue", 8)
         drained = copy.ask("POST", "/v1/drain")
         assert drained.status == 200
         late = copy.infer()
@@ -110,6 +111,7 @@ def test_a_drain_answers_all_that_was_taken_and_then_ends() -> None:
         assert copy.ask("GET", "/healthz").status == 503
         answers = [each.result() for each in taken]
         assert [said.status for said in answers] == [200] * 8
+        assert all(said.headers.get("connection") == "close" for said in answers)
         assert [said.json["digest"] for said in answers] == [f"{zlib.crc32(bytes([each])):08x}" for each in range(8)]
         assert copy.exit_code() == 0
 
