@@ -45,7 +45,10 @@ class Gateway:
         self.state = folder / "state"
         self.log_path = folder / "gateway.log"
         self.state.mkdir(parents=True)
-        (folder / "haproxy.cfg").write_text(base(self.state, self.requests, f"127.0.0.1:{self.port}"))
+        text = base(self.state, self.requests, f"127.0.0.1:{self.port}")
+        if os.geteuid():  # only root can become another user
+            text = text.replace("    user haproxy\n    group haproxy\n", "")
+        (folder / "haproxy.cfg").write_text(text)
         Haproxy(Master(self.master), self.state, self.requests).write(Desired())
         self.haproxy: subprocess.Popen[bytes] | None = None
         self.sidecar: subprocess.Popen[bytes] | None = None

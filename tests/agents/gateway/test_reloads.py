@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from agents.gateway.answers import info
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.master import HaproxyAway, WorkerGone
 from agents.routes import Acknowledged, Route, RoutesAway
-from tests.agents.gateway.test_routes import answering, ready
+from tests.agents.gateway.test_routes import answering, get, ready
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
 from tests.support.load import steady_load
@@ -45,15 +46,21 @@ def swap(routes: SidecarRoutes, copies: Copies, old: int, new: int) -> None:
     assert copies.requests(old) == had, "a request came after the last"
 
 
+def reload(gateway: Gateway) -> None:
+    """Until another process takes connections."""
+    first = _process(gateway)
+    gateway.reload()
+    until(lambda: _process(gateway) not in ("", first), "another process takes connections")
+
+
 @contextmanager
-def at_random_moments(what: object, seed: int, mean_seconds: float) -> Iterator[list[int]]:
+def at_random_moments(what: Callable[[], None], seed: int, mean_seconds: float) -> Iterator[list[int]]:
     """Do it in a thread, over and over; how often is in the list."""
     done, count = threading.Event(), [0]
     moments = random.Random(seed)
 
     def run() -> None:
         while not done.wait(moments.uniform(0, 2 * mean_seconds)):
-            assert callable(what)
             what()
             count[0] += 1
 
@@ -87,11 +94,47 @@ def test_a_reload_changes_nothing(gateway: Gateway, copies: Copies) -> None:
     declared = [copies.route(0, weight=10), copies.route(1, weight=5), copies.route(2, drained=True)]
     before = routes.declare(declared)
     state = _state(gateway)
-    first = _process(gateway)
-    gateway.reload()
-    until(lambda: _process(gateway) not in ("", first), "another process takes connections")
+    reload(gateway)
     assert _state(gateway) == state
     assert ready(insist(routes, declared)) == ready(before)
+
+
+def test_what_an_old_process_still_answers_is_counted_as_open(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    routes.declare([copies.route(0)])
+    slow: list[tuple[int, str, str]] = []
+    caller = threading.Thread(target=lambda: slow.append(get(gateway, "/shop/search/slow?ms=1500")))
+    caller.start()
+    until(lambda: routes.declare([copies.route(0)]).routes[0].open_requests == 1, "the slow request is seen")
+    for _ in range(2):
+        reload(gateway)
+    drained = [copies.route(0, drained=True), copies.route(1)]
+    assert insist(routes, drained).routes[0].open_requests == 1
+    assert answering(gateway) == {copies.ports[1]: 8}
+    until(lambda: insist(routes, drained).routes[0].open_requests == 0, "the old process has ended")
+    caller.join(10)
+    assert slow[0][0] == 200
+
+
+def test_a_caller_whose_connection_an_old_process_holds_is_served_by_the_copies_of_now(
+    gateway: Gateway, copies: Copies
+) -> None:
+    routes = gateway.routes()
+    routes.declare([copies.route(0)])
+    kept = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    try:
+        kept.request("POST", "/shop/search/x", "{}")
+        assert kept.getresponse().read() == b"%d /x" % copies.ports[0]
+        reload(gateway)
+        insist(routes, [copies.route(1)])
+        assert insist(routes, [copies.route(1)]).routes[0].ready
+        had = copies.requests(0)
+        kept.request("POST", "/shop/search/y", "{}")
+        assert kept.getresponse().read() == b"%d /y" % copies.ports[1]
+        assert copies.requests(0) == had
+        until(lambda: sum(one.requests for one in routes.counters().values()) == 2, "each is counted once")
+    finally:
+        kept.close()
 
 
 def test_a_sidecar_killed_at_random_moments_converges_and_forgets_nothing(gateway: Gateway, copies: Copies) -> None:

@@ -74,6 +74,23 @@ def test_a_drained_copy_gets_nothing_new_and_tells_of_what_it_still_answers(gate
     assert answering(gateway) == {copies.ports[0]: 4, copies.ports[1]: 4}
 
 
+def test_a_copy_that_is_removed_amid_a_request_finishes_it_and_can_come_back(gateway: Gateway, copies: Copies) -> None:
+    routes = gateway.routes()
+    routes.declare([copies.route(0)])
+    slow: list[tuple[int, str, str]] = []
+    caller = threading.Thread(target=lambda: slow.append(get(gateway, "/shop/search/slow?ms=900")))
+    caller.start()
+    until(lambda: routes.declare([copies.route(0)]).routes[0].open_requests == 1, "the slow request is seen")
+    routes.declare([copies.route(1)])
+    assert answering(gateway) == {copies.ports[1]: 8}
+    assert "node-1:copy-0" in gateway.ask("show servers state")
+    assert ready(routes.declare([copies.route(0), copies.route(1)])) == {"copy-0": True, "copy-1": True}
+    routes.declare([copies.route(1)])
+    caller.join()
+    assert slow[0][0] == 200
+    until(lambda: "node-1:copy-0" not in gateway.ask("show servers state"), "it is deleted")
+
+
 def test_a_service_whose_last_copy_went_asks_its_callers_to_come_again(gateway: Gateway, copies: Copies) -> None:
     routes = gateway.routes()
     routes.declare([copies.route(0)])

@@ -1,0 +1,152 @@
+"""What sources say becomes servers in slots: scaled, named apart, kept over restarts, and stale words refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.gateway import configuration, desired
+from agents.gateway.answers import SeenServer
+from agents.gateway.changes import closing, differences, map_closing, map_opening, opening
+from agents.gateway.configuration import base
+from agents.gateway.desired import FIRST_SLOTS, Desired, Malformed, Server, Stale, declare, server_name, with_slots
+from agents.gateway.wire import Declared, RouteSpec
+
+ROOT = Path(__file__).parents[3]
+
+
+def route(copy: str, service: str = "a/b", weight: float = 1, drained: bool = False) -> RouteSpec:
+    return RouteSpec(copy, service, "127.0.0.1:9001", weight, drained)
+
+
+def said(*routes: RouteSpec, sequence: int = 1, source: str = "node-1", before: Desired | None = None) -> Desired:
+    return with_slots(declare(before or Desired(), source, Declared(sequence, routes)), idle=())
+
+
+def weights(state: Desired) -> dict[str, int]:
+    return {server.name: server.weight for server in state.servers()}
+
+
+def test_rates_are_scaled_by_service_over_all_sources_and_drained_copies_do_not_count() -> None:
+    state = said(route("x", weight=1e6, drained=True), route("y", weight=50), route("z", "c/d", weight=1e-9))
+    state = said(route("x", weight=200), route("tiny", weight=1e-9), source="node-2", before=state)
+    assert weights(state) == {
+        "node-1:x": 0, "node-1:y": 64, "node-1:z": 256, "node-2:x": 256, "node-2:tiny": 1,
+    }  # fmt: skip
+
+
+def test_names_of_copies_stay_apart_whatever_they_are_made_of() -> None:
+    copies = ["a/b", "a_b", "a_2fb", "a:b", "a.b", "a-b", "a%b", "a b".replace(" ", "~"), "!#$"]
+    names = {server_name("node-1", copy) for copy in copies}
+    assert len(names) == len(copies)
+    assert all(sign.isalnum() or sign in "-_.:" for name in names for sign in name)
+
+
+def test_a_lower_sequence_is_stale_and_so_is_the_same_one_with_other_routes() -> None:
+    state = said(route("x"), sequence=5)
+    assert declare(state, "node-1", Declared(5, (route("x"),))) == state
+    for stale in (Declared(4, (route("x"),)), Declared(5, ())):
+        with pytest.raises(Stale) as caught:
+            declare(state, "node-1", stale)
+        assert caught.value.sequence == 5
+    assert declare(state, "node-2", Declared(1)).sources.keys() == {"node-1", "node-2"}
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", ":80", "::1:80", "[127.0.0.1]:80", "host:80", "127.0.0.1:080x", "[::1]:0"]
+)
+def test_an_address_is_literal_and_has_a_port(address: str) -> None:
+    with pytest.raises(Malformed):
+        desired.split_address(address)
+
+
+def test_addresses_are_read_in_both_families() -> None:
+    assert desired.split_address("10.0.0.5:80") == ("10.0.0.5", 80)
+    assert desired.split_address("[2001:DB8::1]:8000") == ("2001:db8::1", 8000)
+
+
+def test_a_slot_changes_hands_only_when_none_is_free_and_nothing_is_in_it() -> None:
+    full = said(*(route(f"c{index}", f"a/s{index:03d}") for index in range(FIRST_SLOTS)))
+    emptied = declare(full, "node-1", Declared(2, (route("new", "a/new"),)))
+    assert with_slots(emptied, idle=()).slot_count == 2 * FIRST_SLOTS
+    reused = with_slots(emptied, idle={7, 9})
+    assert (reused.slot_count, reused.slots["a/new"], "a/s006" in reused.slots) == (FIRST_SLOTS, 7, False)
+    assert with_slots(declare(full, "node-1", Declared(2)), idle={7}).slots == full.slots
+
+
+def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
+    state = said(route("x", weight=2.5), route("y", drained=True))
+    desired.keep(tmp_path / "desired.json", state)
+    assert desired.read(tmp_path / "desired.json") == state
+    assert desired.read(tmp_path / "none") == Desired()
+
+
+# What is told to HAProxy
+
+
+SERVER = Server("n:a", "n", "a", "a/b", "10.0.0.5", 80, 256, False)
+DRAINED = Server("n:b", "n", "b", "a/b", "10.0.0.6", 80, 0, True)
+SEEN = SeenServer("10.0.0.5", 80, 256, 0, 2)
+
+
+def commands(wanted: list[Server], seen: dict[str, SeenServer]) -> list[str]:
+    backends = {"gw-0001": {server.name: server for server in wanted}}
+    steps = (*opening(backends, {"gw-0001": seen}), *closing(backends, {"gw-0001": seen}))
+    return [step.command for step in steps]
+
+
+def test_nothing_is_said_when_all_is_as_it_shall_be() -> None:
+    assert commands([SERVER], {"n:a": SEEN}) == []
+
+
+def test_what_opens_is_said_before_what_closes() -> None:
+    told = commands([SERVER, DRAINED], {"n:b": SeenServer("10.0.0.6", 80, 256, 0, 2), "n:c": SEEN})
+    assert [" ".join(line.split()[:2] + line.split()[3:5]) for line in told] == [
+        "add server 10.0.0.5:80 weight",
+        "enable health",
+        "set server state ready",
+        "set server state drain",
+        "set server weight 0",
+        "set server state maint",
+        "del server",
+        "del server",
+    ]
+    assert told[-1] == "del server gw-0001/fence"
+
+
+def test_a_copy_that_is_added_drained_gets_nothing() -> None:
+    assert commands([DRAINED], {})[-1] == "set server gw-0001/n:b state drain"
+    assert "weight 0" in commands([DRAINED], {})[0]
+
+
+def test_a_server_that_waits_to_be_deleted_is_in_force() -> None:
+    gone = {"gw-0001": {"n:a": SeenServer("10.0.0.5", 80, 256, 1, 0)}}
+    assert differences({}, gone) == ()
+    assert differences({}, {"gw-0001": {"n:a": SEEN}}) == ("set server gw-0001/n:a state maint",)
+
+
+def test_a_map_is_brought_about_by_its_differences() -> None:
+    wanted, seen = {"a/b": "gw-0001", "c/d": "gw-0002"}, {"c/d": "gw-0009", "e/f": "gw-0003"}
+    assert [step.command for step in map_closing("m", wanted, seen)] == ["del map m e/f"]
+    assert [step.command for step in map_opening("m", wanted, seen)] == [
+        "add map m a/b gw-0001",
+        "set map m c/d gw-0002",
+    ]
+
+
+# Files
+
+
+def test_the_base_that_ships_and_the_one_in_the_documentation_are_what_the_command_prints() -> None:
+    text = base(Path("/var/lib/gpuwright-gateway"), "127.0.0.1:9514", ":80")
+    assert (ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text() == text
+    assert text in (ROOT / "docs" / "gateway.md").read_text()
+
+
+def test_a_server_stands_in_the_file_in_the_words_of_the_runtime_command() -> None:
+    text = configuration.generated(said(route("x")), Path("/f"), "127.0.0.1:1")
+    [line] = [line for line in text.splitlines() if "node-1:x" in line]
+    [server] = said(route("x")).servers()
+    assert line == f"    server node-1:x {configuration.arguments(server)}"
+    assert text.count("\nbackend gw-0") == FIRST_SLOTS
