@@ -8,7 +8,9 @@ import socket
 import socketserver
 import ssl
 import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -172,7 +174,8 @@ class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.sidecar = sidecar
         self.tokens = tokens
         self._tls = tls
-        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._open: dict[socket.socket, float] = {}  # since when
+        self._lock = threading.Lock()
         self._path = Path(listen) if listen.startswith("/") else None
         address: Any
         if self._path:
@@ -190,21 +193,37 @@ class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
             os.umask(mask)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)  # the caller comes again
-            return
-        super().process_request(request, client_address)
+        """Where there is no room the caller comes again, and whoever dawdles longest is hung up on."""
+        with self._lock:
+            full = len(self._open) >= MOST_CONNECTIONS
+            if full:
+                slowest, since = min(self._open.items(), key=lambda item: item[1])
+                if time.monotonic() - since > REQUEST_SECONDS:
+                    with suppress(OSError):
+                        slowest.shutdown(socket.SHUT_RDWR)
+            else:
+                self._open[request] = time.monotonic()
+        if full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        spoken = request
         try:
             request.settimeout(REQUEST_SECONDS)
             if self._tls:
-                request = self._tls.wrap_socket(request, server_side=True)
-            super().process_request_thread(request, client_address or ("local", 0))
+                spoken = self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                with self._lock:
+                    self._open[spoken] = self._open.pop(request)
+                spoken.do_handshake()
+            super().process_request_thread(spoken, client_address or ("local", 0))
         except OSError:
-            self.shutdown_request(request)
+            self.shutdown_request(spoken)
         finally:
-            self._room.release()
+            with self._lock:
+                self._open.pop(spoken, None)
+                self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that hung up, or was too slow, is no news."""

@@ -59,9 +59,9 @@ class Gateway:
         self.haproxy = self._launch(words)
         until(self._answers, f"haproxy does not answer, see {self.log_path}")
 
-    def start_sidecar(self) -> None:
+    def start_sidecar(self, *more: str) -> None:
         words = [sys.executable, "-m", "cli.main", "gateway", "run", "--folder", str(self.state)]
-        self.sidecar = self._launch([*words, "--master", str(self.master), "--requests", self.requests])
+        self.sidecar = self._launch([*words, "--master", str(self.master), "--requests", self.requests, *more])
 
     def await_sidecar(self) -> None:
         """Until it answers, with HAProxy as desired."""

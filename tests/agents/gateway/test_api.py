@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from agents.gateway.api import MOST_BODY_BYTES, Listening, tokens_of
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.sidecar import AlreadyRunning, Sidecar
 from agents.routes import Route, RoutesAway
+from tests.agents.gateway.test_reloads import insist
 from tests.agents.gateway.test_routes import answering
+from tests.support.caller import until
 from tests.support.haproxy import ROOT, Copies, Gateway
+from tests.support.postgres import free_port
 
 TOKENS = "node-1 one-secret\nnode-2 two-secret\n* all-secret\n"
 
@@ -147,6 +151,50 @@ def test_callers_who_say_nothing_do_not_keep_others_from_being_heard(api: Api) -
     assert api.say("GET", "/healthz").status == 200
     for connection in silent:
         connection.close()
+
+
+def test_callers_who_dawdle_are_hung_up_on_when_there_is_no_room(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.gateway.api.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("agents.gateway.api.MOST_CONNECTIONS", 8)
+    dawdling = [socket.create_connection(("127.0.0.1", api.port)) for _ in range(8)]
+
+    def heard() -> bool:
+        for connection in dawdling:
+            with suppress(OSError):
+                connection.sendall(b"G")
+        try:
+            return api.say("GET", "/healthz").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    until(heard, "one of them made room")
+    for connection in dawdling:
+        connection.close()
+
+
+def test_over_tls_an_agent_is_heard_and_a_stranger_to_its_authority_speaks_to_nobody(
+    gateway: Gateway, copies: Copies, tmp_path: Path
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    words += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=proxy"]
+    subprocess.run([*words, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    (tmp_path / "tokens").write_text(TOKENS)
+    (tmp_path / "token").write_text("one-secret\n")
+    gateway.kill_sidecar()
+    gateway.listen = f"127.0.0.1:{free_port()}"
+    gateway.start_sidecar(
+        "--listen", gateway.listen, "--token-file", str(tmp_path / "tokens"),
+        "--tls-cert", str(certificate), "--tls-key", str(key),
+    )  # fmt: skip
+    address, token = f"https://{gateway.listen}", str(tmp_path / "token")
+    routes = SidecarRoutes(address, "node-1", token, ca_file=str(certificate))
+    assert insist(routes, [copies.route(0)]).routes[0].ready
+    with pytest.raises(RoutesAway, match="CERTIFICATE_VERIFY_FAILED"):
+        SidecarRoutes(address, "node-1", token).counters()
+    with pytest.raises(RoutesAway):
+        SidecarRoutes(f"http://{gateway.listen}", "node-1", token).counters()
+    assert list(routes.counters()) == ["copy-0"]
 
 
 def test_two_sidecars_do_not_write_one_haproxy(api: Api) -> None:
