@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 
 import msgspec
 
@@ -19,7 +18,7 @@ from agents.link import Link, LinkError
 from agents.minutes import Minute, Told
 from agents.node import Node
 from agents.rotation import due, rotate
-from agents.state import Credential, Folder, Seen
+from agents.state import Credential, Folder, Seen, boot_id
 
 POLL_SECONDS = 30
 ANSWER_SECONDS = 10.0  # beyond the poll's own time
@@ -117,6 +116,7 @@ class Agent:
     def _report(self, link: Link, minute: Minute, totals: Mapping[str, Told]) -> Answer:
         inventory = self._node.inventory()
         body = self._node.body(minute, totals)
+        self._node.looked()
         with self._lock:
             sequence, self._sequence = self._sequence, self._sequence + 1
             report = Report(
@@ -125,7 +125,7 @@ class Agent:
                 sequence=sequence,
                 at=self._date(),
                 minute=minute.began,
-                boot_id=_boot_id(),
+                boot_id=boot_id(),
                 health=_worst(body.gpus),
                 epoch=self._seen.epoch,
                 generation=self._seen.generation,
@@ -238,10 +238,3 @@ def _worst(gpus: Sequence[GpuMinute]) -> str:
     if gpus and all(gpu.health == "failed" for gpu in gpus):
         return "failed"
     return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -28,12 +28,13 @@ class Census:
         self._gateway = gateway
         self._served: dict[str, Served | None] = {}
         self._asked: dict[str, float] = {}
+        self._busy: dict[str, float] = {}
         self._counters: Mapping[str, Counters] = {}
         self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
         self.totals: dict[str, Told] = {}
 
-    def refresh(self, copies: Collection[Copy], now: float) -> None:
-        """Ask who is due; what does not answer keeps what it said last."""
+    def refresh(self, copies: Collection[Copy], now: float, eager: Collection[str] = ()) -> None:
+        """Ask who is due, and every copy on the GPUs in `eager`; what does not answer keeps what it said last."""
         if self._gateway is not None:
             with contextlib.suppress(RoutesAway):
                 self._counters = self._gateway()
@@ -41,18 +42,32 @@ class Census:
         here = [copy for copy in copies if copy.running is not None and copy.stage is not Stage.STARTING]
         due = [copy for copy in here if now - self._asked.get(copy.id, 0.0) >= period]
         # A few at a time: forty at once would be a burst every half minute.
-        for copy in sorted(due, key=lambda copy: self._asked.get(copy.id, 0.0))[: max(2, len(here) // 8)]:
-            filled = self._filler.filled(copy)
-            self._asked[copy.id] = now
-            if filled is not None and filled.metrics is not None:
-                self._served[copy.id] = self._talk.served(copy.port, filled) or self._served.get(copy.id)
+        first = sorted(due, key=lambda copy: self._asked.get(copy.id, 0.0))[: max(2, len(here) // 8)]
+        for copy in {copy.id: copy for copy in [*first, *(copy for copy in here if copy.gpu in eager)]}.values():
+            self._ask(copy, now)
         self.totals = {copy.id: self._told(copy) for copy in here}
         for gone in self._asked.keys() - {copy.id for copy in copies}:
             self._asked.pop(gone)
             self._served.pop(gone, None)
+            self._busy.pop(gone, None)
         self._history.append((now, {name: told.counters for name, told in self.totals.items()}))
         while now - self._history[0][0] > WINDOW_SECONDS:
             self._history.popleft()
+
+    def busy(self, copy: str) -> float | None:
+        """The part of the time between the last two looks at it in which the copy computed."""
+        return self._busy.get(copy)
+
+    def _ask(self, copy: Copy, now: float) -> None:
+        asked_at, self._asked[copy.id] = self._asked.get(copy.id, 0.0), now
+        filled = self._filler.filled(copy)
+        if filled is None or filled.metrics is None:
+            return
+        before, served = self._served.get(copy.id), self._talk.served(copy.port, filled)
+        self._served[copy.id] = served or before
+        if served and before and served.busy_seconds is not None and before.busy_seconds is not None:
+            part = (served.busy_seconds - before.busy_seconds) / max(now - asked_at, 1e-3)
+            self._busy[copy.id] = min(1.0, max(0.0, part))
 
     def lately(self, copy: str) -> Counters:
         """What the copy served in the last few seconds."""

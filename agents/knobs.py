@@ -11,6 +11,7 @@ from agents.keeper.hands import Hands
 from agents.templates import Filled
 
 AGAIN_SECONDS = 10.0  # after a knob did not turn
+RENEW_SECONDS = 60.0  # a reloaded driver, or somebody at a terminal, may have turned a device's knob back
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Knobs:
         self._hands = hands
         self.clocks: dict[str, Turned] = {}  # by GPU
         self.caps: dict[str, Turned] = {}
+        self.doors: dict[str, Turned] = {}
         self.batches: dict[str, Turned] = {}  # by copy
         self._timeouts: dict[str, float] = {}
 
@@ -59,7 +61,10 @@ class Knobs:
         """Have a copy take batches of at most `batch`. It was started with the batch that was planned then."""
         if filled.set_batch is None:
             return
-        if self._stands(self.batches.get(copy.id), batch, now) and self._timeouts.get(copy.id) == timeout_ms:
+        if (
+            self._stands(self.batches.get(copy.id), batch, now, for_good=True)
+            and self._timeouts.get(copy.id) == timeout_ms
+        ):
             return
         reply = self._hands.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
         trouble = "" if reply.ok else f"answered {reply.status or 'nothing'}"
@@ -72,11 +77,22 @@ class Knobs:
             del self.batches[name]
             self._timeouts.pop(name, None)
 
+    def close_door(self, gpu: str, now: float) -> None:
+        """Nobody but MPS shall open a device that copies run on."""
+        if self._stands(self.doors.get(gpu), 1.0, now):
+            return
+        try:
+            self.doors[gpu] = Turned(1.0, self._hands.device.exclusive(gpu, True).applied, now)
+        except DeviceError as error:
+            self.doors[gpu] = _refused("compute mode", gpu, 1.0, error, now)
+
     @staticmethod
-    def _stands(turned: Turned | None, wanted: float | None, now: float) -> bool:
-        if turned is None:
-            return wanted is None
-        return turned.requested == wanted and (not turned.trouble or now - turned.at < AGAIN_SECONDS)
+    def _stands(turned: Turned | None, wanted: float | None, now: float, for_good: bool = False) -> bool:
+        if turned is None or turned.requested != wanted:
+            return turned is None and wanted is None
+        if turned.trouble:
+            return now - turned.at < AGAIN_SECONDS
+        return for_good or wanted is None or now - turned.at < RENEW_SECONDS
 
 
 def _refused(what: str, gpu: str, wanted: float | None, error: DeviceError, now: float) -> Turned:

@@ -55,10 +55,12 @@ class Node:
         around: Around,
         incarnation: int,
         workers: int = 4,
+        clock: Callable[[], float] = clocks.seconds,
         date: Callable[[], datetime] = clocks.date,
     ) -> None:
         self._folder = folder
         self._around = around
+        self._clock = clock
         self._known = folder.known()
         self._assignment: Assignment | None = None
         filler = Filler(around.templates, around.host)
@@ -66,9 +68,11 @@ class Node:
         journal = Journal(folder.path / "journal.jsonl")
         board = Board(around.routes)
         self.ledger = Ledger(journal, date)
-        self.keeper = Keeper(self.ledger, around.hands, board, filler, incarnation, around.host, workers=workers)
+        self.keeper = Keeper(self.ledger, around.hands, board, filler, incarnation, around.host, clock, workers)
         self.census = Census(around.hands.talk, filler, around.counters)
-        self.watch = Watch(around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus, date=date)
+        self.watch = Watch(
+            around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus, folder.health(), clock, date
+        )
         self.watch.drain(self._known.draining)
         self.strangers: tuple[Running, ...] = self.keeper.recover(folder.last_seen())
         for running in self.strangers:
@@ -126,7 +130,7 @@ class Node:
         """Take in every copy that runs here and is in no journal; a line for each."""
         said = []
         for running in self.strangers:
-            copy = adopted(running, self._assignment, clocks.seconds())
+            copy = adopted(running, self._assignment, self._clock())
             if isinstance(copy, Copy):
                 self.keeper.take_in(copy)
                 said.append(f"{running.copy}: taken in, to be verified")
@@ -146,7 +150,6 @@ class Node:
 
     def body(self, minute: Minute, totals: Mapping[str, Told]) -> Body:
         """What a report says of that minute, and of how things are now."""
-        self._folder.looked()
         watch, keeper = self.watch, self.keeper
         index = {uuid: number for number, uuid in watch.indexes.items()}
         copies = [copy for copy in keeper.copies() if copy.gpu in index]
@@ -168,6 +171,10 @@ class Node:
             excursions=watch.excursions,
             repartition=watch.repartition,
         )
+
+    def looked(self) -> None:
+        """Keep that we have looked, and what outlives us of what we saw."""
+        self._folder.looked(self.watch.health)
 
     def told(self, body: Body, dropped: Collection[str]) -> None:
         """A report was stored: its usage need not be said again."""

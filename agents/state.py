@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from agents.contract import Assignment
+from agents.health import State
 
 T = TypeVar("T")
 
@@ -51,11 +53,19 @@ class Known(msgspec.Struct, rename="camel"):
     draining: list[str] = []
 
 
+class Lasting(msgspec.Struct, rename="camel"):
+    """GPUs with a fault, as of one boot of the machine."""
+
+    boot_id: str = ""
+    states: dict[str, State] = {}
+
+
 class Folder:
     """The agent's folder; nobody but its user can read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lasting: Lasting | None = None
 
     def credential(self) -> Credential | None:
         return self._read("credential.json", Credential)
@@ -82,9 +92,19 @@ class Folder:
         except FileNotFoundError:
             return datetime.now(UTC)
 
-    def looked(self) -> None:
+    def looked(self, states: Mapping[str, State]) -> None:
+        """Now was looked; how healthy the devices were is kept where that has changed in what outlives an agent."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "looked").touch()
+        lasting = Lasting(boot_id(), {uuid: state for uuid, state in states.items() if state.cause})
+        if lasting != self._lasting:
+            self._write("health.json", msgspec.json.encode(lasting))
+            self._lasting = lasting
+
+    def health(self) -> Mapping[str, State]:
+        """The faults that were there when an agent looked last; none of an earlier boot, which is a reset."""
+        kept = self._read("health.json", Lasting)
+        return kept.states if kept is not None and kept.boot_id == boot_id() else {}
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -108,3 +128,11 @@ class Folder:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def boot_id() -> str:
+    """The kernel's name for the time since the machine was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

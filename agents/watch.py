@@ -25,6 +25,9 @@ from agents.minutes import Minute, Told, percentile_ms
 PERIOD_SECONDS = 1.0
 ENUMERATE_SECONDS = 10.0
 MPS_SECONDS = 10.0
+PATIENCE = 3  # doubtful answers in a row that are borne
+NEAR_CAP = 0.8
+MEASURE_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ class Watch:
         census: Census,
         known: Mapping[int, str],
         keep_known: Callable[[Mapping[int, str]], None],
+        states: Mapping[str, health.State],
         clock: Callable[[], float] = clocks.seconds,
         date: Callable[[], datetime] = clocks.date,
     ) -> None:
@@ -57,7 +61,8 @@ class Watch:
         self._enumerated_at = float("-inf")
         self._mps: dict[str, MpsState] = {}
         self._mps_at = float("-inf")
-        self._health: dict[str, health.State] = {}
+        self._doubts: dict[str, int] = {}
+        self._health = dict(states)
         self._power: dict[str, power.State] = {}
         self._energy: dict[str, power.Energy] = {}
         self._samples: dict[str, power.Samples] = {}
@@ -70,6 +75,7 @@ class Watch:
         self.repartition: tuple[int, ...] = ()
         self.knobs = Knobs(hands)
         self._memory = MemoryGuard()
+        self._measured: dict[str, float] = {}
         self.minute = Minute(_minute(date()), {})
         self.finished: tuple[Minute, Mapping[str, Told]] | None = None  # the minute before, until it was reported
 
@@ -88,6 +94,11 @@ class Watch:
     def indexes(self) -> Mapping[int, str]:
         """The UUID that each index means on this node."""
         return meant(self._indexes, self._assignment)
+
+    @property
+    def health(self) -> Mapping[str, health.State]:
+        """What is remembered of each GPU's health: a fault that a person must mend outlives the agent."""
+        return self._health
 
     @property
     def found(self) -> Mapping[str, Gpu]:
@@ -116,7 +127,7 @@ class Watch:
         now = self._clock()
         self._enumerate(now)
         copies = self._keeper.copies()
-        self._census.refresh(copies, now)
+        self._census.refresh(copies, now, self._strained())
         self._roll()
         self._look(copies, now)
         self._guard_memory(copies, now)
@@ -132,8 +143,9 @@ class Watch:
             gpus = self._hands.device.gpus()
         except DeviceError as error:
             log.warning("the devices cannot be listed: %s", error)
-            self._present = set()
-            return
+            if error.trouble is Trouble.NO_DRIVER:
+                self._present = set()
+            return  # anything else says nothing of any one of them
         self._found.update({gpu.uuid: gpu for gpu in gpus})
         self._present = {gpu.uuid for gpu in gpus}
         fixed = indexed(self._indexes, gpus)
@@ -153,7 +165,7 @@ class Watch:
                 log.warning("events cannot be read: %s", error)
         if now - self._mps_at >= MPS_SECONDS:
             self._mps_at = now
-            self._mps = {gpu: self._mps_state(gpu) for gpu in {copy.gpu for copy in copies if copy.running}}
+            self._mps = {gpu: self._mps_state(gpu) for gpu in sorted({copy.gpu for copy in copies if copy.running})}
         for uuid in self._indexes.values():
             reading, trouble = None, None
             try:
@@ -181,10 +193,28 @@ class Watch:
                 self._keeper.recycle(uuid, f"mps_{self._mps[uuid]}")
 
     def _mps_state(self, gpu: str) -> MpsState:
+        """As the daemon says. One doubtful answer is no reason to end what it serves; several in a row are."""
         try:
-            return self._hands.mps.state(gpu)
+            state = self._hands.mps.state(gpu)
+            self._doubts.pop(gpu, None)
+            return state
         except DeviceError as error:
-            return MpsState.FAULT if error.trouble is Trouble.FAULT else MpsState.DOWN
+            if error.trouble is Trouble.FAULT:
+                return MpsState.FAULT
+            self._doubts[gpu] = self._doubts.get(gpu, 0) + 1
+            log.warning("the MPS daemon of GPU %s cannot be asked: %s", gpu, error)
+            sure = error.trouble is Trouble.DOWN or self._doubts[gpu] >= PATIENCE
+            return MpsState.DOWN if sure else self._mps.get(gpu, MpsState.ACTIVE)
+
+    def _strained(self) -> set[str]:
+        """GPUs near or over their cap: what their copies do is asked for every second."""
+        if self._assignment is None:
+            return set()
+        caps = {gpu.index: gpu.cap_w for gpu in self._assignment.gpus if gpu.cap_w}
+        drawn = {
+            index: self.readings[uuid].power_w or 0.0 for index, uuid in self.indexes.items() if uuid in self.readings
+        }
+        return {self.indexes[index] for index, cap in caps.items() if drawn.get(index, 0.0) > NEAR_CAP * cap}
 
     def _situation(self) -> Situation:
         gpus = {index: self._found[uuid] for index, uuid in self.indexes.items() if uuid in self._found}
@@ -199,12 +229,19 @@ class Watch:
         for index, uuid in self.indexes.items():
             if uuid not in self._present:
                 continue
+            held = self._keeper.held
+            # Who holds what is asked where it can matter now, and else every few seconds.
+            pressed = any(one.missing.memory_gib for one in held) or bool(self._memory.away)
+            if not pressed and now - self._measured.get(uuid, 0.0) < MEASURE_SECONDS:
+                continue
+            self._measured[uuid] = now
             processes: tuple[GpuProcess, ...] = ()
             if any(copy.gpu == uuid for copy in copies):
                 with contextlib.suppress(DeviceError):
                     processes = self._hands.device.processes(uuid)
-            gpu, reading = self._found[uuid], self.readings.get(uuid)
-            self._memory.look(gpu, reading, processes, copies, self._keeper.held, assignment, index, now)
+            self._memory.look(
+                self._found[uuid], self.readings.get(uuid), processes, copies, held, assignment, index, now
+            )
 
     def _roll(self) -> None:
         began = _minute(self._date())
@@ -231,6 +268,8 @@ class Watch:
             self._power[uuid] = move.state
             if move.clock_mhz != seen.clock_mhz and uuid in self._samples:
                 self._samples[uuid].moved(now)
+            if any(copy.gpu == uuid for copy in copies):
+                self.knobs.close_door(uuid, now)
             self.knobs.turn_cap(uuid, told.cap_w, now)
             self.knobs.turn_clock(uuid, move.clock_mhz if told.clock_mhz else None, now)
             for copy in here:
@@ -247,7 +286,7 @@ class Watch:
         reading = self.readings.get(uuid)
         gpu = self._found[uuid]
         drawn = self._samples[uuid].period() if uuid in self._samples else None
-        clock = self.knobs.clocks.get(uuid)
+        clock, cap = self.knobs.clocks.get(uuid), self.knobs.caps.get(uuid)
         return power.SeenGpu(
             index=index,
             at=self._date(),
@@ -255,8 +294,9 @@ class Watch:
             mean_w=drawn[1] if drawn else None,
             cap_w=told.cap_w,
             clock_mhz=int(clock.requested) if clock and clock.requested else None,
-            frame=told.clock_mhz,
+            frame=told.clock_mhz if clock is None or not clock.trouble else None,  # one that does not turn is not ours
             clocks_mhz=gpu.clocks_mhz,
+            limited=told.cap_w is not None and cap is not None and cap.applied == told.cap_w,
             running_mhz=reading.sm_clock_mhz if reading else None,
             slowed="power_cap" in reading.clock_reasons if reading else False,
             instances=tuple(self._seen_instance(copy) for copy in here if copy.served),
@@ -275,6 +315,8 @@ class Watch:
             latency_ms=percentile_ms(lately.latency_counts, wanted.percentile or 98, LATENCY_EDGES_MS),
             slo_ms=wanted.slo_ms,
             queue=served.queue if served else None,
+            batch_mean=served.batch_mean if served else None,
+            busy=self._census.busy(copy.id),
         )
 
 

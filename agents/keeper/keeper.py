@@ -161,10 +161,10 @@ class Keeper:
     def stop(self) -> None:
         self._stopping.set()
         self._wake.set()
-        self._crew.stop()
 
     def close(self) -> None:
-        """Give up the journal, after `stop`; what a step has done since is recorded yet."""
+        """Give up the journal, once `run` has ended; what a step has done since is recorded yet."""
+        self._crew.stop()
         self._crew.take_results()
         self._ledger.close()
 

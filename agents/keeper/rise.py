@@ -59,7 +59,7 @@ def start(climb: Climb, hands: Hands, now: float) -> Copy:
                     PORT: str(copy.port),
                     METRICS_PORT: str(copy.metrics_port),
                 },
-                tuple(str(folder) for folder in hands.mps.folders(copy.gpu)),
+                (*map(str, hands.mps.folders(copy.gpu)), *climb.filled.folders),
             )
             running = hands.runtime.start(launch)
         except (LaunchError, DeviceError) as error:
@@ -116,8 +116,8 @@ def _close_the_door(gpu: str, hands: Hands) -> None:
 
 
 def most_sm(climb: Climb) -> int:
-    """MPS rounds down to whole SMs; one is the least."""
-    return max(1, int(climb.gpu.sm_count * climb.copy.wanted.sm_percent / 100 / climb.filled.processes + 1e-9))
+    """MPS rounds down to whole SMs; the least is one, or two where they come in pairs."""
+    return max(2, int(climb.gpu.sm_count * climb.copy.wanted.sm_percent / 100 / climb.filled.processes + 1e-9))
 
 
 def _must_run(climb: Climb, hands: Hands) -> None:
