@@ -143,7 +143,8 @@ class Agent:
         path = f"/api/v1/nodes/{self._credential.node}/report"
         said = link.request("POST", path, msgspec.json.encode(report), ANSWER_SECONDS)
         answer = msgspec.json.decode(said.body, type=Answer)
-        self._told_inventory = inventory
+        if not any(dropped.what == "state" for dropped in answer.dropped):
+            self._told_inventory = inventory
         self._hear()
         for dropped in answer.dropped:
             log.warning("not kept of the report: %s (%s)", dropped.what, dropped.reason)
@@ -195,6 +196,9 @@ class Agent:
         self._stopping.wait(max(0.0, again_at - time.monotonic()))
 
     def _poll_once(self, link: Link) -> None:
+        if self._credential.next is not None:
+            self._stopping.wait(1.0)  # the other thread ends the turn first: the token in use may be given up
+            return
         self.poll_once(link)
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:

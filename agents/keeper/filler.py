@@ -11,6 +11,8 @@ from agents.templates import Filled
 from agents.templates.filling import Builtin, Refused, fill
 from agents.templates.reading import Template
 
+NO_TEMPLATE = "no_template"
+
 
 class Filler:
     """The templates of this node, as they were read at the start."""
@@ -31,7 +33,7 @@ class Filler:
                 why = known[1]
             else:
                 filled = self._fill(instance, Builtin("", ""))
-                why = (filled.reason, filled.message) if isinstance(filled, Refused) else None
+                why = _told(filled) if isinstance(filled, Refused) else None
             judged[instance.id] = (instance, why)
             if why:
                 found[instance.id] = why
@@ -55,7 +57,7 @@ class Filler:
         )
         filled = self._fill(instance, builtin)
         if isinstance(filled, Refused):
-            raise Fell(filled.reason, filled.message)
+            raise Fell(*_told(filled))
         return filled
 
     def filled(self, copy: Copy) -> Filled | None:
@@ -75,5 +77,12 @@ class Filler:
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"
             name = instance.template or "(none named)"
-            return Refused("no_template", "template", f"this node has no template {name}; it has {offered}"[:500])
+            return Refused(NO_TEMPLATE, "template", f"this node has no template {name}; it has {offered}"[:500])
         return fill(template, instance.args or {}, builtin)
+
+
+def _told(refused: Refused) -> tuple[str, str]:
+    """As the control plane audits it: what was asked for is not what this node allows."""
+    if refused.reason == NO_TEMPLATE:
+        return "refused_template", refused.message
+    return "refused_arguments", f"{refused.field}: {refused.message} ({refused.reason})"
