@@ -66,12 +66,6 @@ def workers(text: str) -> tuple[Worker, ...]:
     return tuple(found)
 
 
-def failed_reloads(text: str) -> int:
-    """How often the configuration was refused, by `show proc`."""
-    match = re.search(r"\[failed: (\d+)\]", text)
-    return int(match[1]) if match else 0
-
-
 def servers(text: str) -> dict[str, dict[str, SeenServer]]:
     """`show servers state`: servers by backend and name."""
     lines = [line for line in text.split("\n") if line]

@@ -16,6 +16,7 @@ from agents.gateway.wire import Counted
 
 LONGEST_LINE = 1024
 KEPT_SECONDS = 900.0  # of a copy that is routed no more: its last figures are asked for later
+MOST_GONE = 10_000
 
 
 class Tally:
@@ -49,8 +50,13 @@ class Tallies:
             self._gone_at.pop(name, None)
         for service in services:
             self._services.setdefault(service.encode(), Tally())
+        for service in [service for service in self._services if service.decode() not in services]:
+            del self._services[service]
         for name in [name for name in self._servers if name not in servers]:
-            if now - self._gone_at.setdefault(name, now) > KEPT_SECONDS:
+            self._gone_at.setdefault(name, now)
+        longest_gone = sorted(self._gone_at, key=self._gone_at.__getitem__)
+        for at, name in enumerate(longest_gone):
+            if now - self._gone_at[name] > KEPT_SECONDS or len(longest_gone) - at > MOST_GONE:
                 del self._servers[name], self._copies[name.encode()], self._gone_at[name]
 
     def add(self, line: bytes) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 from agents.gateway.answers import info
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.master import HaproxyAway, WorkerGone
+from agents.gateway.master import HaproxyAway, Master, WorkerGone
 from agents.routes import Acknowledged, Route, RoutesAway
 from tests.agents.gateway.test_routes import answering, get, ready
 from tests.support.caller import until
@@ -97,6 +97,22 @@ def test_a_reload_changes_nothing(gateway: Gateway, copies: Copies) -> None:
     reload(gateway)
     assert _state(gateway) == state
     assert ready(insist(routes, declared)) == ready(before)
+
+
+def test_a_reload_that_fails_for_a_mistake_in_the_base_stops_nothing(gateway: Gateway, copies: Copies) -> None:
+    routes, path = gateway.routes(), gateway.folder / "haproxy.cfg"
+    routes.declare([copies.route(0)])
+    path.write_text(path.read_text() + "\nfrontend mistaken\n    nonsense\n")
+    gateway.reload()
+
+    def failed() -> bool:
+        with suppress(HaproxyAway):
+            return "[failed: 1]" in Master(gateway.master).ask("show proc")
+        return False
+
+    until(failed, "HAProxy has refused its configuration")
+    assert insist(routes, [copies.route(1)]).routes[0].ready
+    assert answering(gateway) == {copies.ports[1]: 8}
 
 
 def test_what_an_old_process_still_answers_is_counted_as_open(gateway: Gateway, copies: Copies) -> None:
