@@ -25,6 +25,8 @@ def _lines(sidecar: Sidecar) -> Iterator[str]:
     yield from _one("gpuwright_gateway_log_lines_total", "counter", "requests that HAProxy told of", counts.lines)
     yield from _one("gpuwright_gateway_lost_log_lines_total", "counter", "not read in time", counts.lost_lines)
     yield from _one("gpuwright_gateway_refused_log_lines_total", "counter", "not understood", counts.refused_lines)
+    unknown = sidecar.tallies.unknown
+    yield from _one("gpuwright_gateway_unknown_service_total", "counter", "requests for no service", unknown)
     yield "# TYPE gpuwright_gateway_copy_ready gauge"
     states = [(source, sidecar.in_force(source)) for source in sidecar.sources()]
     routed = [(source, state) for source, said in states if said for state in said.routes]

@@ -50,8 +50,8 @@ class Tallies:
             self._gone_at.pop(name, None)
         for service in services:
             self._services.setdefault(service.encode(), Tally())
-        for service in [service for service in self._services if service.decode() not in services]:
-            del self._services[service]
+        for gone in [service for service in self._services if service.decode() not in services]:
+            del self._services[gone]
         for name in [name for name in self._servers if name not in servers]:
             self._gone_at.setdefault(name, now)
         longest_gone = sorted(self._gone_at, key=self._gone_at.__getitem__)
