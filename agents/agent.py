@@ -211,7 +211,7 @@ class Agent:
             try:
                 once(link)
                 pause = 1.0
-            except (LinkError, msgspec.DecodeError) as error:
+            except (LinkError, msgspec.DecodeError, OSError) as error:
                 if clocks.seconds() - self._heard_at > CONTACT_SECONDS:
                     self._node.heard(False)
                 level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING

@@ -13,23 +13,20 @@ import msgspec
 from agents import clocks
 from agents.contract import AssignedInstance, Assignment
 from agents.copies import Copy, Stage, largest_batch, same_process_serves
-from agents.device import DeviceError, Gpu, Trouble
-from agents.keeper import fall, rise
+from agents.device import Gpu
 from agents.keeper.board import Board, routes_of
-from agents.keeper.crew import Crew, Result, nothing
+from agents.keeper.crew import Crew
 from agents.keeper.decide import Decision, Held, Node, Wanted, decide
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
-from agents.keeper.hands import Fell, Hands, Stuck
+from agents.keeper.hands import Hands
 from agents.keeper.ledger import Ledger
 from agents.keeper.ports import free_port
 from agents.keeper.room import Missing, Rules, over_full
+from agents.keeper.steps import STEP_SECONDS, Steps
 from agents.runtime import Running
 
-STEP_SECONDS = 0.1  # between two steps of one copy
 CALM_SECONDS = 1.0  # between two looks when nothing changes
-LOOK_SECONDS = 10.0  # between two looks at a ready copy: does it answer, is it limited?
-PATIENCE = 3  # looks in a row that may fail
 DRAIN_GRACE_SECONDS = 5.0  # beyond the template's own, while the gateway still sees open requests
 
 log = logging.getLogger(__name__)
@@ -76,11 +73,7 @@ class Keeper:
         self._contact = False
         self._failures = Failures()
         self._established: dict[str, AssignedInstance] = {}
-        self._stepped: dict[str, float] = {}
-        self._freed: set[str] = set()  # copies whose process and memory are gone
-        self._stuck: dict[str, str] = {}
-        self._recycled: dict[str, str] = {}
-        self._misses: dict[str, int] = {}
+        self._steps = Steps(ledger, hands, filler, self._failures, self._crew, clock, self._wake.set)
         self._held: tuple[Held, ...] = ()
         self._counter = 0
         self.handed_over = 0
@@ -115,7 +108,7 @@ class Keeper:
 
     @property
     def recycled(self) -> Mapping[str, str]:
-        return dict(self._recycled)
+        return dict(self._steps.recycled)
 
     @property
     def gateway_away(self) -> str:
@@ -143,9 +136,7 @@ class Keeper:
 
     def recycle(self, gpu: str, reason: str) -> None:
         """Empty a GPU and start its MPS daemon anew: nothing may run there without a limit."""
-        if self._recycled.setdefault(gpu, reason) == reason:
-            log.warning("GPU %s is recycled: %s", gpu, reason)
-        self._wake.set()
+        self._steps.recycle(gpu, reason)
 
     def run(self) -> None:
         """Until `stop`. What runs goes on running."""
@@ -154,6 +145,9 @@ class Keeper:
                 pause = self.tick()
             except OSError as error:  # the journal's disk: nothing is done that was not recorded
                 log.error("nothing can be recorded, so nothing is changed: %s", error)
+                pause = CALM_SECONDS
+            except Exception:
+                log.exception("one look at what is wanted and what is there failed")
                 pause = CALM_SECONDS
             self._wake.wait(pause)
             self._wake.clear()
@@ -177,10 +171,10 @@ class Keeper:
         self._see_ends(now)
         if assignment is not None and situation.gpus:
             self._act(assignment, situation, now)
-        self._board.bring_up_to_date(routes_of(self.copies(), self._host, self._freed))
+        self._board.bring_up_to_date(routes_of(self.copies(), self._host, self._steps.freed))
         self._pass_gates(now)
-        self._set_off(situation, now)
-        moving = any(copy.stage is not Stage.READY for copy in self.copies()) or self._recycled
+        self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now)
+        moving = any(copy.stage is not Stage.READY for copy in self.copies())
         return STEP_SECONDS / 2 if moving else CALM_SECONDS
 
     # Deciding.
@@ -193,7 +187,7 @@ class Keeper:
         node = Node(
             memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()} | dict(situation.room_gib),
             fenced=situation.fenced,
-            recycled=self._recycled,
+            recycled=self._steps.recycled,
             refused=refused,
             resting=self._failures.resting([one.instance for one in wanted], now),
             stopped_jobs=situation.stopped_jobs,
@@ -262,7 +256,7 @@ class Keeper:
             for copy in there:
                 new = copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)
                 if new and now - copy.born > rules.handover_seconds:
-                    self._fall(copy, "handover_timeout", f"not warm within {rules.handover_seconds:g} s", now)
+                    self._steps.fall(copy, "handover_timeout", f"not warm within {rules.handover_seconds:g} s", now)
 
     def _all_held(self, decision: Decision) -> tuple[Held, ...]:
         waiting = [copy for copy in self.copies() if copy.stage in (Stage.ROUTING, Stage.DRAINING)]
@@ -305,135 +299,11 @@ class Keeper:
                     self._wake.set()
             elif (
                 copy.stage is Stage.ENDING
-                and copy.id in self._freed
+                and copy.id in self._steps.freed
                 and (not copy.served or self._board.forgotten(copy))
             ):
                 self._ledger.record(copy.at(Stage.GONE, now))
-                self._forget(copy)
-
-    def _set_off(self, situation: Situation, now: float) -> None:
-        gpus = {gpu.uuid: gpu for gpu in situation.gpus.values()}
-        for copy in self.copies():
-            if self._crew.is_busy(copy.id) or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
-                continue
-            if copy.stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING) and copy.gpu in gpus:
-                self._crew.do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]))  # type: ignore[misc]
-            elif copy.stage is Stage.ENDING and copy.id not in self._freed:
-                alone = copy.gpu in self._recycled and self._is_alone(copy)
-                self._crew.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]
-            elif copy.stage is Stage.READY and now - self._stepped.get(copy.id, 0.0) >= LOOK_SECONDS:
-                self._crew.do(copy.id, lambda copy=copy: self._look(copy))  # type: ignore[misc]
-            else:
-                continue
-            self._stepped[copy.id] = now
-        for gpu in list(self._recycled):
-            empty = not any(copy.gpu == gpu and copy.id not in self._freed for copy in self.copies())
-            if empty and not self._crew.is_busy(gpu) and now - self._stepped.get(gpu, 0.0) > CALM_SECONDS:
-                self._stepped[gpu] = now
-                self._crew.do(gpu, lambda gpu=gpu: self._renew(gpu))  # type: ignore[misc]
-
-    def _is_alone(self, copy: Copy) -> bool:
-        others = [other for other in self.copies() if other.gpu == copy.gpu and other.id != copy.id]
-        return all(other.id in self._freed or other.id in self._stuck for other in others)
-
-    # Steps, which run beside the ticking and return what is to be recorded.
-
-    def _rise(self, copy: Copy, gpu: Gpu) -> Result:
-        try:
-            filled = self.filler.fill(copy)
-            further = rise.step(rise.Climb(copy, filled, gpu), self._hands, self._clock())
-        except Fell as fell:
-            reason, message = fell.reason, fell.message
-            return lambda: self._fall(copy, reason, message, self._clock())
-        except DeviceError as error:
-            return self._trouble(copy, error)
-        return (lambda: self._advance(copy, further)) if further is not None else nothing
-
-    def _end(self, copy: Copy, alone: bool) -> Result:
-        try:
-            ended = fall.end(copy, self.filler.filled(copy), self._hands, self._clock(), alone)
-        except Stuck as stuck:
-            said = str(stuck)
-
-            def note() -> None:
-                self._stuck[copy.id] = said
-                self.recycle(copy.gpu, "client_stuck")
-
-            return note
-        return (lambda: self._freed.add(copy.id)) if ended else nothing
-
-    def _look(self, copy: Copy) -> Result:
-        """Whether a ready copy answers, and is still limited."""
-        assert copy.running is not None
-        filled = self.filler.filled(copy)
-        try:
-            limited = bool(self._hands.runtime.pids(copy.running) & self._hands.mps.clients(copy.gpu))
-        except DeviceError as error:
-            return self._trouble(copy, error)
-        answers = filled is None or filled.health is None or self._hands.talk.ask(copy.port, filled.health).ok
-        return lambda: self._seen(copy, limited, answers)
-
-    def _renew(self, gpu: str) -> Result:
-        try:
-            self._hands.mps.stop(gpu)
-            self._hands.mps.start(gpu)
-        except DeviceError as error:
-            log.warning("the MPS daemon of GPU %s does not start: %s", gpu, error)
-            return nothing
-        return lambda: self._renewed(gpu)
-
-    # What is recorded of steps.
-
-    def _advance(self, before: Copy, after: Copy) -> None:
-        now = self._ledger.get(before.id)
-        if now is not None and now.stage is before.stage:
-            self._ledger.record(msgspec.structs.replace(after, wanted=now.wanted))
-            self._stepped.pop(before.id, None)
-            self._wake.set()
-        elif now is not None and after.running is not None and now.running is None:
-            # It was to go before it had started: what was started must go too.
-            self._ledger.record(msgspec.structs.replace(now, running=after.running))
-
-    def _fall(self, copy: Copy, reason: str, message: str, now: float) -> None:
-        current = self._ledger.get(copy.id)
-        if current is None or not current.rising:
-            return
-        ready = now - current.since if current.stage is Stage.READY else 0.0
-        self._failures.note(current.wanted, reason, message, ready, now)
-        log.warning("%s fell: %s: %s", copy.id, reason, message)
-        routed = current.served and current.stage in (Stage.ROUTING, Stage.READY)
-        self._ledger.record(current.at(Stage.DRAINING if routed else Stage.ENDING, now, reason, message))
-
-    def _trouble(self, copy: Copy, error: DeviceError) -> Result:
-        if error.trouble in (Trouble.FAULT, Trouble.DOWN):
-            return lambda: self.recycle(copy.gpu, f"mps_{error.trouble}")
-        said = str(error)
-        log.warning("%s: %s", copy.id, said)
-        return nothing
-
-    def _seen(self, copy: Copy, limited: bool, answers: bool) -> None:
-        if limited and answers:
-            self._misses.pop(copy.id, None)
-            return
-        self._misses[copy.id] = self._misses.get(copy.id, 0) + 1
-        if self._misses[copy.id] < PATIENCE:
-            self._stepped[copy.id] = self._clock() - LOOK_SECONDS + 1.0  # look again soon
-            return
-        reason = "not_under_mps" if not limited else "unresponsive"
-        self._fall(copy, reason, f"seen {PATIENCE} times in a row", self._clock())
-
-    def _renewed(self, gpu: str) -> None:
-        self._recycled.pop(gpu, None)
-        for copy in self.copies():
-            if copy.gpu == gpu:
-                self._stuck.pop(copy.id, None)
-
-    def _forget(self, copy: Copy) -> None:
-        self.filler.forget(copy.id)
-        self._stepped.pop(copy.id, None)
-        self._misses.pop(copy.id, None)
-        self._stuck.pop(copy.id, None)
-        self._freed.discard(copy.id)
+                self._steps.forget(copy)
 
 
 def _wanted(assignment: Assignment, situation: Situation) -> list[Wanted]:
