@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from agents import memory
 from agents.contract import Assignment
@@ -10,6 +10,7 @@ from agents.copies import Copy, Stage
 from agents.device import Gpu, GpuProcess, Reading
 from agents.keeper.decide import Held
 from agents.memory import DeviceMemory, Guard, Holder, Settings
+from agents.runtime import Running
 
 WAITING_FOR_ROOM = ("no_room", "no_room_to_hand_over")
 
@@ -37,6 +38,7 @@ class MemoryGuard:
         gpu: Gpu,
         reading: Reading | None,
         processes: Collection[GpuProcess],
+        pids: Callable[[Running], Collection[int]],
         copies: Collection[Copy],
         held: Collection[Held],
         assignment: Assignment,
@@ -46,7 +48,7 @@ class MemoryGuard:
         """Decide for one GPU which jobs make room, and which come back."""
         device = DeviceMemory(gpu.memory_gib, reading.memory_used_gib if reading else None)
         measured = {process.pid: process.memory_gib for process in processes}
-        holders = [_holder(copy, measured) for copy in copies if copy.gpu == gpu.uuid]
+        holders = [_holder(copy, measured, pids) for copy in copies if copy.gpu == gpu.uuid]
         here = {one.id: one for one in assignment.instances if one.gpu == index}
         waiting = {one.instance for one in held if one.missing.reason in WAITING_FOR_ROOM and one.missing.memory_gib}
         needed = sum(here[name].memory_gib for name in waiting if name in here and here[name].service)
@@ -57,13 +59,20 @@ class MemoryGuard:
         self._room[gpu.uuid] = gpu.memory_gib - memory.headroom_gib(device, self._settings) - strangers
 
 
-def _holder(copy: Copy, measured: Mapping[int, float | None]) -> Holder:
+def _holder(copy: Copy, measured: Mapping[int, float | None], pids: Callable[[Running], Collection[int]]) -> Holder:
     wanted = copy.wanted
     return Holder(
         instance=copy.instance,
         limit_gib=wanted.memory_gib,
-        used_gib=measured.get(copy.running.pid) if copy.running else 0.0,
+        used_gib=_used_gib(measured, pids(copy.running)) if copy.running else 0.0,
         may_stop=bool(wanted.job) and wanted.preemptible,
         priority=wanted.priority,
         leaving=copy.stage in (Stage.DRAINING, Stage.ENDING),
     )
+
+
+def _used_gib(measured: Mapping[int, float | None], pids: Collection[int]) -> float | None:
+    """What the copy's processes hold together; None where the device does not say it of one of them."""
+    held = [measured[pid] for pid in pids if pid in measured]
+    known = [gib for gib in held if gib is not None]
+    return sum(known) if len(known) == len(held) else None

@@ -28,6 +28,7 @@ class Options:
     runtime: str = "process"  # or docker
     gateway: str = ""  # address of a sidecar; empty: none
     gateway_token_file: str = ""
+    gateway_ca_file: str = ""  # certificates to trust, PEM
     templates: Path | None = None  # the node's own, beside those that are shipped
     models: Path | None = None
     helper: str = ""  # socket of the root helper; empty: write to the devices ourselves
@@ -85,6 +86,8 @@ def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counte
         return NoGateway(), None
     from agents.gateway.client import SidecarRoutes
 
-    # The keeper's thread declares, the watch's counts.
-    declaring, counting = (SidecarRoutes(options.gateway, options.node, options.gateway_token_file) for _ in range(2))
+    def sidecar() -> SidecarRoutes:
+        return SidecarRoutes(options.gateway, options.node, options.gateway_token_file, options.gateway_ca_file)
+
+    declaring, counting = sidecar(), sidecar()  # the keeper's thread declares, the watch's counts
     return declaring, counting.counters

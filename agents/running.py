@@ -18,6 +18,7 @@ from agents.journal import JournalError
 from agents.local import Local
 from agents.node import Node
 from agents.opening import Options, opened
+from agents.runtime import LaunchError
 from agents.state import Credential, Folder
 from agents.templates.reading import TemplateError
 
@@ -38,7 +39,7 @@ def run_agent(options: Options, metrics: str = "") -> None:
     try:
         seen = start(folder, date())
         node = Node(folder, opened(replace(options, node=credential.node)), seen.incarnation)
-    except (DeviceError, JournalError, TemplateError, OSError, ValueError) as error:
+    except (DeviceError, JournalError, LaunchError, TemplateError, OSError, ValueError) as error:
         raise CannotRun(f"{error}; `gpuwright agent doctor` says what this machine lacks") from error
     agent = Agent(folder, credential, node, seen)
     for number in (signal.SIGTERM, signal.SIGINT):

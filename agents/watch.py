@@ -239,9 +239,8 @@ class Watch:
             if any(copy.gpu == uuid for copy in copies):
                 with contextlib.suppress(DeviceError):
                     processes = self._hands.device.processes(uuid)
-            self._memory.look(
-                self._found[uuid], self.readings.get(uuid), processes, copies, held, assignment, index, now
-            )
+            gpu, reading, pids = self._found[uuid], self.readings.get(uuid), self._hands.runtime.pids
+            self._memory.look(gpu, reading, processes, pids, copies, held, assignment, index, now)
 
     def _roll(self) -> None:
         began = _minute(self._date())

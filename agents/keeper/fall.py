@@ -24,7 +24,13 @@ def end(copy: Copy, filled: Filled | None, hands: Hands, now: float, alone: bool
         return True
     patience = filled.drain_seconds if filled else 0.0
     waited = now - copy.since
+    left = hands.runtime.pids(running)
     if not hands.runtime.alive(running):
+        if left:  # its children outlive it: nobody would ever ask them to go
+            if not alone:
+                _terminate(copy, left, hands)
+            hands.runtime.end(running, force=True)
+            return False
         return _is_free(copy, hands, waited > patience + SAVE_SECONDS + TERM_SECONDS + FREE_SECONDS)
     if copy.served and filled and filled.drain and waited <= patience:
         hands.talk.ask(copy.port, filled.drain)
@@ -37,15 +43,14 @@ def end(copy: Copy, filled: Filled | None, hands: Hands, now: float, alone: bool
             hands.runtime.end(running, force=False)
         case Push.MAKE:
             if not alone:
-                _terminate(copy, hands)
+                _terminate(copy, left, hands)
             hands.runtime.end(running, force=True)
     return False
 
 
-def _terminate(copy: Copy, hands: Hands) -> None:
-    assert copy.running is not None
+def _terminate(copy: Copy, pids: frozenset[int], hands: Hands) -> None:
     try:
-        for pid in sorted(hands.runtime.pids(copy.running) & hands.mps.clients(copy.gpu)):
+        for pid in sorted(pids & hands.mps.clients(copy.gpu)):
             if not hands.mps.terminate(copy.gpu, pid):
                 raise Stuck(f"{copy.id} does not end, and MPS did not terminate its client {pid}")
     except DeviceError as error:

@@ -192,7 +192,7 @@ class Keeper:
             resting=self._failures.resting([one.instance for one in wanted], now),
             stopped_jobs=situation.stopped_jobs,
             contact=self._contact,
-            established=self._establish(wanted, copies),
+            established=self._still_established(wanted),
         )
         self._follow(wanted, copies)
         decision = decide(wanted, copies, node, rules)
@@ -209,11 +209,8 @@ class Keeper:
         self._end_late_handovers(rules, now)
         self._held = self._all_held(decision)
 
-    def _establish(self, wanted: Sequence[Wanted], copies: Collection[Copy]) -> Collection[str]:
+    def _still_established(self, wanted: Sequence[Wanted]) -> Collection[str]:
         """Instances that have been ready here just as they are wanted now."""
-        for copy in copies:
-            if copy.stage is Stage.READY:
-                self._established[copy.instance] = copy.wanted
         as_wanted = {one.instance.id: one.instance for one in wanted}
         self._established = {
             name: instance for name, instance in self._established.items() if as_wanted.get(name) == instance
@@ -274,6 +271,8 @@ class Keeper:
         for copy in self.copies():
             if copy.stage not in (Stage.READY, Stage.ROUTING, Stage.DRAINING) or copy.running is None:
                 continue
+            if copy.stage is Stage.READY:
+                self._established[copy.instance] = copy.wanted
             if not self._hands.runtime.alive(copy.running):
                 expected = copy.stage is Stage.DRAINING
                 reason = "" if expected else "exited"

@@ -42,9 +42,9 @@ def step(climb: Climb, hands: Hands, now: float) -> Copy | None:
 def start(climb: Climb, hands: Hands, now: float) -> Copy:
     """Start its process, unless that was done before we were killed."""
     copy = climb.copy
-    running = next((found for found in hands.runtime.find() if found.copy == copy.id), None)
-    if running is None:
-        try:
+    try:
+        running = next((found for found in hands.runtime.find() if found.copy == copy.id), None)
+        if running is None:
             _close_the_door(copy.gpu, hands)
             hands.mps.start(copy.gpu)
             launch = Launch(
@@ -62,8 +62,8 @@ def start(climb: Climb, hands: Hands, now: float) -> Copy:
                 (*map(str, hands.mps.folders(copy.gpu)), *climb.filled.folders),
             )
             running = hands.runtime.start(launch)
-        except (LaunchError, DeviceError) as error:
-            raise Fell("not_started", str(error)) from error
+    except (LaunchError, DeviceError) as error:
+        raise Fell("not_started", str(error)) from error
     return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
 
 

@@ -18,9 +18,10 @@ from agents.keeper.hands import Fell, Hands, Stuck
 from agents.keeper.ledger import Ledger
 
 STEP_SECONDS = 0.1  # between two steps of one copy
-LOOK_SECONDS = 10.0  # between two looks at a ready copy: does it answer, is it limited?
+LOOK_SECONDS = 20.0  # between two looks at a ready copy: does it answer, is it limited?
 PATIENCE = 3  # looks in a row that may fail
 RENEW_SECONDS = 2.0  # between two trials to start an MPS daemon anew
+TIDY_SECONDS = 60.0
 LONGEST_TROUBLE_SECONDS = 120.0  # with the device, before a copy on its way up is given up
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Steps:
         self._stepped: dict[str, float] = {}
         self._stuck: dict[str, str] = {}
         self._misses: dict[str, int] = {}
+        self._tidied_at = float("-inf")
         self.freed: set[str] = set()  # copies whose process and memory are gone
         self.recycled: dict[str, str] = {}  # GPUs that every copy must leave, and why
 
@@ -74,6 +76,9 @@ class Steps:
             else:
                 continue
             self._stepped[copy.id] = now
+        if now - self._tidied_at > TIDY_SECONDS and not self._crew.is_busy("tidy"):
+            self._tidied_at = now
+            self._crew.do("tidy", self._tidy)
         for gpu in list(self.recycled):
             empty = not any(copy.gpu == gpu and copy.id not in self.freed for copy in self._ledger.copies())
             if empty and not self._crew.is_busy(gpu) and now - self._stepped.get(gpu, 0.0) > RENEW_SECONDS:
@@ -112,6 +117,10 @@ class Steps:
 
             return note
         return (lambda: self.freed.add(copy.id)) if ended else nothing
+
+    def _tidy(self) -> Result:
+        self._hands.runtime.tidy({copy.id for copy in self._ledger.copies()})
+        return nothing
 
     def _look(self, copy: Copy) -> Result:
         """Whether a ready copy answers, and is still limited."""

@@ -62,6 +62,7 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", choices=("process", "docker"), default="process", help="default %(default)s")
     parser.add_argument("--gateway", metavar="ADDRESS", default="", help="of the sidecar beside HAProxy; default: none")
     parser.add_argument("--gateway-token-file", metavar="FILE", default="")
+    parser.add_argument("--gateway-ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
     parser.add_argument("--templates", metavar="DIR", type=Path, help="of this node; they override those shipped")
     parser.add_argument("--models", metavar="DIR", type=Path, help="root of all model paths")
     parser.add_argument("--helper", metavar="SOCKET", default="", help="of the root helper that sets clocks and caps")
@@ -151,7 +152,15 @@ def _options(args: argparse.Namespace) -> Any:
     from agents.opening import Options
 
     said: Mapping[str, Any] = vars(args)
-    names = ("device", "simulated_gpus", "simulated_kind", "runtime", "gateway", "gateway_token_file")
+    names = (
+        "device",
+        "simulated_gpus",
+        "simulated_kind",
+        "runtime",
+        "gateway",
+        "gateway_token_file",
+        "gateway_ca_file",
+    )
     chosen = {name: said[name] for name in (*names, "templates", "models", "helper", "host")}
     return Options(folder=args.state_dir, **chosen)
 
