@@ -34,7 +34,6 @@ def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
     return [
         ("compute mode", partial(gpus.compute_modes, seen)),
         ("root helper", partial(gpus.settable, helper)),
-        ("cuda-checkpoint", gpus.checkpointing),
         ("mps program", mps.program),
         ("mps daemon", partial(mps.daemons, seen, options.folder / "mps")),
         ("mps user", mps.users),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,15 +133,6 @@ def settable(helper: Path | None) -> Iterator[Finding]:
     except DeviceError as error:
         advice = f"systemctl start gpuwright-privileged; it must name this user: --user {_user()} (docs/agent.md)."
         yield fail("root helper", f"{error.what}: {what} cannot be set", advice)
-
-
-def checkpointing() -> Iterator[Finding]:
-    """Swapping a job out is optional."""
-    program = shutil.which("cuda-checkpoint")
-    if program:
-        yield ok("cuda-checkpoint", f"{program}: jobs of one process can be swapped out, where a policy asks for it")
-    else:
-        yield ok("cuda-checkpoint", "not found: jobs are checkpointed by their own signal, and never swapped out")
 
 
 def no_gpus(seen: Seen) -> Finding:
