@@ -21,6 +21,7 @@ from agents.rotation import due, rotate
 from agents.state import Credential, Folder, Seen, boot_id
 
 POLL_SECONDS = 30
+SOONEST_SECONDS = 1.0  # between two reports, whatever there is to say
 ANSWER_SECONDS = 10.0  # beyond the poll's own time
 LONGEST_PAUSE_SECONDS = 30.0
 CONTACT_SECONDS = 60.0  # without an answer for so long, what is assigned may not be what is wanted any more
@@ -85,6 +86,7 @@ class Agent:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._node.ledger.news.set()
 
     def close(self) -> None:
         """After `run` has ended: the node's own threads too. What runs goes on running."""
@@ -193,7 +195,10 @@ class Agent:
             self._rotate(self._date(), link)  # a turn that was begun is ended before anything else is sent
         answer = self.report_once(link)
         self._rotate(answer.now, link)
-        self._stopping.wait(max(0.0, again_at - time.monotonic()))
+        self._stopping.wait(SOONEST_SECONDS)
+        news = self._node.ledger.news
+        news.wait(max(0.0, again_at - time.monotonic()))
+        news.clear()
 
     def _poll_once(self, link: Link) -> None:
         if self._credential.next is not None:

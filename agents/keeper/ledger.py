@@ -22,6 +22,7 @@ class Ledger:
         self._journal = journal
         self._date = date
         self._lock = threading.Lock()
+        self.news = threading.Event()  # a copy came up, or went: worth a report before its time
 
     def copies(self) -> tuple[Copy, ...]:
         """Every copy that is not gone."""
@@ -48,6 +49,8 @@ class Ledger:
             if known is not None and known.told != copy.told:
                 copy = msgspec.structs.replace(copy, told=known.told)  # said meanwhile, by the reporter's thread
             self._journal.write(copy)
+        if copy.stage in (Stage.READY, Stage.GONE):
+            self.news.set()
         log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
 
     def told(self, name: str, what: str) -> None:
