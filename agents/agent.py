@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -14,14 +15,18 @@ import msgspec
 
 from agents import clocks
 from agents.contract import REPORT_SECONDS, Answer, Assignment, GpuMinute, Inventory, Report
-from agents.link import Link, LinkError
+from agents.link import Link, LinkError, read
 from agents.minutes import Minute, Told
 from agents.node import Node
 from agents.rotation import due, rotate
 from agents.state import Credential, Folder, Seen, boot_id
+from agents.timely import plain
 
 POLL_SECONDS = 30
 SOONEST_SECONDS = 1.0  # between two reports, whatever there is to say
+SOONEST_POLL_SECONDS = 0.2  # between two questions, however soon each is answered
+MOST_SAID = 20  # lines of log for one answer
+HIGHEST_INCARNATION = 2**32 - 2**20  # a report has 32 bits for it: room for a million starts is left
 ANSWER_SECONDS = 10.0  # beyond the poll's own time
 LONGEST_PAUSE_SECONDS = 30.0
 CONTACT_SECONDS = 60.0  # without an answer for so long, what is assigned may not be what is wanted any more
@@ -35,6 +40,22 @@ class Verdict(StrEnum):
     TAKE = "take"
     SAME = "same"
     STALE = "stale"
+    UNSOUND = "unsound"
+
+
+def contradiction(node: str, offered: Assignment) -> str:
+    """What cannot be meant, whoever says it: one name would stand for two things, and the node never come to rest."""
+    if offered.node != node:
+        return f"it is of node {offered.node}"
+    for what, names in (
+        ("instance", [instance.id for instance in offered.instances]),
+        ("GPU", [gpu.index for gpu in offered.gpus]),
+        ("device", [gpu.uuid for gpu in offered.gpus if gpu.uuid]),
+    ):
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        if twice:
+            return f"{what} {twice[0]} is named twice"
+    return ""
 
 
 def judge(seen: Seen, offered: Assignment) -> Verdict:
@@ -144,16 +165,16 @@ class Agent:
             )
         path = f"/api/v1/nodes/{self._credential.node}/report"
         said = link.request("POST", path, msgspec.json.encode(report), ANSWER_SECONDS)
-        answer = msgspec.json.decode(said.body, type=Answer)
+        answer = read(said.body, Answer)
         if not any(dropped.what == "state" for dropped in answer.dropped):
             self._told_inventory = inventory
         self._hear()
-        for dropped in answer.dropped:
-            log.warning("not kept of the report: %s (%s)", dropped.what, dropped.reason)
+        for dropped in answer.dropped[:MOST_SAID]:
+            log.warning("not kept of the report: %s (%s)", plain(dropped.what[:200]), plain(dropped.reason[:200]))
         # What is dropped for good, being too old or closed before, is not said again either.
         again = {dropped.what for dropped in answer.dropped if dropped.reason == "future"}
         self._node.told(body, again)
-        if answer.incarnation > self._seen.incarnation:
+        if self._seen.incarnation < answer.incarnation < HIGHEST_INCARNATION:
             # Our own memory was lost, or a twin runs: start above what is known, or nothing of ours is kept.
             with self._lock:
                 self._seen.incarnation = answer.incarnation + 1
@@ -167,12 +188,16 @@ class Agent:
         self._hear()
         if answer.status == 204:
             return None
-        return self.offer(msgspec.json.decode(answer.body, type=Assignment))
+        return self.offer(read(answer.body, Assignment))
 
     def offer(self, offered: Assignment) -> Verdict:
         """Take an assignment unless a newer one was seen. It is on disk before anything is done about it."""
         with self._lock:
             self._version = offered.version
+            wrong = contradiction(self._credential.node, offered)
+            if wrong:
+                log.error("refused assignment %s.%s: %s", offered.epoch, offered.generation, wrong)
+                return Verdict.UNSOUND
             verdict = judge(self._seen, offered)
             if verdict is Verdict.STALE:
                 self._stale += 1
@@ -204,7 +229,9 @@ class Agent:
         if self._credential.next is not None:
             self._stopping.wait(1.0)  # the other thread ends the turn first: the token in use may be given up
             return
+        asked_at = time.monotonic()
         self.poll_once(link)
+        self._stopping.wait(SOONEST_POLL_SECONDS - (time.monotonic() - asked_at))
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:
         used, link = self._credential, self._link()
@@ -216,7 +243,10 @@ class Agent:
             try:
                 once(link)
                 pause = 1.0
-            except (LinkError, msgspec.DecodeError, OSError) as error:
+            except Exception as error:  # whatever the other side says: this thread is the node's ear, or its voice
+                if not isinstance(error, LinkError | msgspec.DecodeError | OSError):
+                    log.exception("%s: an answer was not understood", what)
+                    link.close()
                 if clocks.seconds() - self._heard_at > CONTACT_SECONDS:
                     self._node.heard(False)
                 level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING

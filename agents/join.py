@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from agents.link import Link
+from agents.contract import Moment
+from agents.link import Link, read
 from agents.state import Credential, Folder
 
 
 class _Joined(msgspec.Struct, rename="camel"):
     node: str
     token: str
-    issued_at: datetime | None = None
-    expires_at: datetime | None = None
+    issued_at: Moment | None = None
+    expires_at: Moment | None = None
 
 
 def join(
@@ -33,7 +33,7 @@ def join(
         answer = link.request("POST", "/api/v1/join", body)
     finally:
         link.close()
-    joined = msgspec.json.decode(answer.body, type=_Joined)
+    joined = read(answer.body, _Joined)
     credential = Credential(server, joined.node, joined.token, ca_file, joined.issued_at, joined.expires_at)
     folder.keep_credential(credential)
     return credential

@@ -1,15 +1,25 @@
-"""How an agent talks to the control plane: plain HTTP/1.1 from the standard library, one connection a purpose."""
+"""How an agent talks to the control plane: plain HTTP/1.1 from the standard library, one connection a purpose.
+
+What answers may be hostile, or broken: an answer ends by a deadline and has a largest size, and its words are fit for
+a line of log, without the token that was sent.
+"""
 
 from __future__ import annotations
 
 import http.client
 import ssl
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
+from agents import timely
+
 CONNECT_SECONDS = 10.0
+SHORTEST_SECRET = 8  # anything shorter may be a part of any word
+
+T = TypeVar("T")
 
 
 class LinkError(Exception):
@@ -40,6 +50,7 @@ class Link:
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
         self._headers = {"Content-Type": "application/json"}
+        self._secret = token
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._open: http.client.HTTPConnection | None = None
@@ -55,11 +66,11 @@ class Link:
                 # A connection kept open may have been closed by the other side while we were silent.
                 if was_open and attempt == "kept" and not isinstance(error, TimeoutError):
                     continue
-                reason = f"{type(error).__name__}: {error}"
+                reason = self._sayable(f"{type(error).__name__}: {error}")
                 raise LinkError(f"{self._host}:{self._port} did not answer: {reason}") from error
             if not 200 <= status < 300:
                 raise LinkError(
-                    f"{method} {path} was answered {status}: {_detail(text)}",
+                    f"{method} {path} was answered {status}: {self._sayable(_detail(text))}",
                     status=status,
                     retry_seconds=_seconds(headers.get("Retry-After", "")),
                 )
@@ -76,11 +87,12 @@ class Link:
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         if self._open is None:
             self._open = self._connect()
-        if self._open.sock is not None:
-            self._open.sock.settimeout(seconds)
-        self._open.request(method, path, body, self._headers)
-        answer = self._open.getresponse()
-        return answer.status, answer.headers, answer.read()
+        return timely.exchange(self._open, method, path, body, self._headers, seconds)
+
+    def _sayable(self, text: str) -> str:
+        """The other side's words for a line of log: printable, and without the token should it say that back."""
+        said = timely.plain(text)
+        return said.replace(self._secret, "(the token)") if len(self._secret) >= SHORTEST_SECRET else said
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._tls is not None:
@@ -93,14 +105,25 @@ class Link:
         return made
 
 
+def read(body: bytes, kind: type[T]) -> T:
+    """What an answer says; LinkError for one that is none."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise LinkError(timely.plain(f"the answer is none: {error}")[:300]) from error
+
+
+class _Problem(msgspec.Struct):
+    detail: str
+
+
 def _detail(body: bytes) -> str:
     """The sentence of a problem document, or the first of whatever it is."""
     try:
-        said = msgspec.json.decode(body)
-        return str(said["detail"])[:300]
-    except (msgspec.DecodeError, KeyError, TypeError):
+        return msgspec.json.decode(body, type=_Problem).detail[:300]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return body[:200].decode(errors="replace")
 
 
 def _seconds(text: str) -> float:
-    return min(float(text), 300.0) if text.isdigit() else 0.0
+    return min(float(text), 300.0) if text.isascii() and text.isdigit() else 0.0

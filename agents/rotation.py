@@ -10,14 +10,15 @@ from datetime import datetime
 
 import msgspec
 
-from agents.link import Link, LinkError
+from agents.contract import Moment
+from agents.link import Link, LinkError, read
 from agents.state import Credential, Folder, NextToken
 
 
 class _Made(msgspec.Struct, rename="camel"):
     token: str
-    issued_at: datetime | None = None
-    expires_at: datetime | None = None
+    issued_at: Moment | None = None
+    expires_at: Moment | None = None
 
 
 def due(credential: Credential, now: datetime) -> bool:
@@ -39,7 +40,7 @@ def rotate(folder: Folder, link: Link) -> Credential:
     assert credential is not None, "there is no credential to rotate"
     if credential.next is None:
         answer = link.request("POST", f"/api/v1/nodes/{credential.node}/token", b"{}")
-        made = msgspec.json.decode(answer.body, type=_Made)
+        made = read(answer.body, _Made)
         following = NextToken(made.token, made.issued_at, made.expires_at)
         credential = msgspec.structs.replace(credential, next=following)
         folder.keep_credential(credential)

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from agents import timely
 from agents.gateway.wire import Counts, Declared, InForce, Refusal, RouteSpec
 from agents.routes import Acknowledged, Route, RoutesAway, RouteState
 from agents.traffic import Counters
@@ -53,7 +54,11 @@ class SidecarRoutes:
             RouteSpec(route.copy, route.service, route.address, route.weight, route.drained) for route in routes
         )
         if self._sequence < 0:  # continue where the agent before this one was
-            held = _all_in_force.decode(self._ask("GET", f"/v1/routes?source={quote(self._source)}"))
+            said = self._ask("GET", f"/v1/routes?source={quote(self._source)}")
+            try:
+                held = _all_in_force.decode(said)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise RoutesAway(f"the gateway does not say its routes: {error}") from error
             self._sequence = held[self._source].sequence if self._source in held else 0
         if specs != self._said:  # the same is said under the same number: it costs the sidecar no write
             self._sequence += 1
@@ -62,7 +67,7 @@ class SidecarRoutes:
         said = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
         try:
             in_force = _in_force.decode(said)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise RoutesAway(f"the gateway's acknowledgement is none: {error}") from error
         return Acknowledged(tuple(RouteState(one.copy, one.ready, one.open_requests) for one in in_force.routes))
 
@@ -70,7 +75,7 @@ class SidecarRoutes:
         """What every copy of this source has served, those of the last minutes included; RoutesAway without answer."""
         try:
             counts = _counts.decode(self._ask("GET", f"/v1/counters?source={quote(self._source)}"))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise RoutesAway(f"the gateway's counters are none: {error}") from error
         return {one.copy: Counters(one.requests, one.errors, one.latency_counts) for one in counts.counted if one.copy}
 
@@ -81,23 +86,22 @@ class SidecarRoutes:
             if self._token_file:
                 headers["Authorization"] = f"Bearer {Path(self._token_file).read_text().split()[-1]}"
             connection = self._connection()
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            text = answer.read()
+            status, _, text = timely.exchange(connection, method, path, body, headers, self._seconds)
         except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
             raise RoutesAway(f"the gateway at {self._address} does not answer: {error!r}") from error
         finally:
             if connection:
                 connection.close()
-        if answer.status == 200:
+        if status == 200:
             return text
         try:
             refusal = _refusal.decode(text)
-        except msgspec.MsgspecError:
-            refusal = Refusal("unknown", f"status {answer.status}")
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            refusal = Refusal("unknown", f"status {status}")
         if refusal.reason == "stale":  # somebody spoke for this source: say it again, after them
             self._sequence, self._said = max(self._sequence, refusal.sequence), None
-        raise RoutesAway(f"the gateway at {self._address}: {refusal.message} ({refusal.reason})")
+        said = timely.plain(f"{refusal.message[:300]} ({refusal.reason[:60]})")
+        raise RoutesAway(f"the gateway at {self._address}: {said}")
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._address.startswith("/"):
