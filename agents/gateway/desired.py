@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.gateway import files
+from agents import durable
 from agents.gateway.wire import Declared, RouteSpec
 
 FIRST_SLOTS = 64
@@ -151,7 +151,7 @@ def read(path: Path) -> Desired:
 
 def keep(path: Path, desired: Desired) -> None:
     kept = Kept(dict(desired.sources), dict(desired.slots), desired.slot_count)
-    files.write(path, msgspec.json.encode(kept))
+    durable.write(path, msgspec.json.encode(kept))
 
 
 def names(servers: Iterable[Server]) -> dict[str, Server]:

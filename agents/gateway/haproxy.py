@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.gateway import answers, changes, configuration, files
+from agents import durable
+from agents.gateway import answers, changes, configuration
 from agents.gateway.answers import Garbled, Load, SeenServer, Worker
 from agents.gateway.changes import Backends, Step
 from agents.gateway.desired import Desired
@@ -49,10 +50,10 @@ class Haproxy:
         before = _read_map(path)
         both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
         if before.keys() != both.keys():
-            files.write_changed(path, configuration.services(both).encode(), 0o644)
+            durable.write_changed(path, configuration.services(both).encode(), 0o644)
         text = configuration.generated(desired, self.folder, self.requests)
-        files.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
-        files.write_changed(path, configuration.services(desired.slots).encode(), 0o644)
+        durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
+        durable.write_changed(path, configuration.services(desired.slots).encode(), 0o644)
 
     def converge(self, desired: Desired) -> Observed:
         """In force when it returns; HaproxyAway, NotApplied or Garbled otherwise."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
 import msgspec
+
+from agents import durable
+from agents.clocks import boot_id
 
 
 class Original(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,10 +27,10 @@ class _File(msgspec.Struct):
 class Originals:
     """By UUID. What was written before the last boot is void: the driver has forgotten it, too."""
 
-    def __init__(self, path: Path, boot_id: str | None = None) -> None:
+    def __init__(self, path: Path, boot: str = "") -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._file = _File(boot_id if boot_id is not None else _boot_id())
+        self._file = _File(boot or boot_id())
         kept = self._read()
         if kept is not None and kept.boot_id == self._file.boot_id:
             self._file = kept
@@ -70,21 +72,4 @@ class Originals:
 
     def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_suffix(".new")
-        with beside.open("wb") as file:
-            file.write(msgspec.json.encode(self._file))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+        durable.write(self._path, msgspec.json.encode(self._file))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
+
+from agents import durable
 
 
 class Original(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -53,16 +54,5 @@ class Originals:
         return kept.devices if kept.boot_id == self._boot_id else {}
 
     def _write(self, known: dict[str, Original]) -> None:
-        fresh = self._path.with_suffix(".new")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(_Kept(self._boot_id, known)))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.write(self._path, msgspec.json.encode(_Kept(self._boot_id, known)))
         self._known = known

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from agents.clocks import boot_id
 from agents.device import Trouble
 from agents.privileged.board import Board
 from agents.privileged.changes import Changes
@@ -200,7 +201,7 @@ class _Loop:
 
 def _originals(folder: Path) -> Originals:
     try:
-        return Originals(folder, Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        return Originals(folder, boot_id())
     except (msgspec.MsgspecError, OSError) as error:
         # It is written whole or not at all: somebody else was here. Without it nobody knows what to put back.
         raise CannotServe(f"originals.json in {folder} cannot be read ({error}); move it away to go on") from error

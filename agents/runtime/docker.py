@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from agents.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.logs import plain
 
@@ -45,7 +46,7 @@ class DockerRuntime:
         self._address = address
         self._user = user or f"{os.geteuid()}:{os.getegid()}"
         self._gpus = gpus
-        self._boot_id = proc.boot_id()
+        self._boot_id = boot_id()
         self._lock = Lock()
         self._opened: Any = None
 

@@ -21,11 +21,6 @@ class Seen(NamedTuple):
     zombie: bool
 
 
-def boot_id() -> str:
-    """The kernel's name of the time since it was started: PIDs and start times mean something within it only."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
 def read(path: str) -> bytes:
     """A file of /proc; empty when the process is gone or not ours. Unbuffered: these are read by the hundred."""
     try:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from agents.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.cgroups import Cgroups, kill, members
 from agents.runtime.logs import LARGEST_BYTES, Logs
@@ -35,7 +36,7 @@ class ProcessRuntime:
         self._folder = folder.resolve()
         self._logs = Logs(self._folder / "logs", largest_log_bytes)
         self._cgroups = Cgroups(self._folder, cgroups)
-        self._boot_id = proc.boot_id()
+        self._boot_id = boot_id()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, launch: Launch) -> Running:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
+
+from agents import durable
 
 
 class Damaged(Exception):
@@ -26,15 +27,5 @@ def load(path: Path) -> int:
 
 
 def save(path: Path, steps: int) -> None:
-    """Beside it, to the disk, then in its place: killed anywhere, the old one or the new one is there."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("w", encoding="ascii") as file:
-        json.dump({"steps": steps}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Killed anywhere, the old one or the new one is there."""
+    durable.write(path, json.dumps({"steps": steps}).encode())

@@ -117,7 +117,7 @@ def test_originals_that_somebody_has_damaged_are_not_guessed(helper: Helper) -> 
 
 
 def test_originals_that_cannot_be_written_forbid_the_change(helper: Helper) -> None:
-    (helper.where / "state" / "originals.new").mkdir()
+    (helper.where / "state" / "originals.json.new").mkdir()
     with pytest.raises(DeviceError, match="nothing was changed"):
         helper.client.set_power_mw(GPU, 150_000)
     assert helper.writes() == []

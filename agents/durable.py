@@ -24,12 +24,11 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
         os.close(folder)
 
 
-def write_changed(path: Path, content: bytes, mode: int = 0o600) -> bool:
-    """Replace a file that says something else; whether it did."""
+def write_changed(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file that says something else."""
     try:
         if path.read_bytes() == content:
-            return False
+            return
     except FileNotFoundError:
         pass
     write(path, content, mode)
-    return True
