@@ -17,22 +17,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from agents.simulated.limits import Limits, limits
+from agents.simulated.limits import Limits, read_limits
+from agents.simulated.refusals import CANNOT_CONNECT, TERMINATED, Refused
 from agents.simulated.wire import connect
 
 SOCKET = "device.sock"
-OUT_OF_MEMORY, CANNOT_CONNECT, NOT_READY, TOO_MANY_CLIENTS, TERMINATED = 2, 805, 807, 808, 810
 RECONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 LONGEST_LINE = 4096
-
-
-class Refused(Exception):
-    """The daemon did not take the client, or did not give it the memory; `code` is CUDA's."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(f"CUDA error {code}: {message}")
-        self.code = code
 
 
 def exit_at_once(reason: str) -> NoReturn:
@@ -50,7 +42,7 @@ def attach(
     `failed` is called once, from a thread of the client's own, when the context is gone for good: terminated, hit by
     a fatal fault, or its daemon away for 5 s.
     """
-    asked = limits(environ)
+    asked = read_limits(environ)
     if asked is None:
         return None
     client = Client(asked, memory_gib, failed)
@@ -79,7 +71,7 @@ class Client:
         self._rest = b""
 
     def hold(self, memory_gib: float) -> None:
-        """Hold that much device memory from now on; raises Refused(2) and holds what it held when there is none.
+        """Hold that much device memory from now on; raises Refused and holds what it held when there is none.
 
         While the daemon is away nothing is asked: it hears of the memory when it is back.
         """

@@ -5,15 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-class Refusal(Exception):
-    """The device or its MPS daemon did not let a process in, or gave it no memory; `code` is CUDA's."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 @dataclass(slots=True, eq=False)
 class Context:
     """One context; `error` tells its process what became of it: 810, or 0 where it was not told."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agents.device import MpsState
-from agents.simulated.context import Context, Refusal
+from agents.simulated.context import Context
 from agents.simulated.gpu import SimulatedGpu
+from agents.simulated.refusals import CANNOT_CONNECT, NOT_READY, TERMINATED, TOO_MANY_CLIENTS, UNAVAILABLE, Refused
 
 MAX_CLIENTS = 48
 TERMINATE_SECONDS = 0.2  # new clients are refused so long, while one is being terminated
-NOT_READY, TOO_MANY_CLIENTS, TERMINATED = 807, 808, 810
 
 
 class SimulatedDaemon:
@@ -50,17 +50,17 @@ class SimulatedDaemon:
             self._drop(context, 0)
 
     def attach(self, pid: int, sm_percent: float, memory_limit_gib: float | None, memory_gib: float) -> Context:
-        """Let a client in; the lower of its limits and the daemon's count. Raises Refusal."""
+        """Let a client in; the lower of its limits and the daemon's count. Raises Refused."""
         if self.state is MpsState.DOWN:
-            raise Refusal(805, "there is no MPS daemon")
+            raise Refused(CANNOT_CONNECT, "there is no MPS daemon")
         if self.state is MpsState.FAULT:
-            raise Refusal(NOT_READY, "the MPS server is in FAULT")
+            raise Refused(NOT_READY, "the MPS server is in FAULT")
         if self.gpu.now < self.refuses_until:
-            raise Refusal(NOT_READY, "a client is being terminated")
+            raise Refused(NOT_READY, "a client is being terminated")
         if len(self.clients()) >= self.max_clients:
-            raise Refusal(TOO_MANY_CLIENTS, f"the MPS server has its {self.max_clients} clients")
+            raise Refused(TOO_MANY_CLIENTS, f"the MPS server has its {self.max_clients} clients")
         if self.gpu.exclusive and any(not context.under_mps for context in self.gpu.contexts):
-            raise Refusal(NOT_READY, "another process has the device for itself")
+            raise Refused(NOT_READY, "another process has the device for itself")
         limits = [limit for limit in (memory_limit_gib, self.default_memory_gib) if limit is not None]
         share = self.gpu.sm_share(min(sm_percent, self.default_sm_percent))
         context = Context(pid, share, 0.0, min(limits, default=None))
@@ -71,9 +71,9 @@ class SimulatedDaemon:
         return context
 
     def let_past(self, pid: int, memory_gib: float) -> Context:
-        """A process opens the device without the daemon: nothing limits it. Raises Refusal in EXCLUSIVE_PROCESS."""
+        """A process opens the device without the daemon: nothing limits it. Raises Refused in EXCLUSIVE_PROCESS."""
         if self.gpu.exclusive and (self.up or self.gpu.contexts):
-            raise Refusal(46, "the device is in EXCLUSIVE_PROCESS mode and not free")
+            raise Refused(UNAVAILABLE, "the device is in EXCLUSIVE_PROCESS mode and not free")
         context = Context(pid, self.gpu.kind.sm_count, 0.0, under_mps=False)
         self.gpu.hold(context, memory_gib)
         self.gpu.contexts.append(context)

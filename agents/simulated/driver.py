@@ -22,17 +22,16 @@ from typing import Any
 import msgspec
 
 from agents.device import DeviceError
-from agents.simulated.context import Refusal
 from agents.simulated.device import SimulatedDevice
 from agents.simulated.kinds import KINDS
-from agents.simulated.line import CONTROL
+from agents.simulated.line import CONTROL, LOCK
 from agents.simulated.loop import Loop
 from agents.simulated.machine import Machine
 from agents.simulated.mps import SimulatedMps
 from agents.simulated.pipe import Pipe
+from agents.simulated.refusals import Refused
 from agents.simulated.wire import Peer, listen_at
 
-LOCK = "driver.lock"
 LONGEST_REQUEST = 65536
 MOST_CONNECTIONS = 64
 LOOK_SECONDS = 30.0
@@ -84,8 +83,8 @@ class Driver:
             answer: dict[str, Any] = {"value": self._call(line)}
         except DeviceError as error:
             answer = {"trouble": error.trouble, "uuid": error.uuid, "what": error.what}
-        except Refusal as refusal:
-            answer = {"refused": refusal.code, "what": refusal.message}
+        except Refused as refused:
+            answer = {"refused": refused.code, "what": refused.message}
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
             answer = {"trouble": "garbled", "uuid": "", "what": f"{type(error).__name__}: {error}"[:500]}
         said = msgspec.json.encode(answer, enc_hook=str)

@@ -10,8 +10,9 @@ import bisect
 import math
 from collections import deque
 
-from agents.simulated.context import Context, Refusal
+from agents.simulated.context import Context
 from agents.simulated.kinds import Kind
+from agents.simulated.refusals import OUT_OF_MEMORY, Refused
 
 POWER_EXPONENT = 2.4  # of the clock: between f (leakage, memory) and f^3 (voltage rises with it)
 THROTTLE_SECONDS = 0.1  # the device's own reaction to its power limit
@@ -137,13 +138,15 @@ class SimulatedGpu:
         return max(step, int(sm_percent * self.kind.sm_count / 100 / step + 1e-9) * step)
 
     def hold(self, context: Context, memory_gib: float) -> None:
-        """Have the context hold so much from now on; a Refusal changes nothing."""
+        """Have the context hold so much from now on; Refused changes nothing."""
         mine = context.memory_gib if context in self.contexts else 0.0
         if context.memory_limit_gib is not None and memory_gib > context.memory_limit_gib + 1e-9:
-            raise Refusal(2, f"{memory_gib:g} GiB is more than the limit of {context.memory_limit_gib:g} GiB")
+            raise Refused(
+                OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the limit of {context.memory_limit_gib:g} GiB"
+            )
         free = self.kind.memory_gib - self.memory_used_gib + mine
         if memory_gib > free + 1e-9:
-            raise Refusal(2, f"{memory_gib:g} GiB is more than the {free:g} GiB that are free")
+            raise Refused(OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the {free:g} GiB that are free")
         context.memory_gib = memory_gib
 
     # Inside.

@@ -17,7 +17,7 @@ class Limits:
     memory_gib: float | None
 
 
-def limits(environ: Mapping[str, str]) -> Limits | None:
+def read_limits(environ: Mapping[str, str]) -> Limits | None:
     """None: the environment names no pipe directory."""
     folder = environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
     if not folder:

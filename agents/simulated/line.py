@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from agents.device import DeviceError, Trouble
-from agents.simulated.context import Refusal
+from agents.simulated.refusals import Refused
 from agents.simulated.wire import connect
 
 CONTROL = "driver.sock"
+LOCK = "driver.lock"
 DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its word is heard
 MOST_IDLE = 4
 
@@ -29,7 +30,7 @@ class Line:
         self._lock = threading.Lock()
 
     def ask(self, to: str, call: str, *arguments: Any) -> Any:
-        """Raises DeviceError, or Refusal where a process was not let in."""
+        """Raises DeviceError, or Refused where a process was not let in."""
         uuid = arguments[0] if arguments and isinstance(arguments[0], str) else ""
         request = json.dumps({"to": to, "call": call, "arguments": arguments}).encode() + b"\n"
         try:
@@ -43,7 +44,7 @@ class Line:
         if "trouble" in answer:
             raise DeviceError(Trouble(answer["trouble"]), answer["uuid"], answer["what"])
         if "refused" in answer:
-            raise Refusal(answer["refused"], answer["what"])
+            raise Refused(answer["refused"], answer["what"])
         return answer["value"]
 
     def close(self) -> None:

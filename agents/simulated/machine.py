@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agents.device import Ability, Event
-from agents.simulated.context import Context, Refusal
+from agents.simulated.context import Context
 from agents.simulated.daemon import SimulatedDaemon
 from agents.simulated.gpu import SimulatedGpu
 from agents.simulated.kinds import KINDS
 from agents.simulated.process import Process
+from agents.simulated.refusals import CANNOT_CONNECT, NO_DEVICE, TERMINATED, Refused
 from agents.simulated.truth import Settings, Truth
 
 Setters = Literal["work", "ignored", "no_permission"]
@@ -97,17 +98,17 @@ class Machine:
     def attach(
         self, uuid: str, pid: int, sm_percent: float, memory_limit_gib: float | None, memory_gib: float
     ) -> Context:
-        """A process opens the device through the MPS daemon of that GPU. Raises Refusal."""
+        """A process opens the device through the MPS daemon of that GPU. Raises Refused."""
         slot = self._slot(uuid)
         if slot.lost:
-            raise Refusal(805, "the GPU is lost")
+            raise Refused(CANNOT_CONNECT, "the GPU is lost")
         return slot.daemon.attach(pid, sm_percent, memory_limit_gib, memory_gib)
 
     def open_outside(self, uuid: str, pid: int, memory_gib: float) -> Context:
-        """A process opens the device without MPS: nothing limits it. Raises Refusal."""
+        """A process opens the device without MPS: nothing limits it. Raises Refused."""
         slot = self._slot(uuid)
         if slot.lost:
-            raise Refusal(100, "the GPU is lost")
+            raise Refused(NO_DEVICE, "the GPU is lost")
         return slot.daemon.let_past(pid, memory_gib)
 
     def vacate(self, pid: int) -> None:
@@ -117,7 +118,7 @@ class Machine:
                 self.close(uuid, context)
 
     def hold(self, uuid: str, context: Context, memory_gib: float) -> None:
-        """The process holds that much device memory from now on. Raises Refusal."""
+        """The process holds that much device memory from now on. Raises Refused."""
         if context.error is None:
             self._slot(uuid).gpu.hold(context, memory_gib)
 
@@ -157,7 +158,7 @@ class Machine:
             return
         slot.daemon.fault()
         for context in slot.gpu.contexts:
-            context.error, context.busy = 810, 0.0
+            context.error, context.busy = TERMINATED, 0.0
         slot.lost = True
         self.xid(uuid, FELL_OFF_THE_BUS)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
 from agents.device import Ability, DeviceError, MpsState, Trouble
+from agents.mps.limits import limits
 from agents.simulated.daemon import SimulatedDaemon
 from agents.simulated.device import Wait, no_time_passes, spend
 from agents.simulated.machine import Machine
@@ -44,17 +44,7 @@ class SimulatedMps:
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
         if uuid not in self._machine.slots:
             raise DeviceError(Trouble.LOST, uuid, "there is no such device")
-        if not 0 < sm_percent <= 100:
-            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"SM share {sm_percent:g} is outside 0..100")
-        mebibytes = math.floor(memory_gib * 1024 + 1e-6) if math.isfinite(memory_gib) else 0
-        if mebibytes < 1:
-            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"memory limit {memory_gib:g} GiB is below 1 MiB")
-        return {
-            "CUDA_VISIBLE_DEVICES": uuid,
-            "CUDA_MPS_PIPE_DIRECTORY": str(self._root / uuid),
-            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{sm_percent:g}",
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mebibytes}M",
-        }
+        return limits(uuid, self._root / uuid, sm_percent, memory_gib)
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
         return (self._root / uuid,)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from agents.runtime import Launch, Running
 from agents.simulated.client import RECONNECT_SECONDS
-from agents.simulated.context import Context, Refusal
+from agents.simulated.context import Context
 from agents.simulated.daemon import SimulatedDaemon
 from agents.simulated.gpu import SimulatedGpu
-from agents.simulated.limits import limits
+from agents.simulated.limits import read_limits
+from agents.simulated.refusals import NO_DEVICE, Refused
 from agents.traffic import Counters
 
 BOOT_ID = "simulated"
@@ -85,9 +86,9 @@ class Process:
                 if self.context.error:
                     return self._exit(daemon, now, f"CUDA error {self.context.error}: the context is gone")
                 self._come_back(gpu, daemon, lost, now)
-        except Refusal as refusal:
+        except Refused as refused:
             if self.orphaned_at is None:
-                return self._exit(daemon, now, f"CUDA error {refusal.code}: {refusal.message}")
+                return self._exit(daemon, now, str(refused))
         if self.orphaned_at is not None and now >= self.orphaned_at + RECONNECT_SECONDS:
             return self._exit(daemon, now, f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s")
         context = self.context
@@ -101,8 +102,8 @@ class Process:
 
     def _open(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool) -> Context:
         if lost:
-            raise Refusal(100, "the GPU is lost")
-        asked = limits(self.launch.limits)
+            raise Refused(NO_DEVICE, "the GPU is lost")
+        asked = read_limits(self.launch.limits)
         memory_gib = self.behaviour.memory_gib
         if asked is None or self.behaviour.misses_mps or not daemon.up:
             return daemon.let_past(self.pid, memory_gib or 0.0)

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from agents.device import Applied, Device, DeviceError, Event, Gpu, GpuProcess, Mps, MpsState, Reading, Trouble
-from agents.simulated.line import Line
+from agents.simulated.line import LOCK, Line
 from agents.simulated.truth import Truth
 
-LOCK = "driver.lock"
 POLL_SECONDS = 0.1
 START_SECONDS = 30.0
 

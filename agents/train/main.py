@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.simulated import client as cuda
+from agents.simulated.client import Client, attach
+from agents.simulated.refusals import Refused
 from agents.train import checkpoint, pace
 from agents.train.page import open_page
 
@@ -25,7 +26,7 @@ _BUSY_SECONDS = 1.0
 class Job:
     """Steps done, and steps saved."""
 
-    def __init__(self, path: Path | None, device: cuda.Client | None) -> None:
+    def __init__(self, path: Path | None, device: Client | None) -> None:
         self._path = path
         self._device = device
         self.steps = self.saved = checkpoint.load(path) if path else 0
@@ -53,10 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Blocked and waited for: no handler runs in the middle of a step or of a write. Threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        device = cuda.attach(os.environ, asked.memory_gib)
+        device = attach(os.environ, asked.memory_gib)
         job = Job(asked.checkpoint, device)
         port = open_page(asked.host, asked.port, job.metrics) if asked.port is not None else 0
-    except (cuda.Refused, checkpoint.Damaged, OSError, ValueError) as error:
+    except (Refused, checkpoint.Damaged, OSError, ValueError) as error:
         print(f"gpuwright-train: {error}", file=sys.stderr)  # noqa: T201  its log is what it prints
         return 1
     share = device.limits.sm_percent if device else 100.0
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(job: Job, device: cuda.Client | None, per_second: float, steps: int, save_seconds: float) -> None:
+def _run(job: Job, device: Client | None, per_second: float, steps: int, save_seconds: float) -> None:
     now = time.monotonic()
     due = pace.Pace(per_second, now)
     save_at, busy_at = now + save_seconds, now

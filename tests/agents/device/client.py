@@ -13,7 +13,8 @@ import sys
 from collections.abc import Mapping
 from typing import IO
 
-from agents.simulated.client import Refused, attach
+from agents.simulated.client import attach
+from agents.simulated.refusals import Refused
 
 
 class ProcessClient:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.device import Ability, Device, Mps
-from agents.simulated.context import Context, Refusal
+from agents.simulated.context import Context
 from agents.simulated.device import SimulatedDevice
-from agents.simulated.limits import limits
+from agents.simulated.limits import read_limits
 from agents.simulated.machine import Machine, Setters
 from agents.simulated.mps import SimulatedMps
+from agents.simulated.refusals import Refused
 from tests.agents.device.stage import Made, Truth
 
 KINDS = ("v100-16gb", "v100-16gb", "v100-16gb")
@@ -40,7 +41,7 @@ class ModelledClient:
         assert self.context is not None
         try:
             self.machine.hold(self.uuid, self.context, memory_gib)
-        except Refusal:
+        except Refused:
             return False
         return True
 
@@ -130,7 +131,7 @@ class InProcess:
         return self._device(self.machine, lambda: self.now), self._mps(self.machine, lambda: self.now, ROOT)
 
     def client(self, environment: Mapping[str, str], memory_gib: float = 0.5) -> ModelledClient:
-        asked = limits(environment)
+        asked = read_limits(environment)
         assert asked is not None
         assert asked.folder.parent == ROOT
         uuid, pid = asked.folder.name, next(self._pids)
@@ -141,8 +142,8 @@ class InProcess:
                 return ModelledClient(self.machine, uuid, pid, self.machine.open_outside(uuid, pid, memory_gib), None)
             context = self.machine.attach(uuid, pid, asked.sm_percent, asked.memory_gib, memory_gib)
             return ModelledClient(self.machine, uuid, pid, context, None)
-        except Refusal as refusal:
-            return ModelledClient(self.machine, uuid, pid, None, refusal.code)
+        except Refused as refused:
+            return ModelledClient(self.machine, uuid, pid, None, refused.code)
 
     def mps_dies(self, uuid: str) -> None:
         self.machine.mps_dies(uuid)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from agents.simulated.client import OUT_OF_MEMORY, SOCKET, TERMINATED
+from agents.simulated.client import SOCKET
+from agents.simulated.refusals import OUT_OF_MEMORY, TERMINATED
 from tests.agents.serve.running import serving
 
 PROFILE = {"latencyMs": {"4": {"10": 120, "100": 2}}, "memoryGib": {"1": 1.0, "4": 1.75}, "startSeconds": 0}

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from agents.simulated import client
-from agents.simulated.client import Client, Refused, attach
+from agents.simulated.client import Client, attach
 from agents.simulated.limits import memory_limit_gib
+from agents.simulated.refusals import OUT_OF_MEMORY, TOO_MANY_CLIENTS, Refused
 from tests.support.caller import until
 
 
@@ -97,7 +98,7 @@ def test_a_refusal_carries_cudas_code(daemon: Daemon) -> None:
     thread.start()
     with pytest.raises(Refused, match="CUDA error 808: 48 clients") as refused:
         attach(environ(daemon.path.parent))
-    assert refused.value.code == client.TOO_MANY_CLIENTS
+    assert refused.value.code == TOO_MANY_CLIENTS
     thread.join(30)
 
 
@@ -150,7 +151,7 @@ def test_memory_beyond_the_limit_is_refused_and_what_was_held_is_held(daemon: Da
     with pytest.raises(Refused) as refused:
         one.hold(9.0)
     thread.join(30)
-    assert (refused.value.code, one.memory_gib) == (client.OUT_OF_MEMORY, 1.5)
+    assert (refused.value.code, one.memory_gib) == (OUT_OF_MEMORY, 1.5)
     one.close()
 
 

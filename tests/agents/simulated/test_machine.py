@@ -7,10 +7,11 @@ import random
 import pytest
 
 from agents.device import MpsState
-from agents.simulated.context import Context, Refusal
+from agents.simulated.context import Context
 from agents.simulated.gpu import HOT_C, POWER_EXPONENT, THROTTLE_SECONDS
 from agents.simulated.kinds import KINDS
 from agents.simulated.machine import Machine
+from agents.simulated.refusals import Refused
 
 V100 = KINDS["v100-16gb"]
 
@@ -32,9 +33,9 @@ class Bench:
 
 
 def refused(code: int, bench: Bench, sm_percent: float = 30, memory_gib: float = 0.5) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Refused) as refused:
         bench.machine.attach(bench.uuid, 99, sm_percent, None, memory_gib)
-    assert refusal.value.code == code
+    assert refused.value.code == code
 
 
 def test_every_kind_is_a_gpu_that_could_be() -> None:
@@ -156,7 +157,7 @@ def test_memory_ends_with_the_device() -> None:
     refused(2, bench, memory_gib=6.5)
     bench.machine.hold(bench.uuid, one, 9.5)
     bench.client(memory_gib=6.5, pid=2)
-    with pytest.raises(Refusal):
+    with pytest.raises(Refused):
         bench.machine.hold(bench.uuid, one, 9.6)
     assert bench.gpu.memory_used_gib == 16
 
@@ -189,9 +190,9 @@ def test_there_is_room_for_48_clients() -> None:
 def test_in_exclusive_process_mode_nobody_gets_past_mps() -> None:
     bench = Bench()
     bench.machine.preset(bench.uuid, 300.0, exclusive=True)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Refused) as refused:
         bench.machine.open_outside(bench.uuid, 5, 1.0)
-    assert refusal.value.code == 46
+    assert refused.value.code == 46
     bench.client()
     bench.machine.preset(bench.uuid, 300.0, exclusive=False)
     outside = bench.machine.open_outside(bench.uuid, 5, 1.0)
