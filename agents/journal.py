@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,11 @@ class Journal:
         self._lock = _locked(path.with_suffix(".lock"))
         self._copies = _read(path)
         self._file = -1
+        written = path.stat().st_mtime if path.exists() else None
         self._rewrite()
+        if written is not None:
+            os.utime(path, (written, written))
+        self.last_written = None if written is None else datetime.fromtimestamp(written, UTC)  # by those before us
 
     @property
     def copies(self) -> dict[str, Copy]:

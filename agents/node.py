@@ -74,7 +74,9 @@ class Node:
             around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus, folder.health(), clock, date
         )
         self.watch.drain(self._known.draining)
-        self.strangers: tuple[Running, ...] = self.keeper.recover(folder.last_seen())
+        looked = folder.last_seen()
+        # What was not recorded to have ended by the last line of the agent before held its share until then.
+        self.strangers: tuple[Running, ...] = self.keeper.recover(max(looked, journal.last_written or looked))
         for running in self.strangers:
             log.warning("%s runs and is in no journal; `gpuwright agent adopt` takes it in", running.copy)
         self._threads: list[threading.Thread] = []
@@ -163,11 +165,12 @@ class Node:
                 for number, uuid in sorted(watch.indexes.items())
             ),
             instances=reporting.instance_minutes(minute, copies, index, totals, watch.knobs),
-            usage=tuple(interval for interval in accounts if interval is not None),
+            # The oldest first: what is left is said once these are acknowledged.
+            usage=tuple(interval for interval in accounts if interval is not None)[: reporting.MOST_OF_A_KIND],
             copies=tuple(
                 reporting.said_copy(copy, index[copy.gpu], self._around.host, keeper.in_force(copy)) for copy in copies
             ),
-            held_back=tuple(reporting.held_back(held) for held in keeper.held),
+            held_back=tuple(reporting.held_back(held) for held in keeper.held[: reporting.MOST_OF_A_KIND]),
             excursions=watch.excursions,
             repartition=watch.repartition,
         )

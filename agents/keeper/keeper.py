@@ -126,8 +126,14 @@ class Keeper:
                 ended = max(last_seen, copy.started_at or last_seen)
                 gone = msgspec.structs.replace(copy, ended_at=ended, evidence="restart")
                 self._ledger.record(gone.at(Stage.ENDING, self._clock(), "exited"))
+        found = self._hands.runtime.find()
+        by_id = {running.copy: running for running in found}
+        for copy in self.copies():
+            if copy.stage is Stage.STARTING and copy.id in by_id:  # we died between its start and its record
+                started = msgspec.structs.replace(copy, running=by_id[copy.id])
+                self._ledger.record(started.at(Stage.VERIFYING, self._clock()))
         known = {copy.id for copy in self.copies()}
-        return tuple(running for running in self._hands.runtime.find() if running.copy not in known)
+        return tuple(running for running in found if running.copy not in known)
 
     def take_in(self, copy: Copy) -> None:
         """A copy that runs and was in no journal; it is verified like any other."""
@@ -173,9 +179,13 @@ class Keeper:
             self._act(assignment, situation, now)
         self._board.bring_up_to_date(routes_of(self.copies(), self._host, self._steps.freed))
         self._pass_gates(now)
-        self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now)
+        self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now, self._may_start)
         moving = any(copy.stage is not Stage.READY for copy in self.copies())
         return STEP_SECONDS / 2 if moving else CALM_SECONDS
+
+    def _may_start(self, copy: Copy) -> bool:
+        """Also what was decided to be started is not, while nobody says that it is still wanted (I4)."""
+        return self._contact or self._established.get(copy.instance) == copy.wanted
 
     # Deciding.
 

@@ -61,10 +61,12 @@ class Steps:
             self.recycled[gpu] = reason
         self._wake()
 
-    def set_off(self, gpus: Mapping[str, Gpu], now: float) -> None:
+    def set_off(self, gpus: Mapping[str, Gpu], now: float, may_start: Callable[[Copy], bool]) -> None:
         """Set off the next step of every copy that is due for one."""
         for copy in self._ledger.copies():
             if self._crew.is_busy(copy.id) or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
+                continue
+            if copy.stage is Stage.STARTING and not may_start(copy):
                 continue
             if copy.stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING) and copy.gpu in gpus:
                 self._crew.do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]))  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_wherever_the_file_is_cut_it_says_what_was_whole(path: Path) -> None:
         assert kept(path)["a.1.1"].stage is Stage.STARTING
     path.write_bytes(longer[:-1])  # all but the line feed
     assert kept(path)["a.1.1"].stage is Stage.READY
+
+
+def test_it_says_when_something_was_last_recorded_and_opening_it_is_no_record(path: Path) -> None:
+    first = Journal(path)
+    assert first.last_written is None
+    first.write(copy("a.1.1"))
+    first.close()
+    moment = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    os.utime(path, (moment.timestamp(), moment.timestamp()))
+    for _ in range(3):
+        again = Journal(path)
+        assert again.last_written == moment
+        again.close()
 
 
 def test_a_line_that_was_whole_and_cannot_be_read_is_a_fault(path: Path) -> None:

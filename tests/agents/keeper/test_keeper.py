@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,20 @@ def test_a_restarted_agent_keeps_what_runs(one: Machine) -> None:
         node.offer(assigned(1, served("search-1")))
         until(lambda: ready(node, "search-1"), "it is ready still")
         assert copy_of(node, "search-1").running == first.running
+
+
+def test_what_ended_while_nobody_looked_held_its_share_until_an_agent_last_recorded_something(one: Machine) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        first = copy_of(node, "search-1")
+    assert first.running is not None
+    kill(first.running.pid)
+    until(lambda: one.copies() == [], "it has ended")
+    state = one.folder / "state"
+    recorded = datetime.fromtimestamp((state / "journal.jsonl").stat().st_mtime, UTC)
+    (state / "looked").touch()
+    os.utime(state / "looked", (0, 0))
+    with running(one, incarnation=2, heard=False) as node:
+        (gone,) = [copy for copy in node.ledger.accounts() if copy.id == first.id]
+        assert (gone.ended_at, gone.evidence) == (recorded, "restart")
