@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
@@ -15,6 +16,9 @@ from agents.traffic import Counters, Served
 
 COPIES_SECONDS = 30.0  # between two looks at a copy's own metrics; a third of it where nobody else counts
 WINDOW_SECONDS = 5.0  # that a latency is taken over
+SLOW_SECONDS = 0.5  # a copy that takes longer to answer holds up the look at every device,
+REST_TIMES = 20  # so it is left alone for so many times as long, and longer each time,
+LONGEST_REST_SECONDS = 600.0  # and who else would be asked in this look is asked in the next
 
 GatewayCounters = Callable[[], Mapping[str, Counters]]
 
@@ -29,6 +33,7 @@ class Census:
         self._served: dict[str, Served | None] = {}
         self._asked: dict[str, float] = {}
         self._busy: dict[str, float] = {}
+        self._rests: dict[str, tuple[float, float]] = {}  # slow copies: until when, and for how long
         self._counters: Mapping[str, Counters] = {}
         self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
         self.totals: dict[str, Told] = {}
@@ -40,16 +45,21 @@ class Census:
                 self._counters = self._gateway()
         period = COPIES_SECONDS if self._gateway is not None else COPIES_SECONDS / 3
         here = [copy for copy in copies if copy.running is not None and copy.stage is not Stage.STARTING]
-        due = [copy for copy in here if now - self._asked.get(copy.id, 0.0) >= period]
+        awake = [copy for copy in here if now >= self._rests.get(copy.id, (0.0, 0.0))[0]]
+        due = [copy for copy in awake if now - self._asked.get(copy.id, 0.0) >= period]
         # A few at a time: forty at once would be a burst every half minute.
         first = sorted(due, key=lambda copy: self._asked.get(copy.id, 0.0))[: max(2, len(here) // 8)]
-        for copy in {copy.id: copy for copy in [*first, *(copy for copy in here if copy.gpu in eager)]}.values():
+        began = time.monotonic()
+        for copy in {copy.id: copy for copy in [*first, *(copy for copy in awake if copy.gpu in eager)]}.values():
             self._ask(copy, now)
+            if time.monotonic() - began > SLOW_SECONDS:
+                break
         self.totals = {copy.id: self._told(copy) for copy in here}
         for gone in self._asked.keys() - {copy.id for copy in copies}:
             self._asked.pop(gone)
             self._served.pop(gone, None)
             self._busy.pop(gone, None)
+            self._rests.pop(gone, None)
         self._history.append((now, {name: told.counters for name, told in self.totals.items()}))
         while now - self._history[0][0] > WINDOW_SECONDS:
             self._history.popleft()
@@ -63,7 +73,14 @@ class Census:
         filled = self._filler.filled(copy)
         if filled is None or filled.metrics is None:
             return
+        began = time.monotonic()
         before, served = self._served.get(copy.id), self._talk.served(copy.port, filled)
+        spent = time.monotonic() - began
+        if spent > SLOW_SECONDS:
+            rest = min(LONGEST_REST_SECONDS, max(REST_TIMES * spent, 2 * self._rests.get(copy.id, (0.0, 0.0))[1]))
+            self._rests[copy.id] = (now + rest, rest)
+        else:
+            self._rests.pop(copy.id, None)
         self._served[copy.id] = served or before
         if served and before and served.busy_seconds is not None and before.busy_seconds is not None:
             part = (served.busy_seconds - before.busy_seconds) / max(now - asked_at, 1e-3)

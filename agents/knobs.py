@@ -66,6 +66,9 @@ class Knobs:
             and self._timeouts.get(copy.id) == timeout_ms
         ):
             return
+        before = self.batches.get(copy.id)
+        if before is not None and before.trouble and now - before.at < AGAIN_SECONDS:
+            return  # whatever is wanted of it: one that does not answer holds up the look at every device
         reply = self._hands.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
         trouble = "" if reply.ok else f"answered {reply.status or 'nothing'}"
         self.batches[copy.id] = Turned(batch, batch if reply.ok else None, now, trouble)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agents.contract import (
-    Copy as SaidCopy,
-)
-from agents.contract import (
+    LATENCY_EDGES_MS,
     Excursion,
     GpuFacts,
     GpuMinute,
@@ -19,12 +17,18 @@ from agents.contract import (
     Inventory,
     UsageInterval,
 )
+from agents.contract import (
+    Copy as SaidCopy,
+)
 from agents.copies import Copy
 from agents.device import Gpu
 from agents.health import Verdict
 from agents.keeper.decide import Held
 from agents.knobs import Knobs, Turned
 from agents.minutes import Minute, Told
+
+MOST_AMOUNT = 1e12  # that the contract lets an amount or a count be
+MOST_OF_A_KIND = 4096  # instances, copies, intervals in one report
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,30 @@ def instance_minutes(
         if served is not None:
             seen = {"smCount": served.sm_count, "memoryGib": served.memory_gib, "batch": served.batch}
             measured = {knob: float(value) for knob, value in seen.items() if value is not None}
-        said[name] = msgspec.structs.replace(
-            said[name], requested=requested, applied=applied, measured=measured or None
+        said[name] = believable(
+            msgspec.structs.replace(said[name], requested=requested, applied=applied, measured=measured or None)
         )
     return tuple(said.values())
+
+
+def believable(said: InstanceMinute) -> InstanceMinute:
+    """The same inside what a report may hold: a copy that lies of itself must not have its whole node refused."""
+    counts = tuple(int(_inside(count)) for count in said.latency_counts[: len(LATENCY_EDGES_MS) + 1])
+    return msgspec.structs.replace(
+        said,
+        requests=int(_inside(said.requests)),
+        errors=int(_inside(said.errors)),
+        latency_counts=counts,
+        batch_mean=_inside(said.batch_mean),
+        queue_mean=_inside(said.queue_mean),
+        busy_seconds=_inside(said.busy_seconds),
+        steps=_inside(said.steps),
+        measured={knob: _inside(value) for knob, value in said.measured.items()} if said.measured else None,
+    )
+
+
+def _inside(amount: float) -> float:
+    return min(max(amount, 0.0), MOST_AMOUNT) if amount == amount else 0.0  # NaN is not itself
 
 
 def said_copy(copy: Copy, index: int, host: str, routed: bool) -> SaidCopy:

@@ -16,6 +16,7 @@ from agents.traffic import Counters, Served
 LARGEST = 1e15
 LONGEST_LINE = 4096
 MOST_SAMPLES = 20_000
+MOST_LINES = 100_000  # of all; the rest counts as one that is too long
 _EDGES = tuple(LATENCY_EDGES_MS)
 Labels = dict[str, str]
 Samples = dict[str, list[tuple[Labels, float]]]
@@ -35,7 +36,7 @@ def read(text: bytes, wanted: frozenset[str]) -> tuple[Samples, int]:
     starts = tuple(name.encode() for name in wanted)
     samples: Samples = {}
     dropped = taken = 0
-    for line in text.split(b"\n"):
+    for line in text.split(b"\n", MOST_LINES):
         if not line.startswith(starts):
             continue
         sample = _sample(line) if taken < MOST_SAMPLES else None

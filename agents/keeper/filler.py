@@ -12,6 +12,7 @@ from agents.templates.filling import Builtin, Refused, fill
 from agents.templates.reading import Template
 
 NO_TEMPLATE = "no_template"
+LONGEST_ID = 80
 
 
 class Filler:
@@ -73,6 +74,8 @@ class Filler:
         self._filled.pop(copy, None)
 
     def _fill(self, instance: AssignedInstance, builtin: Builtin) -> Filled | Refused:
+        if len(instance.id) > LONGEST_ID:  # a copy's own name is longer, and a report has room for 100 characters
+            return Refused("out_of_range", "id", f"an instance is named in at most {LONGEST_ID} characters")
         template = self._templates.get(instance.template)
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"

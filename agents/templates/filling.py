@@ -123,7 +123,9 @@ def _word(
     if isinstance(arg, IntegerArg | NumberArg):
         if isinstance(value, bool) or not isinstance(value, int | float):
             return no("wrong_type")
-        if not math.isfinite(value) or (isinstance(arg, IntegerArg) and value != int(value)):
+        if isinstance(value, float) and not math.isfinite(value):
+            return no("wrong_type")
+        if isinstance(arg, IntegerArg) and value != int(value):
             return no("wrong_type")
         if not arg.min <= value <= arg.max:
             return no("out_of_range")
@@ -227,5 +229,7 @@ def _number(value: float) -> str:
 
 def _shown(value: object) -> str:
     """The value for a message: short, printable ASCII."""
+    if isinstance(value, int) and abs(value) > 10**80:
+        return "a number of more than 80 digits"  # Python refuses to write one of thousands
     text = ascii(value) if isinstance(value, str | int | float) else type(value).__name__
     return text if len(text) <= 80 else text[:77] + "..."
