@@ -75,8 +75,8 @@ class Findings:
         return json.dumps(said, indent=2)
 
 
-def ok(check: str, found: str, advice: str = "") -> Finding:
-    return Finding(check, Level.OK, found, advice)
+def ok(check: str, found: str) -> Finding:
+    return Finding(check, Level.OK, found)
 
 
 def warn(check: str, found: str, advice: str) -> Finding:

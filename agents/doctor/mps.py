@@ -11,6 +11,7 @@ from agents.device import DeviceError, MpsState, Trouble
 from agents.doctor.findings import Finding, fail, listed, ok, warn
 from agents.doctor.gpus import DEADLINE_SECONDS, Seen
 from agents.doctor.machine import is_there, nearest
+from agents.mps import processes
 from agents.mps.control import MpsControl
 from agents.mps.grammar import LONGEST_SOCKET_PATH
 from agents.mps.program import PROGRAM
@@ -71,7 +72,8 @@ def daemons(seen: Seen, pipes: Path) -> Iterator[Finding]:
 
 def users() -> Iterator[Finding]:
     """A server serves one user; a client of another waits for ever, and says nothing."""
-    others = {pid: uid for pid, uid in _processes(PROGRAM) if uid != os.geteuid()}
+    owners = {pid: processes.owner(pid) for pid in processes.everybodys()}
+    others = {pid: uid for pid, uid in owners.items() if uid not in (None, os.geteuid())}
     if others:
         text = listed(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))
         advice = "Stop it (echo quit | nvidia-cuda-mps-control): clients of another user wait for ever."
@@ -81,13 +83,3 @@ def users() -> Iterator[Finding]:
         yield warn("mps user", "MPS and its clients would run as root", advice)
     else:
         yield ok("mps user", f"MPS and its clients share user {os.geteuid()}")
-
-
-def _processes(name: str) -> Iterator[tuple[int, int]]:
-    """PID and user of each process of that name, which the kernel cuts at 15 characters: servers are found, too."""
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if (path / "comm").read_text().startswith(name[:15]):
-                yield int(path.name), path.stat().st_uid
-        except OSError:
-            continue  # it ended meanwhile

@@ -11,12 +11,18 @@ NAME = "nvidia-cuda-mps"  # of daemon and server alike, as the kernel cuts names
 PID_FILE = "nvidia-cuda-mps-control.pid"
 
 
-def belongs(pid: int, pipe: Path) -> bool:
-    """Whether the process is MPS's, and works for this pipe directory; a PID alone may be anybody's by now."""
+def is_mps(pid: int) -> bool:
+    """Whether the process is a daemon or a server of MPS; a PID alone may be anybody's by now."""
     try:
-        if not Path(f"/proc/{pid}/comm").read_text().startswith(NAME):
-            return False
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_text().startswith(NAME)
+    except OSError:
+        return False
+
+
+def belongs(pid: int, pipe: Path) -> bool:
+    """Whether the process is MPS's, and works for this pipe directory."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes() if is_mps(pid) else b""
     except OSError:
         return False
     return f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode() in environment.split(b"\0")
@@ -39,11 +45,14 @@ def owner(pid: int) -> int | None:
         return None
 
 
+def everybodys() -> list[int]:
+    """Daemons and servers of this machine, whoever runs them."""
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal() and is_mps(int(entry.name))]
+
+
 def all_of(pipe: Path) -> list[int]:
     """Daemon and servers; those of a daemon that was killed, too."""
-    return [
-        int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal() and belongs(int(entry.name), pipe)
-    ]
+    return [pid for pid in everybodys() if belongs(pid, pipe)]
 
 
 def kill(pid: int, pipe: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from agents.device import Applied, DeviceError, Event, Gpu, GpuProcess, Reading
+from agents.mps.program import PROGRAM
 from agents.nvml.binding import DEADLINE_SECONDS, REOPEN_SECONDS, Binding, Slot
 from agents.nvml.events import Events
 from agents.nvml.originals import Originals
@@ -14,8 +15,6 @@ from agents.nvml.probing import found
 from agents.nvml.reading import processes, reading
 from agents.nvml.setting import SETTLE_SECONDS, Settings
 from agents.nvml.writer import DirectWriter, Writer
-
-MPS_PROGRAM = "nvidia-cuda-mps-control"
 
 log = logging.getLogger(__name__)
 
@@ -95,4 +94,4 @@ class NvmlDevice:
         return self._gpus[uuid]
 
     def _probed(self, slot: Slot) -> Gpu:
-        return found(slot.index, slot.uuid, slot.handle, shutil.which(MPS_PROGRAM) is not None)
+        return found(slot.index, slot.uuid, slot.handle, shutil.which(PROGRAM) is not None)

@@ -8,13 +8,13 @@ from typing import Any
 import pynvml
 
 from agents.device import Ability, GpuProcess, Reading
+from agents.mps.processes import NAME as MPS_NAME
 from agents.nvml.troubles import GONE, said, trouble
 
 GIB = 2**30
 IDLE = 0x1
 REASONS = {0x4: "power_cap", 0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "power_brake"}
 THROTTLED = sum(REASONS)
-MPS_SERVER = "nvidia-cuda-mps-server"[:15]  # as the kernel cuts names off
 _TRIES = 3  # a list of processes that grew between asking for its size and for itself
 
 
@@ -90,7 +90,7 @@ def _of_somebody(pid: int) -> bool:
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:
         return False  # the driver lists the dead for a while
-    return not name.startswith(MPS_SERVER)
+    return not name.startswith(MPS_NAME)
 
 
 def _ecc_uncorrected(handle: Any) -> int:

@@ -12,10 +12,9 @@ from agents.nvml.binding import Binding
 from agents.nvml.originals import Original, Originals
 from agents.nvml.reading import IDLE, THROTTLED, clock_reasons, sm_clock_mhz
 from agents.nvml.troubles import said
-from agents.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, Writer
+from agents.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, POWER_STEP_MW, Writer
 
 CLOCK_STEP_MHZ = 15.0  # what NVML reports may be one step beside what was set
-POWER_STEP_MW = 1000
 SETTLE_SECONDS = 1.0
 PAUSE_SECONDS = 0.02
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_MODE = 0
 PROHIBITED_MODE = 2
 EXCLUSIVE_PROCESS_MODE = 3
-COMPUTE_MODES = frozenset({DEFAULT_MODE, PROHIBITED_MODE, EXCLUSIVE_PROCESS_MODE})
+POWER_STEP_MW = 1000  # boards round: what is read back may be so far beside what was set
 
 
 class Writer(Protocol):

@@ -7,6 +7,7 @@ import grp
 import logging
 import pwd
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from agents.device import DeviceError
@@ -21,7 +22,9 @@ def main(words: list[str] | None = None) -> int:
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        place = Place(args.socket, args.state_dir, _uid(args.user), _gid(args.group))
+        uid = _number(args.user, "user", lambda name: pwd.getpwnam(name).pw_uid)
+        gid = _number(args.group, "group", lambda name: grp.getgrnam(name).gr_gid)
+        place = Place(args.socket, args.state_dir, uid, gid)
         if place.uid is None and place.gid is None:
             raise CannotServe("name who may speak: --user NAME, --group NAME or both")
         from agents.nvml.binding import Binding
@@ -43,22 +46,13 @@ def parser() -> argparse.ArgumentParser:
     return asked
 
 
-def _uid(name: str | None) -> int | None:
+def _number(name: str | None, kind: str, look_up: Callable[[str], int]) -> int | None:
     if name is None or name.isdigit():
         return int(name) if name else None
     try:
-        return pwd.getpwnam(name).pw_uid
+        return look_up(name)
     except KeyError:
-        raise CannotServe(f"there is no user {name!r}") from None
-
-
-def _gid(name: str | None) -> int | None:
-    if name is None or name.isdigit():
-        return int(name) if name else None
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise CannotServe(f"there is no group {name!r}") from None
+        raise CannotServe(f"there is no {kind} {name!r}") from None
 
 
 if __name__ == "__main__":

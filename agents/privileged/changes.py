@@ -8,12 +8,11 @@ from collections.abc import Callable
 import msgspec
 
 from agents.device import DeviceError, Trouble
+from agents.nvml.writer import POWER_STEP_MW
 from agents.privileged.board import Board
 from agents.privileged.originals import Originals
 from agents.privileged.rules import no, refused
 from agents.privileged.wire import MODE_NUMBERS, Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
-
-POWER_STEP_MW = 1000  # boards round
 
 log = logging.getLogger(__name__)
 

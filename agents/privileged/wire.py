@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from agents.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
+
 VERSION = 1
 MOST_BYTES = 512  # of a line; the longest request has about 150
 
@@ -16,7 +18,11 @@ Megahertz = Annotated[int, Meta(ge=1, le=100_000)]
 Milliwatts = Annotated[int, Meta(ge=1, le=100_000_000)]
 
 Mode = Literal["default", "prohibited", "exclusive"]
-MODES: dict[int, Mode] = {0: "default", 2: "prohibited", 3: "exclusive"}  # by NVML's numbers
+MODES: dict[int, Mode] = {
+    DEFAULT_MODE: "default",
+    PROHIBITED_MODE: "prohibited",
+    EXCLUSIVE_PROCESS_MODE: "exclusive",
+}
 MODE_NUMBERS = {name: number for number, name in MODES.items()}
 
 

@@ -22,11 +22,16 @@ def named(function: Check) -> str:
     return function.__name__
 
 
+def trouble_of(call: Callable[[], object]) -> Trouble:
+    """The call must end in trouble: in which."""
+    with pytest.raises(DeviceError) as caught:
+        call()
+    return caught.value.trouble
+
+
 def troubled(call: Callable[[], object], *allowed: Trouble) -> None:
     """The call must end in one of these."""
-    with pytest.raises(DeviceError) as error:
-        call()
-    assert error.value.trouble in allowed, f"{error.value}: expected {', '.join(allowed)}"
+    assert trouble_of(call) in allowed
 
 
 def found(device: Device, uuid: str) -> Gpu:

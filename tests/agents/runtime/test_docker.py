@@ -47,15 +47,9 @@ class TestConformance(RuntimeConformance):
     image = IMAGE
 
     @pytest.fixture
-    def runtime(self, engine: Engine, tmp_path: Path) -> Iterator[Runtime]:
+    def runtime(self, engine: Engine, runtime: Runtime) -> Runtime:
         self.address = engine.address
-        runtime = DockerRuntime(tmp_path / "copies", engine.address, gpus=False)
-        yield runtime
-        for running in runtime.find():
-            runtime.end(running, force=True)
-        until(lambda: runtime.find() == (), "everything is ended")
-        runtime.tidy(())
-        runtime.close()
+        return runtime
 
     def again(self, tmp_path: Path) -> Runtime:
         return DockerRuntime(tmp_path / "copies", self.address, gpus=False)

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from agents.device import DeviceError, MpsState, Trouble
 from agents.mps import MpsControl, processes
 from agents.mps.looking import keeps_waiting
 from agents.simulated.client import Client, attach
+from tests.agents.device.checks import trouble_of
 from tests.agents.device.mps.conftest import UUID
 from tests.support import fake_mps
 from tests.support.caller import until
@@ -24,12 +25,6 @@ from tests.support.nvml_stub import needs_gcc
 pytestmark = needs_gcc
 COMMANDS = ("get_server_list", "get_server_status", "get_client_list", "get_default_active_thread_percentage")
 ANSWERS = {("get_server_list", ""), ("get_client_list", ""), ("get_server_status", "ACTIVE\\n")}
-
-
-def trouble_of(call: Callable[[], object]) -> Trouble:
-    with pytest.raises(DeviceError) as caught:
-        call()
-    return caught.value.trouble
 
 
 def client_of(mps: MpsControl, ends: list[str] | None = None) -> Client:

@@ -11,20 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.device import DeviceError, Event, Trouble
+from agents.device import Event, Trouble
 from agents.nvml.device import NvmlDevice
+from tests.agents.device.checks import trouble_of
 from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
 from tests.support.nvml_stub.state import LOST, uuid_of
 
 pytestmark = needs_gcc
 FIRST, SECOND = uuid_of(0), uuid_of(1)
-
-
-def trouble_of(call: Callable[[], object]) -> Trouble:
-    with pytest.raises(DeviceError) as caught:
-        call()
-    return caught.value.trouble
 
 
 def test_a_lost_gpu_is_missing_and_hides_no_other(device: NvmlDevice, state: NvmlState) -> None:

@@ -6,21 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.device import Applied, DeviceError, Trouble
+from agents.device import Applied, Trouble
 from agents.nvml.device import NvmlDevice
 from agents.nvml.setting import holds
+from tests.agents.device.checks import trouble_of
 from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, needs_gcc
 from tests.support.nvml_stub.state import LOST, NO_PERMISSION, uuid_of
 
 pytestmark = needs_gcc
 FIRST, SECOND = uuid_of(0), uuid_of(1)
-
-
-def trouble_of(call: Callable[[], object]) -> Trouble:
-    with pytest.raises(DeviceError) as caught:
-        call()
-    return caught.value.trouble
 
 
 def test_a_locked_clock_is_read_back(device: NvmlDevice, state: NvmlState) -> None:
