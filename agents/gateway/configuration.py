@@ -93,7 +93,16 @@ backend {name} from gpuwright
     acl repeatable req.hdr(idempotency-key) -m found
     http-request disable-l7-retry unless repeatable
     http-request set-path %[path,regsub(^/[^/]+/[^/]+/?,/)]
+    http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
 """
+
+# What the agent tells a copy on the same port as requests come to: whoever may ask a service must not end its copies.
+# Of the shipped templates: gpuwright-serve's verbs, Triton's loading, shared memory and settings, vLLM's development.
+COMMANDS = (
+    "^[/.]*(metrics|v1[/.]+(drain|batch|warmup|(un)?load_lora_adapter)"
+    "|v2[/.]+(repository|logging|trace|systemsharedmemory|cudasharedmemory|models/+[^/]+/+trace)"
+    "|sleep|wake_up|collective_rpc|reset_prefix_cache)([/.]|$)"
+)
 
 
 def base(folder: Path, requests: str, bind: str) -> str:
@@ -122,7 +131,7 @@ def generated(desired: Desired, folder: Path, requests: str) -> str:
     parts = [head]
     by_slot = desired.by_slot()
     for slot in range(1, desired.slot_count + 1):
-        parts.append(_BACKEND.format(name=backend_name(slot)))
+        parts.append(_BACKEND.format(name=backend_name(slot), commands=COMMANDS))
         parts += [f"    server {server.name} {arguments(server)}\n" for server in by_slot.get(slot, {}).values()]
     return "".join(parts)
 

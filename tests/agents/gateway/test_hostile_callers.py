@@ -1,0 +1,90 @@
+"""Callers of services who want more than an answer: another's copies, or to command a copy."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from agents.routes import Route
+from tests.agents.gateway.test_routes import get
+from tests.agents.serve.running import PATH, serving
+from tests.support.haproxy import Copies, Gateway
+
+COMMANDS = [
+    ("POST", "/v1/drain"),
+    ("POST", "/v1/%64rain"),
+    ("POST", "/v1/drain?x=1"),
+    ("POST", "//v1/drain"),
+    ("PUT", "/v1/batch"),
+    ("POST", "/v1/warmup"),
+    ("GET", "/metrics"),
+    ("POST", "/v2/repository/models/x/unload"),
+    ("POST", "/v2/%72epository/models/x/unload"),
+]
+
+
+def raw(gateway: Gateway, request: bytes) -> bytes:
+    """All that HAProxy answers on one connection."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+        return answer
+
+
+def test_whoever_may_ask_a_service_cannot_command_its_copies(gateway: Gateway) -> None:
+    with serving("--latency=1:100=2") as copy:
+        gateway.routes().declare([Route("copy", "shop/search", f"127.0.0.1:{copy.port}", 1.0, False)])
+        for method, path in COMMANDS:
+            assert get(gateway, f"/shop/search{path}", method)[0] == 404, path
+        assert get(gateway, f"/shop/search{PATH}", "POST")[0] == 200
+        assert get(gateway, "/shop/search/healthz")[0] == 200
+        assert copy.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /shop/search/../../bank/vault/x HTTP/1.1",
+        b"GET /shop/search/%2e%2e/%2e%2e/bank/vault/x HTTP/1.1",
+        b"GET http://bank/shop/search/bank/vault HTTP/1.1",
+        b"GET /shop/search/x#/bank/vault HTTP/1.1",
+        b"GET /shop/search/x;/bank/vault HTTP/1.1",
+        b"GET //shop/search/x HTTP/1.1",
+        b"GET /bank%2fvault/x HTTP/1.1",
+        b"GET /bank/vault%00/x HTTP/1.1",
+        b"GET /Bank/vault/x HTTP/1.1",
+        b"GET /shop/search\\..\\bank\\vault HTTP/1.1",
+    ],
+)
+def test_no_spelling_of_a_path_reaches_another_service(gateway: Gateway, copies: Copies, line: bytes) -> None:
+    vault = Route("vault", "bank/vault", f"127.0.0.1:{copies.ports[1]}", 1.0, False)
+    gateway.routes().declare([copies.route(0), vault])
+    before = copies.requests(1)
+    raw(gateway, line + b"\r\nHost: bank\r\nX-Forwarded-Host: bank\r\nX-Original-URL: /bank/vault/x\r\n\r\n")
+    assert copies.requests(1) == before
+    assert get(gateway, "/bank/vault/x")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 0\r\nContent-Length: 44\r\n",
+        b"Content-Length: +4\r\n",
+        b"Transfer-Encoding: xchunked\r\n",
+        b"Transfer-Encoding : chunked\r\n",
+        b"Content-Length: 4\r\n Transfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+    ],
+)
+def test_no_request_is_smuggled_in_anothers_body(gateway: Gateway, framing: bytes) -> None:
+    """What is told apart differently before and behind HAProxy would be a request that it never saw."""
+    with serving("--latency=1:100=2") as copy:
+        gateway.routes().declare([Route("copy", "shop/search", f"127.0.0.1:{copy.port}", 1.0, False)])
+        head = b"POST /shop/search/v1/nothing HTTP/1.1\r\nHost: x\r\n" + framing + b"\r\n"
+        raw(gateway, head + b"0\r\n\r\nPOST /v1/drain HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert copy.ask("POST", PATH, b"x").status == 200  # drained, it would refuse
