@@ -113,14 +113,22 @@ def read(body: bytes, kind: type[T]) -> T:
         raise LinkError(timely.plain(f"the answer is none: {error}")[:300]) from error
 
 
+class _Fault(msgspec.Struct):
+    field: str = ""
+    message: str = ""
+
+
 class _Problem(msgspec.Struct):
     detail: str
+    faults: list[_Fault] = []
 
 
 def _detail(body: bytes) -> str:
-    """The sentence of a problem document, or the first of whatever it is."""
+    """The sentence of a problem document with its first faults, or the beginning of whatever it is."""
     try:
-        return msgspec.json.decode(body, type=_Problem).detail[:300]
+        problem = msgspec.json.decode(body, type=_Problem)
+        faults = [f"; {fault.field}: {fault.message}"[:300] for fault in problem.faults[:3]]
+        return problem.detail[:300] + "".join(faults)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return body[:200].decode(errors="replace")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agents.device import Device, Mps
 from agents.keeper.hands import Hands
+from agents.keeper.ports import free_port
 from agents.node import Around
 from agents.routes import Acknowledged, Route, Routes, RouteState
 from agents.runtime import Runtime
@@ -44,6 +45,7 @@ class NoGateway:
 
 def opened(options: Options) -> Around:
     """Everything a node is built on. Raises what says in plain words why it cannot be had."""
+    free_port(options.host, ())  # an address that is not of this machine would be found out at the first start
     device, mps = _devices(options)
     routes, counters = _gateway(options)
     templates = read(options.templates, options.models) if options.models else read(options.templates)
@@ -84,6 +86,8 @@ def _runtime(options: Options) -> Runtime:
 def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
     if not options.gateway:
         return NoGateway(), None
+    if not options.gateway.startswith(("/", "unix:/", "http://", "https://")):
+        raise ValueError(f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444")
     from agents.gateway.client import SidecarRoutes
 
     def sidecar() -> SidecarRoutes:

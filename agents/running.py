@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from agents import status
 from agents.agent import Agent, start
 from agents.clocks import date
@@ -32,23 +34,29 @@ class CannotRun(Exception):
 def run_agent(options: Options, metrics: str = "") -> None:
     """Until SIGTERM or SIGINT. What runs on the node goes on running."""
     folder = Folder(options.folder)
-    credential = folder.credential()
+    try:
+        credential = folder.credential()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CannotRun(f"{options.folder / 'credential.json'} cannot be read: {error}") from error
     if credential is None:
         raise CannotRun(f"no credential in {options.folder}; run `gpuwright agent join` first")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         seen = start(folder, date())
         node = Node(folder, opened(replace(options, node=credential.node)), seen.incarnation)
+    except msgspec.MsgspecError as error:
+        told = f"a file in {options.folder} cannot be read ({error}): seen.json, known.json, health.json or energy.json"
+        raise CannotRun(f"{told}; move it away") from error
     except (DeviceError, JournalError, LaunchError, TemplateError, OSError, ValueError) as error:
         raise CannotRun(f"{error}; `gpuwright agent doctor` says what this machine lacks") from error
     agent = Agent(folder, credential, node, seen)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     local = Local(options.folder, _answers(agent, node, credential))
+    if metrics:
+        _serve_metrics(metrics, agent, node, credential)  # what can be refused comes before anything is changed
     node.start()
     local.start()
-    if metrics:
-        _serve_metrics(metrics, agent, node, credential)
     log.info("node %s reports to %s until stopped", credential.node, credential.server)
     agent.run()
     local.stop()
@@ -72,6 +80,9 @@ def _serve_metrics(address: str, agent: Agent, node: Node, credential: Credentia
     from agents.prometheus import render, serve
 
     host, _, port = address.rpartition(":")
-    if not port.isdigit():
+    if not port.isdecimal():
         raise CannotRun(f"--metrics {address!r} must look like 127.0.0.1:9400")
-    serve((host, int(port)), lambda: render(status.view(agent, node, credential)))
+    try:
+        serve((host.strip("[]"), int(port)), lambda: render(status.view(agent, node, credential)))
+    except (OSError, OverflowError) as error:
+        raise CannotRun(f"--metrics {address}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection
 
@@ -11,6 +12,8 @@ from agents.routes import Acknowledged, Route, Routes, RoutesAway, RouteState
 AGAIN_SECONDS = 5.0  # it may have lost what it knew
 WATCH_SECONDS = 0.1  # while open requests are waited for
 LONGEST_PAUSE_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
 
 
 def routes_of(copies: Collection[Copy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
@@ -52,8 +55,12 @@ class Board:
         self._said_at = now
         try:
             self._acknowledged = self._gateway.declare(routes)
+            if self.away:
+                log.info("the gateway acknowledges again")
             self._said, self._pause, self.away = routes, 0.0, ""
         except RoutesAway as error:
+            if not self.away:
+                log.warning("the gateway does not acknowledge, so no copy takes another's place: %s", error)
             self._said, self.away = None, str(error)
             self._pause = min(max(0.1, self._pause * 2), LONGEST_PAUSE_SECONDS)
 

@@ -86,7 +86,8 @@ class Answering:
 
 def serve(address: tuple[str, int], render: Callable[[], bytes]) -> Answering:
     """Listen here; port 0 lets the kernel choose. OSError when the address is taken."""
-    return Answering(socket.create_server(address, backlog=16), render)
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return Answering(socket.create_server(address, family=family, backlog=16), render)
 
 
 def _head(connection: socket.socket) -> bytes:
