@@ -9,11 +9,12 @@ import queue
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from agents.serve.cuda import Context
 from agents.serve.profile import Profile
 from agents.simulated.client import Client, attach
+from agents.simulated.refusals import Refused
 
 
 class BadInput(Exception):
@@ -21,6 +22,7 @@ class BadInput(Exception):
 
 
 Answers = list["bytes | BadInput"]
+Sample = TypeVar("Sample")
 Done = Callable[[Answers | Exception], None]
 
 
@@ -114,7 +116,7 @@ class Stub:
 
     def _tell(self) -> None:
         while (fraction := self._telling.get()) is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Refused):  # it ends anyway
                 if self._client:
                     self._client.busy(fraction)
 
@@ -172,6 +174,21 @@ class Model(Protocol):
     def sm_count(self) -> int | None: ...
 
     def memory_gib(self) -> float: ...
+
+
+def predicted(
+    bodies: Sequence[bytes], sample: Callable[[bytes], Sample], computed: Callable[[list[Sample]], list[Any]]
+) -> Answers:
+    """A batch of samples; one that cannot be read is refused, and the rest are computed."""
+    samples: list[Sample | BadInput] = []
+    for body in bodies:
+        try:
+            samples.append(sample(body))
+        except BadInput as error:
+            samples.append(error)
+    good = [each for each in samples if not isinstance(each, BadInput)]
+    outputs = iter(computed(good) if good else [])
+    return [each if isinstance(each, BadInput) else json.dumps({"outputs": next(outputs)}).encode() for each in samples]
 
 
 def parsed(body: bytes) -> object:

@@ -1,6 +1,6 @@
 """When a batch starts and what it takes: data in, data out; the clock is an argument.
 
-A batch server, when free, starts as soon as `batch` requests wait or the oldest has waited `timeout` seconds, taking
+A batch server, when free, starts as soon as `batch` requests wait or the oldest has waited `timeout_seconds`, taking
 all that wait up to `batch`.
 """
 
@@ -25,11 +25,11 @@ class Pending:
 class Waiting:
     """Requests in the order in which they came."""
 
-    __slots__ = ("_gone", "_queue", "batch", "timeout")
+    __slots__ = ("_gone", "_queue", "batch", "timeout_seconds")
 
-    def __init__(self, batch: int, timeout: float) -> None:
+    def __init__(self, batch: int, timeout_seconds: float) -> None:
         self.batch = batch
-        self.timeout = timeout
+        self.timeout_seconds = timeout_seconds
         self._queue: deque[Pending] = deque()
         self._gone = 0
 
@@ -57,7 +57,7 @@ class Waiting:
             return None
         if len(self) >= self.batch:
             return now
-        return max(now, self._queue[0].came + self.timeout)
+        return max(now, self._queue[0].came + self.timeout_seconds)
 
     def take(self) -> list[Pending]:
         """The next batch: all that wait, up to `batch`, oldest first."""

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-MOST_HEADER = 16 * 1024
+MOST_HEADER_BYTES = 16 * 1024
+MOST_BODY_BYTES = 1024 * 1024
 IDLE_SECONDS = 300.0
 LINGER_SECONDS = 1.0  # a refused client may read its answer
 REASONS = {
@@ -42,26 +43,18 @@ class Request:
         self.body = body
 
 
-class Bounds(Protocol):
-    """What one client may cost."""
-
-    @property
-    def most_body(self) -> int: ...
-
-    @property
-    def request_seconds(self) -> float:
-        """For a whole request to come, once it began, and for an answer to be taken."""
-
-
 class Connection(asyncio.Protocol):
-    """One client. `handle` gets each request and answers it, at once or later, by `answer`."""
+    """One client. `handle` gets each request and answers it, at once or later, by `answer`.
+
+    `request_seconds`: for a whole request to come, once it began, and for an answer to be taken.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         handle: Callable[[Connection, Request], None],
         on_lost: Callable[[Connection], None],
-        bounds: Bounds,
+        request_seconds: float,
     ) -> None:
         self.loop = loop
         self.handle = handle
@@ -71,7 +64,7 @@ class Connection(asyncio.Protocol):
         self.lost = False
         self.unwelcome = False  # there is no room for it
         self.waiting: Any = None  # what the handler keeps here while the request is in its queue
-        self._bounds = bounds
+        self._request_seconds = request_seconds
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._line: re.Match[bytes] | None = None  # of a request whose header has come
@@ -97,16 +90,16 @@ class Connection(asyncio.Protocol):
         if self.lost:
             return  # what comes after a refusal is read and dropped, or the refusal would not arrive
         if not self.partial and not self.busy:
-            self.deadline = self.loop.time() + self._bounds.request_seconds
+            self.deadline = self.loop.time() + self._request_seconds
         self._buffer += data
         if not self.busy:
             self._advance()
-        elif len(self._buffer) > MOST_HEADER and self._transport:
+        elif len(self._buffer) > MOST_HEADER_BYTES and self._transport:
             self._transport.pause_reading()  # the next requests can wait in the kernel
 
     def pause_writing(self) -> None:
         self._paused = True
-        self.deadline = self.loop.time() + self._bounds.request_seconds
+        self.deadline = self.loop.time() + self._request_seconds
 
     def resume_writing(self) -> None:
         self._paused = False
@@ -160,14 +153,14 @@ class Connection(asyncio.Protocol):
         self._transport.write(message[: len(message) - len(body)] if self._head else message)
         if close:
             self.lost = True
-            self.deadline = self.loop.time() + self._bounds.request_seconds
+            self.deadline = self.loop.time() + self._request_seconds
             self.close()
         elif not self._paused:
             self._next()
 
     def _next(self) -> None:
         now = self.loop.time()
-        self.deadline = now + (self._bounds.request_seconds if self._buffer else IDLE_SECONDS)
+        self.deadline = now + (self._request_seconds if self._buffer else IDLE_SECONDS)
         if self._transport and not self._transport.is_closing():
             self._transport.resume_reading()
             if self._buffer:
@@ -201,8 +194,8 @@ class Connection(asyncio.Protocol):
     def _begin(self) -> bool:
         """Read the header when all of it is there; False: not yet, or refused."""
         end = self._buffer.find(b"\r\n\r\n")
-        if end < 0 or end > MOST_HEADER:
-            if len(self._buffer) > MOST_HEADER:
+        if end < 0 or end > MOST_HEADER_BYTES:
+            if len(self._buffer) > MOST_HEADER_BYTES:
                 self._refuse(431, "the header is too long")
             return False
         first, *lines = bytes(self._buffer[:end]).split(b"\r\n")
@@ -230,7 +223,7 @@ class Connection(asyncio.Protocol):
             self._refuse(400, "a length that is none")
             return False
         self._length = int(length)
-        if self._length > self._bounds.most_body:
+        if self._length > MOST_BODY_BYTES:
             self._refuse(413, "the body is too long")
             return False
         said = headers.get(b"connection", b"").lower()

@@ -66,9 +66,7 @@ def main(words: list[str] | None = None) -> int:
         shape = [int(size) for size in asked.shape.split(",") if size]
     except ValueError:
         parser.error(f"--shape {asked.shape!r} is not like 3,224,224")
-    settings = Settings(
-        asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, request_seconds=asked.request_seconds
-    )
+    settings = Settings(asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, asked.request_seconds)
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())

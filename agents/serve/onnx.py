@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.serve.backends import BadInput, parsed
+from agents.serve.backends import Answers, BadInput, parsed, predicted
 from agents.serve.cuda import sm_count
 
 PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
@@ -27,20 +26,8 @@ class OnnxModel:
             for each in self._session.get_inputs()
         }
 
-    def predict(self, bodies: list[bytes]) -> list[bytes | BadInput]:
-        """A batch of samples; one that cannot be read is refused, and the rest are computed."""
-        samples: list[dict[str, Any] | BadInput] = []
-        for body in bodies:
-            try:
-                samples.append(self._sample(body))
-            except BadInput as error:
-                samples.append(error)
-        good = [sample for sample in samples if not isinstance(sample, BadInput)]
-        outputs = iter(self._computed(good) if good else [])
-        return [
-            sample if isinstance(sample, BadInput) else json.dumps({"outputs": next(outputs)}).encode()
-            for sample in samples
-        ]
+    def predict(self, bodies: list[bytes]) -> Answers:
+        return predicted(bodies, self._sample, self._computed)
 
     def _sample(self, body: bytes) -> dict[str, Any]:
         said = parsed(body)

@@ -15,6 +15,7 @@ from agents.serve.http import Connection, Request
 
 LINGER_SECONDS = 0.25  # a drained server stays so long: what was on its way is told 503, and not cut off
 LAST_SECONDS = 1.0  # for a request that had begun to come, and for an answer to be taken
+MOST_CONNECTIONS = 512
 RETRY = "Retry-After: 1\r\n"
 
 
@@ -27,8 +28,6 @@ class Settings:
     max_batch: int  # what its memory is sized for
     batch_timeout_ms: float
     most_waiting: int
-    most_body: int = 1024 * 1024
-    most_connections: int = 512
     request_seconds: float = 15.0  # for a whole request to come, once it began, and for an answer to be taken
 
 
@@ -73,8 +72,8 @@ class Server:
     # Connections
 
     def accept(self) -> Connection:
-        connection = Connection(self._loop, self._handle, self._lost, self.settings)
-        if len(self._connections) >= self.settings.most_connections and not self._make_room():
+        connection = Connection(self._loop, self._handle, self._lost, self.settings.request_seconds)
+        if len(self._connections) >= MOST_CONNECTIONS and not self._make_room():
             connection.unwelcome = True
         self._connections.add(connection)
         if not self._sweeping:
@@ -138,14 +137,14 @@ class Server:
         self._pump()
 
     def _get_batch(self, connection: Connection, request: Request) -> None:
-        timeout_ms = round(self._waiting.timeout * 1000, 6)
+        timeout_ms = round(self._waiting.timeout_seconds * 1000, 6)
         said = {"batch": self._waiting.batch, "batchTimeoutMs": timeout_ms, "maxBatch": self.settings.max_batch}
         self._say(connection, 200, said)
 
     def _put_batch(self, connection: Connection, request: Request) -> None:
         try:
             said = json.loads(request.body)
-            batch, timeout_ms = said["batch"], said.get("batchTimeoutMs", self._waiting.timeout * 1000)
+            batch, timeout_ms = said["batch"], said.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self._say(connection, 400, {"error": 'the body is not {"batch": 8, "batchTimeoutMs": 0}'})
             return
@@ -155,7 +154,7 @@ class Server:
         elif type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= 60_000:
             self._say(connection, 422, {"error": "batchTimeoutMs is outside 0..60000"})
         else:
-            self._waiting.batch, self._waiting.timeout = batch, timeout_ms / 1000
+            self._waiting.batch, self._waiting.timeout_seconds = batch, timeout_ms / 1000
             self._get_batch(connection, request)
             self._pump()
 
@@ -178,7 +177,7 @@ class Server:
             "ready": self.ready and not self.draining,
             "batch_limit": self._waiting.batch,
             "batch_most": self.settings.max_batch,
-            "batch_timeout_seconds": self._waiting.timeout,
+            "batch_timeout_seconds": self._waiting.timeout_seconds,
             "sm_count": self._backend.sm_count,
             "memory_bytes": self._backend.memory_gib * 2**30,
         }

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.serve.backends import BadInput, parsed
+from agents.serve.backends import Answers, BadInput, parsed, predicted
 
 
 class TorchModel:
@@ -20,23 +19,17 @@ class TorchModel:
         self._model = self._torch.jit.load(str(file), map_location=self._device).eval()
         self._shape = tuple(shape)
 
-    def predict(self, bodies: list[bytes]) -> list[bytes | BadInput]:
-        """A batch of samples; one that cannot be read is refused, and the rest are computed."""
-        samples = [self._sample(body) for body in bodies]
-        good = [sample for sample in samples if not isinstance(sample, BadInput)]
-        outputs = iter(self._computed(good) if good else [])
-        return [
-            sample if isinstance(sample, BadInput) else json.dumps({"outputs": next(outputs)}).encode()
-            for sample in samples
-        ]
+    def predict(self, bodies: list[bytes]) -> Answers:
+        return predicted(bodies, self._sample, self._computed)
 
     def _sample(self, body: bytes) -> Any:
+        inputs = parsed(body)
         try:
-            tensor = self._torch.tensor(parsed(body), dtype=self._torch.float32)
-        except (ValueError, TypeError, RuntimeError, OverflowError, BadInput) as error:
-            return error if isinstance(error, BadInput) else BadInput("inputs is no array of numbers")
+            tensor = self._torch.tensor(inputs, dtype=self._torch.float32)
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+            raise BadInput("inputs is no array of numbers") from error
         if tuple(tensor.shape) != self._shape:
-            return BadInput(f"inputs has the shape {list(tensor.shape)}, not {list(self._shape)}")
+            raise BadInput(f"inputs has the shape {list(tensor.shape)}, not {list(self._shape)}")
         return tensor
 
     def _computed(self, samples: list[Any]) -> Any:

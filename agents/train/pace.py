@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from agents.serve import profile
+
 LONGEST_PAUSE_SECONDS = 1.0  # a process that was stopped for an hour does not make up for it
 
 
@@ -23,13 +25,8 @@ def speeds(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def at(points: tuple[tuple[float, float], ...], sm_percent: float) -> float:
-    """Straight between the points, through 0 below the first, level after the last: as profiles are read elsewhere."""
-    before = (0.0, 0.0)
-    for point in points:
-        if sm_percent <= point[0]:
-            return before[1] + (point[1] - before[1]) * (sm_percent - before[0]) / (point[0] - before[0])
-        before = point
-    return before[1]
+    """Straight between the points, through 0 below the first, level after the last."""
+    return profile.at(((0.0, 0.0), *points), sm_percent)
 
 
 class Pace:
