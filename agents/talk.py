@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agents.scraping import served_of
-from agents.templates import Filled, Probe
+from agents.templates import Filled, Probe, number
 from agents.traffic import Served
 
 HOST = "127.0.0.1"
@@ -70,7 +70,7 @@ def served(port: int, filled: Filled) -> Served | None:
 def _filled(text: str, values: dict[str, float]) -> str:
     def word(found: re.Match[str]) -> str:
         value = values.get(found[1])
-        return found[0] if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
+        return found[0] if value is None else number(value)
 
     return re.sub(r"\{(\w+)\}", word, text) if values else text
 

@@ -20,6 +20,12 @@ class Launch:
     limits: Mapping[str, str] = field(default_factory=dict)  # environment that limits it, from Mps.environment
     folders: tuple[str, ...] = ()  # what a container must see; `:ro` at the end of one: to read
 
+    @property
+    def oom_score(self) -> int:
+        """When the host runs out of memory a job goes before a service."""
+        is_job = bool(self.filled.checkpoint_signal) or self.port == 0
+        return 500 if is_job else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

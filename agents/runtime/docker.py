@@ -113,7 +113,6 @@ class DockerRuntime:
     def _config(self, engine: Any, launch: Launch) -> Any:
         from docker.types import DeviceRequest, LogConfig, Ulimit
 
-        job = bool(launch.filled.checkpoint_signal) or launch.port == 0
         device = DeviceRequest(device_ids=[launch.gpu], capabilities=[["gpu"]])
         host = engine.create_host_config(
             binds=[_bound(folder) for folder in launch.folders],
@@ -123,7 +122,7 @@ class DockerRuntime:
             ipc_mode="host",
             log_config=LogConfig(type="json-file", config=_LOG),
             network_mode="host",
-            oom_score_adj=500 if job else 0,
+            oom_score_adj=launch.oom_score,
             pids_limit=_PIDS,
             read_only=True,
             security_opt=["no-new-privileges"],

@@ -8,6 +8,7 @@ one (some overwrite their environment to change their title, some close their ou
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -24,8 +25,8 @@ _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 _LAUNCH_SECONDS = 30.0  # on a machine whose disk hangs
 _COPY, _FOLDER = "GPUWRIGHT_COPY", "GPUWRIGHT_FOLDER"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_JOB_OOM_SCORE = "500"  # when the host runs out of memory a job goes before a service
 _MOST_SWEEPS = 20
+_NAME = re.compile(r"[!-~]{1,200}")
 
 
 class ProcessRuntime:
@@ -43,10 +44,9 @@ class ProcessRuntime:
         environment = self._environment(launch)
         argv = _resolved(launch.filled.argv, environment["PATH"])
         heard, said = os.pipe2(os.O_CLOEXEC)
-        job = bool(launch.filled.checkpoint_signal) or launch.port == 0
         try:
             log = self._logs.open(launch.copy)
-            marks = (str(said), self._cgroups.make(launch.copy), _JOB_OOM_SCORE if job else "0")
+            marks = (str(said), self._cgroups.make(launch.copy), str(launch.oom_score))
             try:
                 child = subprocess.Popen(
                     [sys.executable, "-I", "-S", _LAUNCHER, *marks, *argv],
@@ -167,7 +167,7 @@ class ProcessRuntime:
             copy = next(filter(None, map(self._logs.copy, proc.outputs(pid))), "")
         if not copy and proc.environment(pid, _FOLDER) == str(self._folder):
             copy = proc.environment(pid, _COPY)
-        return copy
+        return copy if _NAME.fullmatch(copy) else ""  # anybody of this user may claim to be called anything
 
     def _reap(self) -> None:
         """Our own children only, each by its PID: nobody else's wait is answered."""

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
+def number(value: float) -> str:
+    """A number as programs are told it: without an exponent, which not every one reads."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """One HTTP request to a copy's own port on loopback."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from agents.templates import Filled, Probe
+from agents.templates import Filled, Probe, number
 from agents.templates.form import Arg, ChoiceArg, IntegerArg, MetricsForm, NumberArg, PathArg, ProbeForm, TextArg
 from agents.templates.reading import BUILTINS, LIVE, PLACEHOLDER, Template
 
@@ -47,9 +47,9 @@ class Builtin:
             "metricsPort": str(self.metrics_port),
             "batch": str(self.batch),
             "maxBatch": str(max(self.batch, self.max_batch)),
-            "batchTimeoutMs": _number(self.batch_timeout_ms),
+            "batchTimeoutMs": number(self.batch_timeout_ms),
             "gpu": self.gpu,
-            "memoryGib": _number(self.memory_gib),
+            "memoryGib": number(self.memory_gib),
             "copy": self.copy,
         }
 
@@ -129,7 +129,7 @@ def _word(
             return no("wrong_type")
         if not arg.min <= value <= arg.max:
             return no("out_of_range")
-        return str(int(value)) if isinstance(arg, IntegerArg) else _number(value)
+        return str(int(value)) if isinstance(arg, IntegerArg) else number(value)
     if isinstance(value, bool):
         value = "true" if value else "false"
     if not isinstance(value, str):
@@ -220,11 +220,6 @@ def _allowed(arg: Arg) -> str:
     if isinstance(arg, ChoiceArg):
         return f"one of {', '.join(arg.of)}"
     return "a relative path to a file" if arg.new else "a relative path to a file or folder that is there"
-
-
-def _number(value: float) -> str:
-    """Without an exponent: not every program reads one."""
-    return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def _shown(value: object) -> str:
