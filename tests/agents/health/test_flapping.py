@@ -51,7 +51,7 @@ def test_a_gpu_is_never_used_again_sooner_than_its_back_off(history: list[tuple[
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=400))
-def test_the_faster_it_flaps_the_more_seldom_it_is_used(history: list[bool]) -> None:
+def test_case_13_the_faster_it_flaps_the_more_seldom_it_is_used(history: list[bool]) -> None:
     state, uses, fenced = State("GPU-a"), 0, False
     for second, is_lost in enumerate(history):
         look = replace(QUIET, present=False, reading=None) if is_lost else QUIET

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agents.copies import Stage
+from agents.runtime import proc
 from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 
@@ -94,3 +98,34 @@ def test_what_ended_while_nobody_looked_held_its_share_until_an_agent_last_recor
     with running(one, incarnation=2, heard=False) as node:
         (gone,) = [copy for copy in node.ledger.accounts() if copy.id == first.id]
         assert (gone.ended_at, gone.evidence) == (recorded, "restart")
+
+
+@pytest.mark.parametrize("what", ["pid", "boot"])
+def test_case_16_whoever_has_the_pid_of_a_copy_now_is_let_alone_and_the_copy_is_replaced(
+    one: Machine, what: str
+) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        first = copy_of(node, "search-1")
+    assert first.running is not None
+    kill(first.running.pid)
+    until(lambda: one.copies() == [], "it has ended")
+    stranger = subprocess.Popen(["sleep", "600"])
+    try:
+        now = proc.see(stranger.pid)
+        assert now is not None
+        held = replace(first.running, pid=stranger.pid)  # started at another time
+        if what == "boot":
+            held = replace(held, start_ticks=now.start_ticks, boot_id="before the machine was started")
+        taken = msgspec.structs.replace(first, running=held)
+        (one.folder / "state" / "journal.jsonl").write_bytes(msgspec.json.encode(taken) + b"\n")
+        with running(one, incarnation=2) as node:
+            node.offer(assigned(2, served("search-1", sm=40)))
+            until(lambda: ready(node, "search-1") and copy_of(node, "search-1").id != first.id, "another serves")
+            node.offer(assigned(3))
+            until(lambda: not node.keeper.copies(), "all are gone")
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()

@@ -86,7 +86,7 @@ class RuntimeConformance:
         other.end(first, force=True)
         until(lambda: not runtime.alive(first), "the other ended it")
 
-    def test_a_process_that_got_the_pid_later_is_never_signalled(self, runtime: Runtime) -> None:
+    def test_case_16_a_process_that_got_the_pid_later_is_never_signalled(self, runtime: Runtime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
         other = replace(running, copy="long-gone", start_ticks=running.start_ticks - 1, container="")
         for stale in (other, replace(running, copy="long-gone", boot_id="another boot", container="")):

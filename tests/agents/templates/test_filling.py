@@ -84,7 +84,9 @@ def test_probes_hold_arguments_as_data(models: Path) -> None:
     ["LD_PRELOAD", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "PATH", "PYTHONPATH", "OMP_NUM_THREADS", "environment", "argv",
      "image", "command", "python", "port", "gpu", "copy", "batch", "", "a\nb", "x" * 10_000],
 )  # fmt: skip
-def test_no_argument_reaches_command_image_environment_or_what_the_agent_fills_in(models: Path, name: str) -> None:
+def test_case_27_no_argument_reaches_command_image_environment_or_what_the_agent_fills_in(
+    models: Path, name: str
+) -> None:
     made = refused(models, **{name: "x"})
     assert made.reason == "unknown_argument"
     assert "count, file, how, name, part" in made.message
@@ -121,7 +123,9 @@ def test_no_argument_reaches_command_image_environment_or_what_the_agent_fills_i
         ({"file": "resnet/.."}, "outside_root"),
     ],
 )  # fmt: skip
-def test_a_value_that_is_not_allowed_is_refused_by_name(models: Path, args: dict[str, object], reason: str) -> None:
+def test_case_28_a_value_that_is_not_allowed_is_refused_by_name(
+    models: Path, args: dict[str, object], reason: str
+) -> None:
     made = refused(models, **args)
     assert (made.reason, made.field) == (reason, next(iter(args)))
     assert made.field in made.message
@@ -134,7 +138,7 @@ def test_an_argument_without_a_default_must_be_given(models: Path) -> None:
     assert (made.reason, made.field) == ("missing_argument", "name")
 
 
-def test_links_are_followed_and_may_not_lead_out_of_the_root(models: Path) -> None:
+def test_case_28_links_are_followed_and_may_not_lead_out_of_the_root(models: Path) -> None:
     (models / "inside").symlink_to("resnet")
     (models / "outside").symlink_to("../secret")
     (models / "up").symlink_to("..")
@@ -164,7 +168,7 @@ def test_what_is_neither_file_nor_folder_is_refused(models: Path) -> None:
 NEW = "argv: [job, '--to={to}']\nargs: {to: {type: path, root: saved, new: true}}"
 
 
-def test_a_new_file_needs_its_folder_and_stays_under_its_root(models: Path) -> None:
+def test_case_28_a_new_file_needs_its_folder_and_stays_under_its_root(models: Path) -> None:
     saved = models / "saved"
     saved.mkdir()
     (saved / "old").write_text("x")
@@ -210,7 +214,7 @@ def filled_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Template, Fil
 
 @settings(max_examples=scaled(10_000, 500))
 @given(args=st.dictionaries(NAMES, VALUES, max_size=5))
-def test_whatever_the_arguments_nothing_but_their_places_changes(
+def test_case_27_whatever_the_arguments_nothing_but_their_places_changes(
     filled_once: tuple[Template, Filled], args: dict[str, object]
 ) -> None:
     made, plain = fill(filled_once[0], args, BUILTIN), filled_once[1]
