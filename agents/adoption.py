@@ -32,6 +32,8 @@ def adopted(running: Running, assignment: Assignment | None, now: float) -> Copy
     try:
         environment = _environment(running.pid)
         share = float(environment[SHARE])
+        if not 0 < share <= 100:  # false for NaN, too, which no journal can hold
+            raise ValueError(f"a share of {share:g} % is none")
         given = msgspec.structs.replace(wanted, sm_percent=share)
         return Copy(
             id=running.copy,

@@ -133,7 +133,9 @@ class Node:
         said = []
         for running in self.strangers:
             copy = adopted(running, self._assignment, self._clock())
-            if isinstance(copy, Copy):
+            if isinstance(copy, Copy) and copy.gpu not in self.watch.found:
+                said.append(f"{running.copy}: it names a GPU that is not on this node")
+            elif isinstance(copy, Copy):
                 self.keeper.take_in(copy)
                 said.append(f"{running.copy}: taken in, to be verified")
             else:

@@ -9,6 +9,7 @@ from agents.contract import AssignedInstance, Assignment
 from agents.copies import Copy, Stage
 
 TINY = 1e-6
+MOST_CLIENTS = 60  # no MPS daemon takes more (48 up to CUDA 13.0), whatever is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Rules:
         return Rules(
             assignment.handover == "overlap",
             assignment.handover_seconds,
-            assignment.clients_per_gpu,
+            min(assignment.clients_per_gpu, MOST_CLIENTS),
             assignment.same_model_per_gpu,
         )
 

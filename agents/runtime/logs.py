@@ -9,6 +9,7 @@ nobody cuts.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -58,9 +59,9 @@ class Logs:
             for entry in entries:
                 path = Path(entry.path)
                 copy = unquote(path.name.removesuffix(".1").removesuffix(".log"))
-                if copy not in copies:
+                if copy not in copies and not entry.is_dir(follow_symlinks=False):
                     path.unlink(missing_ok=True)
-                elif path.suffix == ".log" and entry.stat().st_size > self._largest_bytes:
+                elif path.suffix == ".log" and entry.stat(follow_symlinks=False).st_size > self._largest_bytes:
                     _cut(path, self._largest_bytes)
 
 
@@ -72,17 +73,33 @@ def plain(text: bytes) -> str:
 
 def _last(path: Path, count: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - count))
             return file.read(count)
     except OSError:
         return b""
 
 
+def _opened(path: Path, how: int) -> int:
+    """A copy may have put something else in its log's place: a link to another file, a pipe to wait at for ever."""
+    handle = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is no file")
+    return handle
+
+
 def _cut(path: Path, count: int) -> None:
     """A full disk must not keep the log from being emptied: then the old lines are lost."""
     aside = path.with_name(path.name + ".1")
     with suppress(OSError):
-        aside.write_bytes(_last(path, count // 2))
-        aside.chmod(0o600)
-    os.truncate(path, 0)
+        kept = _last(path, count // 2)
+        aside.unlink(missing_ok=True)
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(kept)
+    with suppress(OSError):
+        handle = _opened(path, os.O_WRONLY)
+        try:
+            os.ftruncate(handle, 0)
+        finally:
+            os.close(handle)
