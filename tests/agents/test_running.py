@@ -13,7 +13,7 @@ import pytest
 from app.store.database import Database
 from tests.support.agents import AgentProcess, running_agent
 from tests.support.caller import until
-from tests.support.nodes import assigned, served
+from tests.support.nodes import LATENCY, assigned, served
 from tests.support.server import RunningServer
 
 
@@ -73,7 +73,9 @@ def test_an_agent_that_ends_leaves_what_runs(agent: AgentProcess, database: Data
 
 
 def test_copies_without_a_journal_are_named_and_adopted(agent: AgentProcess, database: Database) -> None:
-    agent.assign(database, assigned(1, served("search-1")))
+    # It holds most of its GPU: no other one in its place can come up beside it before it is adopted.
+    whole = {"model": "resnet", "latency": LATENCY, "claimGib": 10}
+    agent.assign(database, assigned(1, served("search-1", memory=10, args=whole)))
     until(lambda: stages(agent) == {"search-1": "ready"}, "it is ready")
     (copy,) = agent.copies()
     agent.end()
