@@ -165,7 +165,9 @@ class Watch:
                 log.warning("events cannot be read: %s", error)
         if now - self._mps_at >= MPS_SECONDS:
             self._mps_at = now
-            self._mps = {gpu: self._mps_state(gpu) for gpu in sorted({copy.gpu for copy in copies if copy.running})}
+            # A daemon that is to start anew has no copies yet: it is asked all the same, or it would pass for sound.
+            asked = {copy.gpu for copy in copies if copy.running} | self._keeper.recycled.keys()
+            self._mps = {gpu: self._mps_state(gpu) for gpu in sorted(asked)}
         for uuid in self._indexes.values():
             reading, trouble = None, None
             try:
@@ -187,7 +189,8 @@ class Watch:
             verdict = health.verdict(self._health[uuid], now)
             before_verdict = self.verdicts.get(uuid)
             if before_verdict is None or before_verdict.reason != verdict.reason:
-                log.info("GPU %s is %s %s", uuid, verdict.health, verdict.message)
+                level = logging.INFO if verdict.health == "ok" else logging.WARNING
+                log.log(level, "GPU %s is %s", uuid, ": ".join(filter(None, [verdict.health, verdict.message])))
             self.verdicts[uuid] = verdict
             if self._mps.get(uuid) in (MpsState.FAULT, MpsState.DOWN) and uuid not in self._keeper.recycled:
                 self._keeper.recycle(uuid, f"mps_{self._mps[uuid]}")

@@ -122,7 +122,9 @@ def _obstacle(
         return Missing(*node.refused[name])
     if name in node.resting:
         return Missing(*node.resting[name])
-    if one.gpu in node.recycled or not (node.contact or name in node.established):
+    if one.gpu in node.recycled:
+        return Missing("gpu_recycled", f"GPU {one.instance.gpu} is emptied, and its MPS daemon is started anew")
+    if not (node.contact or name in node.established):
         return WAIT  # without contact nothing new is started; what has died is started again (I4)
     if mine and not one.instance.service:
         return WAIT  # a second copy of a job would start from where the first has not yet saved

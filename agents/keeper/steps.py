@@ -49,6 +49,7 @@ class Steps:
         self._wake = wake
         self._stepped: dict[str, float] = {}
         self._stuck: dict[str, str] = {}
+        self._unrenewed: dict[str, str] = {}  # why a GPU's MPS daemon does not start
         self._misses: dict[str, int] = {}
         self._tidied_at = float("-inf")
         self.freed: set[str] = set()  # copies whose process and memory are gone
@@ -140,7 +141,9 @@ class Steps:
             self._hands.mps.stop(gpu)
             self._hands.mps.start(gpu)
         except DeviceError as error:
-            log.warning("the MPS daemon of GPU %s does not start: %s", gpu, error)
+            if self._unrenewed.get(gpu) != str(error):  # tried every two seconds, said once
+                log.warning("the MPS daemon of GPU %s does not start: %s", gpu, error)
+                self._unrenewed[gpu] = str(error)
             return nothing
         return lambda: self._renewed(gpu)
 
@@ -186,6 +189,8 @@ class Steps:
         self.fall(copy, reason, f"seen {PATIENCE} times in a row", self._clock())
 
     def _renewed(self, gpu: str) -> None:
+        log.info("the MPS daemon of GPU %s was started anew", gpu)
+        self._unrenewed.pop(gpu, None)
         self.recycled.pop(gpu, None)
         for copy in self._ledger.copies():
             if copy.gpu == gpu:

@@ -183,6 +183,7 @@ def test_a_recycled_gpu_is_emptied() -> None:
     recycled = replace(NODE, recycled=(GPU,))
     decision = decide([want("a"), want("b")], [copy(want("a"))], recycled, OVERLAP)
     assert (started(decision), taken_down(decision)) == ([], ["a.1.1"])
+    assert reasons(decision)["b"] == "gpu_recycled", "what is missing is never missing without a reason"
 
 
 def test_a_gpu_that_is_not_there_is_named() -> None:

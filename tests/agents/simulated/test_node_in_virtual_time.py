@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.census import Census
 from agents.clocks import date
 from agents.contract import AssignedInstance
 from agents.copies import Stage
@@ -24,6 +25,7 @@ from agents.simulated.mps import SimulatedMps
 from agents.simulated.process import Behaviour
 from agents.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.templates.reading import read
+from agents.watch import Watch
 from tests.support.nodes import assigned, served
 
 TICK_SECONDS = 0.25
@@ -120,3 +122,29 @@ def test_a_successor_that_does_not_warm_up_leaves_the_old_one_as_it_was(node: Vi
     for _ in node.passes(400):
         assert "resnet" in node.ready()
     assert before <= node.mps.clients(uuid)
+
+
+def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_told_once(
+    node: VirtualNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    uuid = next(iter(node.machine.slots))
+    census = Census(node.hands.talk, node.keeper.filler, None)
+    watch = Watch(node.hands, node.keeper, census, {}, lambda _: None, {}, clock=node.clock)
+    node.offer(served("resnet"))
+    for _ in node.passes(20):
+        watch.tick()
+    assert node.ready() == ["resnet"]
+    node.machine.mps_startable(uuid, False)
+    node.machine.mps_dies(uuid)
+    for _ in node.passes(30):
+        watch.tick()
+    for now in node.passes(60):
+        watch.tick()
+        assert watch.verdicts[uuid].fenced, f"it passes for sound at {now}"
+        assert [one.missing.reason for one in node.keeper.held] == ["gpu_recycled"]
+    assert len([one for one in caplog.records if "does not start" in one.getMessage()]) == 1
+    node.machine.mps_startable(uuid, True)
+    for _ in node.passes(40):
+        watch.tick()
+    assert not watch.verdicts[uuid].fenced
+    assert node.ready() == ["resnet"]
