@@ -40,7 +40,11 @@ class Journal:
     def write(self, copy: Copy) -> None:
         """Have `copy` on disk; only then may what its stage stands for be done."""
         line = msgspec.json.encode(copy) + b"\n"
-        before = os.fstat(self._file).st_size
+        found = os.fstat(self._file)
+        if not found.st_nlink:
+            self._rewrite()  # somebody deleted it: what is recorded must be found after a restart
+            found = os.fstat(self._file)
+        before = found.st_size
         if os.write(self._file, line) != len(line):  # the disk is full
             os.ftruncate(self._file, before)
             raise OSError("the journal could not be written whole: no space left on device")

@@ -42,6 +42,15 @@ def test_the_last_word_on_each_copy_counts(path: Path) -> None:
     assert kept(path) == {"a.1.1": copy("a.1.1", Stage.READY), "b.1.1": copy("b.1.1")}
 
 
+def test_a_journal_that_somebody_deleted_is_written_anew_and_whole(path: Path) -> None:
+    journal = Journal(path)
+    journal.write(copy("a.1.1", Stage.READY))
+    path.unlink()
+    journal.write(copy("b.1.1"))
+    journal.close()
+    assert kept(path) == {"a.1.1": copy("a.1.1", Stage.READY), "b.1.1": copy("b.1.1")}
+
+
 def test_wherever_the_file_is_cut_it_says_what_was_whole(path: Path) -> None:
     journal = Journal(path)
     journal.write(copy("a.1.1"))
