@@ -10,11 +10,13 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from agents.sockets import reached
 
 SOCKET = "agent.sock"
 LONGEST_LINE = 64 * 1024
@@ -41,7 +43,7 @@ class Local:
         self._path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            with _reached(self._path) as name:
+            with reached(self._path) as name:
                 self._listener.bind(name)
         finally:
             os.umask(before)
@@ -83,7 +85,7 @@ def ask(folder: Path, verb: str, **fields: Any) -> Any:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         try:
-            with _reached(folder / SOCKET) as name:
+            with reached(folder / SOCKET) as name:
                 connection.connect(name)
             connection.sendall(msgspec.json.encode({"verb": verb, **fields}) + b"\n")
             said = msgspec.json.decode(_line(connection, 1 << 24))
@@ -102,16 +104,3 @@ def _line(connection: socket.socket, longest: int = LONGEST_LINE) -> bytes:
             break
         found += part
     return bytes(found).partition(b"\n")[0]
-
-
-@contextlib.contextmanager
-def _reached(path: Path) -> Iterator[str]:
-    """A name for the socket: one has 107 bytes at most, and a longer path is reached through its folder's handle."""
-    if len(os.fsencode(path)) <= 107:
-        yield str(path)
-        return
-    handle = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{handle}/{path.name}"
-    finally:
-        os.close(handle)

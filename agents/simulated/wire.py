@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from agents.sockets import reached
 
 BACKLOG = 128
 
@@ -63,20 +64,18 @@ class Peer:
 
 
 def listen_at(path: Path) -> socket.socket:
-    """Listen where only this user may connect. A path longer than 107 bytes goes through its folder's descriptor."""
+    """Listen where only this user may connect."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+        with reached(path) as name:
+            listener.bind(name)
         path.chmod(0o600)
         listener.listen(BACKLOG)
         listener.setblocking(False)
     except BaseException:
         listener.close()
         raise
-    finally:
-        os.close(folder)
     return listener
 
 
@@ -88,25 +87,14 @@ def peer_pid(connection: socket.socket) -> int:
 
 
 def connect(connection: socket.socket, path: Path) -> None:
-    """A Unix socket's path has room for 107 bytes; a longer one is reached through its folder's descriptor."""
-    if len(os.fsencode(path)) < 108:
-        _insist(connection, str(path))
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        _insist(connection, f"/proc/self/fd/{folder}/{path.name}")
-    finally:
-        os.close(folder)
-
-
-def _insist(connection: socket.socket, path: str) -> None:
     """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
     until = time.monotonic() + (connection.gettimeout() or 0.0)
-    while True:
-        try:
-            connection.connect(path)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(0.01)
+    with reached(path) as name:
+        while True:
+            try:
+                connection.connect(name)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(0.01)
