@@ -103,12 +103,6 @@ def free_gib(device: DeviceMemory, holders: Collection[Holder], settings: Settin
     return device.memory_gib - headroom_gib(device, settings) - strangers_gib(device, holders) - reach
 
 
-def admit(device: DeviceMemory, holders: Collection[Holder], memory_gib: float, settings: Settings) -> float:
-    """The room in GiB that is missing for one more process with that limit; 0 when it may start."""
-    missing = memory_gib - free_gib(device, holders, settings)
-    return missing if missing > TINY else 0.0
-
-
 def guard(
     before: Guard,
     device: DeviceMemory,

@@ -13,7 +13,6 @@ from agents.memory import (
     Moves,
     Settings,
     Stopped,
-    admit,
     fewest,
     free_gib,
     guard,
@@ -39,24 +38,23 @@ def look(before: Guard, holders: list[Holder], needed: float = 0.0, now: float =
 
 
 def test_a_process_counts_with_what_it_may_grow_to_and_not_with_what_it_holds_now() -> None:
-    assert admit(GPU, [service("s", 30.0, used=2.0)], 10.0, PLAIN) == 0.0
-    assert admit(GPU, [service("s", 30.0, used=2.0)], 11.0, PLAIN) == 1.0
+    assert free_gib(GPU, [service("s", 30.0, used=2.0)], PLAIN) == 10.0
 
 
 def test_a_process_that_holds_more_than_its_limit_counts_with_what_it_holds() -> None:
-    assert admit(GPU, [service("s", 30.0, used=31.5)], 10.0, PLAIN) == 1.5
+    assert free_gib(GPU, [service("s", 30.0, used=31.5)], PLAIN) == 8.5
 
 
 def test_what_the_driver_and_strangers_hold_is_not_given_away() -> None:
     device = DeviceMemory(40.0, used_gib=5.5)
     assert strangers_gib(device, [service("s", 30.0, used=5.0)]) == 0.5
-    assert admit(device, [service("s", 30.0, used=5.0)], 10.0, PLAIN) == 0.5
+    assert free_gib(device, [service("s", 30.0, used=5.0)], PLAIN) == 9.5
 
 
 def test_the_larger_headroom_counts() -> None:
     assert headroom_gib(GPU, Settings(headroom_gib=1.0, headroom_percent=5.0)) == 2.0
     assert headroom_gib(GPU, Settings(headroom_gib=3.0, headroom_percent=5.0)) == 3.0
-    assert admit(GPU, [], 39.0, Settings(headroom_gib=2.0)) == 1.0
+    assert free_gib(GPU, [], Settings(headroom_gib=2.0)) == 38.0
 
 
 def test_a_service_that_needs_room_gets_it_from_the_least_important_job_with_the_least_to_lose() -> None:
