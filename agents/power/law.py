@@ -51,7 +51,7 @@ def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
         now = less_latency(now, seen, slow, settings)
     if is_calm:
         now = towards_the_plan(now, seen, settings)
-    asks = now.broken > settings.failures or (state.repartition and now.good < settings.calm_periods)
+    asks = now.broken > settings.broken_periods or (state.repartition and now.good < settings.calm_periods)
     now = replace(now, repartition=asks)
     return Move(
         now,
@@ -231,7 +231,7 @@ def _bears(one: SeenInstance, factor: float, settings: Settings) -> bool:
 
 
 def _forced(knob: Knob, value: int, reason: str, seen: SeenGpu, settings: Settings) -> Knob:
-    return forced(knob, value, reason, seen.at, settings.calm_periods, settings.longest_wait)
+    return forced(knob, value, reason, seen.at, settings.calm_periods, settings.longest_wait_periods)
 
 
 def excursions(state: State, gpu: int) -> tuple[Excursion, ...]:

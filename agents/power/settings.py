@@ -13,8 +13,8 @@ class Settings:
     beta: float = 0.9
     late_periods: int = 2  # over the SLO for so long before anything moves for it
     calm_periods: int = 3  # both limits kept for so long before a knob returns
-    longest_wait: int = 300  # calm periods: each return that did not last doubles the wait, up to here
-    failures: int = 3  # periods broken after a move, before a re-partition is asked for
+    longest_wait_periods: int = 300  # calm ones: each return that did not last doubles the wait, up to here
+    broken_periods: int = 3  # with a limit broken, before a re-partition is asked for
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
