@@ -19,6 +19,16 @@ RETRY_AFTER_SECONDS = 2
 # Space separated, one line a request; `requests.py` reads it.
 LOG_FORMAT = "gw1 %pid %[var(txn.gw_service)] %s %ST %ts %Ta %Tw"
 
+# What every frontend needs that serves our services.
+_ROUTING = """\
+    log {requests} len 1024 format raw local0
+    log-format "{log_format}"
+    http-request set-var(txn.gw_service) path,field(2,/,2)
+    http-request set-log-level silent if {{ stopping }}
+    use_backend {successor} if {{ stopping }}
+    use_backend %[var(txn.gw_service),map_str({folder}/services.map,{nobody})]
+"""
+
 BASE = """\
 # The base of HAProxy for gpuwright: yours. Binds, TLS, timeouts and headers are set here.
 # What copies serve which service stands in {folder}/gpuwright.cfg, which `gpuwright gateway` rewrites.
@@ -44,13 +54,7 @@ frontend inference
     # option forwardfor
     # --- needed by gpuwright, in every frontend that serves its services: http://HOST/TENANT/SERVICE/path
     option idle-close-on-response    # a reload closes no connection under a request
-    log {requests} len 1024 format raw local0
-    log-format "{log_format}"
-    http-request set-var(txn.gw_service) path,field(2,/,2)
-    http-request set-log-level silent if {{ stopping }}
-    use_backend {successor} if {{ stopping }}
-    use_backend %[var(txn.gw_service),map_str({folder}/services.map,{nobody})]
-    # ---
+{routing}    # ---
 """
 
 _HEAD = """\
@@ -73,13 +77,7 @@ defaults gpuwright
 frontend gw-relay from gpuwright
     bind abns@{relay}
     option idle-close-on-response
-    log {requests} len 1024 format raw local0
-    log-format "{log_format}"
-    http-request set-var(txn.gw_service) path,field(2,/,2)
-    http-request set-log-level silent if {{ stopping }}
-    use_backend {successor} if {{ stopping }}
-    use_backend %[var(txn.gw_service),map_str({folder}/services.map,{nobody})]
-
+{routing}
 backend {successor} from gpuwright
     server new abns@{relay}
 
@@ -107,9 +105,11 @@ COMMANDS = (
 
 def base(folder: Path, requests: str, bind: str) -> str:
     """The base, ready to paste."""
-    return BASE.format(
-        folder=folder, requests=requests, bind=bind, log_format=LOG_FORMAT, successor=SUCCESSOR, nobody=NOBODY
-    )
+    return BASE.format(folder=folder, bind=bind, routing=_routing(folder, requests))
+
+
+def _routing(folder: Path, requests: str) -> str:
+    return _ROUTING.format(folder=folder, requests=requests, log_format=LOG_FORMAT, successor=SUCCESSOR, nobody=NOBODY)
 
 
 def backend_name(slot: int) -> str:
@@ -119,11 +119,9 @@ def backend_name(slot: int) -> str:
 def generated(desired: Desired, folder: Path, requests: str) -> str:
     """The whole generated part."""
     head = _HEAD.format(
-        folder=folder,
-        requests=requests,
+        routing=_routing(folder, requests),
         # An abstract socket: reached from a chroot, and by any user of HAProxy's.
         relay=f"gpuwright-{crc32(str(folder).encode()):08x}",
-        log_format=LOG_FORMAT,
         successor=SUCCESSOR,
         nobody=NOBODY,
         retry_after=RETRY_AFTER_SECONDS,
