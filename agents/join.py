@@ -9,6 +9,7 @@ import msgspec
 
 from agents.contract import Moment
 from agents.link import Link, read
+from agents.own import insist_on_own
 from agents.state import Credential, Folder
 
 
@@ -26,6 +27,7 @@ def join(
 
     The folder is written to before the token is spent: a token must not be lost to a full disk.
     """
+    insist_on_own(folder.path)
     folder.keep_seen(folder.seen())
     link = Link(server, ca_file=ca_file)
     try:

@@ -20,6 +20,7 @@ from agents.journal import JournalError
 from agents.local import Local
 from agents.node import Node
 from agents.opening import Options, opened
+from agents.own import insist_on_own
 from agents.runtime import LaunchError
 from agents.state import Credential, Folder
 from agents.templates.reading import TemplateError
@@ -34,6 +35,10 @@ class CannotRun(Exception):
 def run_agent(options: Options, metrics: str = "") -> None:
     """Until SIGTERM or SIGINT. What runs on the node goes on running."""
     folder = Folder(options.folder)
+    try:
+        insist_on_own(options.folder)
+    except OSError as error:
+        raise CannotRun(str(error)) from error
     try:
         credential = folder.credential()
     except (OSError, msgspec.MsgspecError) as error:
