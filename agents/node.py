@@ -32,6 +32,8 @@ from agents.watch import Watch
 
 VERSION = "0.1.0"
 
+ENERGY_SECONDS = 60.0  # a counter that was not kept is read again: only estimates can be lost
+
 log = logging.getLogger(__name__)
 
 
@@ -61,6 +63,7 @@ class Node:
         self._folder = folder
         self._around = around
         self._clock = clock
+        self._energy_kept_at = clock()
         self._known = folder.known()
         self._assignment: Assignment | None = None
         filler = Filler(around.templates, around.host)
@@ -71,7 +74,15 @@ class Node:
         self.keeper = Keeper(self.ledger, around.hands, board, filler, incarnation, around.host, clock, workers)
         self.census = Census(around.hands.talk, filler, around.counters)
         self.watch = Watch(
-            around.hands, self.keeper, self.census, self._known.gpus, self._keep_gpus, folder.health(), clock, date
+            around.hands,
+            self.keeper,
+            self.census,
+            self._known.gpus,
+            self._keep_gpus,
+            folder.health(),
+            folder.energy(),
+            clock,
+            date,
         )
         self.watch.drain(self._known.draining)
         looked = folder.last_seen()
@@ -97,6 +108,7 @@ class Node:
         for thread in self._threads:
             thread.join(timeout=30)
         empty = not self.keeper.copies()
+        self._folder.keep_energy(self.watch.energy)
         self.keeper.close()
         if empty:
             with contextlib.suppress(DeviceError):
@@ -180,6 +192,9 @@ class Node:
     def looked(self) -> None:
         """Keep that we have looked, and what outlives us of what we saw."""
         self._folder.looked(self.watch.health)
+        if self._clock() - self._energy_kept_at > ENERGY_SECONDS:
+            self._energy_kept_at = self._clock()
+            self._folder.keep_energy(self.watch.energy)
 
     def told(self, body: Body, dropped: Collection[str]) -> None:
         """A report was stored: its usage need not be said again."""
@@ -201,8 +216,9 @@ class Node:
         return tuple(uuid for index, uuid in sorted(indexes.items()) if gpus is None or index in gpus)
 
     def _keep_draining(self, draining: Collection[str]) -> None:
-        self._known = Known(self._known.gpus, sorted(draining))
-        self._folder.keep_known(self._known)
+        known = Known(self._known.gpus, sorted(draining))
+        self._folder.keep_known(known)  # on a full disk it raises, and nothing is drained that a restart would not know
+        self._known = known
         self.watch.drain(self._known.draining)
 
     def _keep_gpus(self, indexes: Mapping[int, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +13,7 @@ import msgspec
 
 from agents.contract import Assignment
 from agents.health import State
+from agents.power.energy import Energy
 
 T = TypeVar("T")
 
@@ -51,6 +53,13 @@ class Known(msgspec.Struct, rename="camel"):
 
     gpus: dict[int, str] = {}
     draining: list[str] = []
+
+
+class Metered(msgspec.Struct, rename="camel"):
+    """The energy of each GPU as it was counted last, and the boot whose clock its times are of."""
+
+    boot_id: str = ""
+    energy: dict[str, Energy] = {}
 
 
 class Lasting(msgspec.Struct, rename="camel"):
@@ -105,6 +114,18 @@ class Folder:
         """The faults that were there when an agent looked last; none of an earlier boot, which is a reset."""
         kept = self._read("health.json", Lasting)
         return kept.states if kept is not None and kept.boot_id == boot_id() else {}
+
+    def keep_energy(self, energy: Mapping[str, Energy]) -> None:
+        self._write("energy.json", msgspec.json.encode(Metered(boot_id(), dict(energy))))
+
+    def energy(self) -> Mapping[str, Energy]:
+        """The totals to go on from; what the devices counted meanwhile is added by the first reading."""
+        kept = self._read("energy.json", Metered)
+        if kept is None:
+            return {}
+        if kept.boot_id == boot_id():
+            return kept.energy
+        return {gpu: replace(energy, at=None) for gpu, energy in kept.energy.items()}
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:

@@ -43,6 +43,7 @@ class Watch:
         known: Mapping[int, str],
         keep_known: Callable[[Mapping[int, str]], None],
         states: Mapping[str, health.State],
+        energy: Mapping[str, power.Energy],
         clock: Callable[[], float] = clocks.seconds,
         date: Callable[[], datetime] = clocks.date,
     ) -> None:
@@ -64,7 +65,7 @@ class Watch:
         self._doubts: dict[str, int] = {}
         self._health = dict(states)
         self._power: dict[str, power.State] = {}
-        self._energy: dict[str, power.Energy] = {}
+        self._energy = dict(energy)
         self._samples: dict[str, power.Samples] = {}
         self._assignment: Assignment | None = None
         self._draining: frozenset[str] = frozenset()
@@ -104,6 +105,11 @@ class Watch:
     def found(self) -> Mapping[str, Gpu]:
         """Every device that was ever seen, as it was seen last."""
         return self._found
+
+    @property
+    def energy(self) -> Mapping[str, power.Energy]:
+        """What each GPU has drawn since an agent first counted."""
+        return self._energy
 
     def energy_mj(self, gpu: str) -> int:
         return self._energy.get(gpu, power.Energy()).total_mj

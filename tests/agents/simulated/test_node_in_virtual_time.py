@@ -129,7 +129,7 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_told_once(
 ) -> None:
     uuid = next(iter(node.machine.slots))
     census = Census(node.hands.talk, node.keeper.filler, None)
-    watch = Watch(node.hands, node.keeper, census, {}, lambda _: None, {}, clock=node.clock)
+    watch = Watch(node.hands, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock)
     node.offer(served("resnet"))
     for _ in node.passes(20):
         watch.tick()
