@@ -20,10 +20,10 @@ from agents.gateway.haproxy import Haproxy
 from agents.gateway.master import HaproxyAway, Master
 from agents.routes import Route
 from tests.support.caller import until
-from tests.support.postgres import free_port
+from tests.support.postgres import free_port, need
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = "/usr/sbin/haproxy"
+PROGRAM = Path("/usr/sbin/haproxy")
 
 
 def free_datagram_port() -> int:
@@ -37,6 +37,7 @@ class Gateway:
     """One HAProxy and one sidecar, each a process that can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
+        need(PROGRAM, "haproxy")
         self.folder = folder
         self.port = free_port()
         self.requests = f"127.0.0.1:{free_datagram_port()}"
@@ -54,7 +55,7 @@ class Gateway:
         self.sidecar: subprocess.Popen[bytes] | None = None
 
     def start_haproxy(self) -> None:
-        words = [PROGRAM, "-W", "-S", f"{self.master},mode,600"]
+        words = [str(PROGRAM), "-W", "-S", f"{self.master},mode,600"]
         words += ["-f", str(self.folder / "haproxy.cfg"), "-f", str(self.state / "gpuwright.cfg")]
         self.haproxy = self._launch(words)
         until(self._answers, f"haproxy does not answer, see {self.log_path}")

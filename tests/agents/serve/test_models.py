@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.serve.running import Copy, clients, serving
+from tests.support.nvml_stub import needs_gcc
 
 ONNX = """
 import numpy
@@ -136,6 +137,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_reason(
         assert "cannot load: no protobuf" in "\n".join(copy.log)
 
 
+@needs_gcc
 def test_the_stub_can_hold_a_real_context_and_memory(tmp_path: Path) -> None:
     (tmp_path / "driver.c").write_text(DRIVER)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
