@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -19,6 +18,7 @@ WINDOW_SECONDS = 5.0  # that a latency is taken over
 SLOW_SECONDS = 0.5  # a copy that takes longer to answer holds up the look at every device,
 REST_TIMES = 20  # so it is left alone for so many times as long, and longer each time,
 LONGEST_REST_SECONDS = 600.0  # and who else would be asked in this look is asked in the next
+GATEWAY_REST_SECONDS = 5.0  # of a gateway that did not answer: it, too, would hold up the look at every device
 
 GatewayCounters = Callable[[], Mapping[str, Counters]]
 
@@ -35,14 +35,17 @@ class Census:
         self._busy: dict[str, float] = {}
         self._rests: dict[str, tuple[float, float]] = {}  # slow copies: until when, and for how long
         self._counters: Mapping[str, Counters] = {}
+        self._gateway_rests_until = float("-inf")
         self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
         self.totals: dict[str, Told] = {}
 
     def refresh(self, copies: Collection[Copy], now: float, eager: Collection[str] = ()) -> None:
         """Ask who is due, and every copy on the GPUs in `eager`; what does not answer keeps what it said last."""
-        if self._gateway is not None:
-            with contextlib.suppress(RoutesAway):
+        if self._gateway is not None and now >= self._gateway_rests_until:
+            try:
                 self._counters = self._gateway()
+            except RoutesAway:
+                self._gateway_rests_until = now + GATEWAY_REST_SECONDS
         period = COPIES_SECONDS if self._gateway is not None else COPIES_SECONDS / 3
         here = [copy for copy in copies if copy.running is not None and copy.stage is not Stage.STARTING]
         awake = [copy for copy in here if now >= self._rests.get(copy.id, (0.0, 0.0))[0]]

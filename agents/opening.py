@@ -16,6 +16,8 @@ from agents.talk import Loopback
 from agents.templates.reading import read
 from agents.traffic import Counters
 
+COUNTS_SECONDS = 0.5  # that the watch of the devices may be held up by a gateway that does not answer
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -90,8 +92,9 @@ def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counte
         raise ValueError(f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444")
     from agents.gateway.client import SidecarRoutes
 
-    def sidecar() -> SidecarRoutes:
-        return SidecarRoutes(options.gateway, options.node, options.gateway_token_file, options.gateway_ca_file)
+    def sidecar(seconds: float) -> SidecarRoutes:
+        token, trusted = options.gateway_token_file, options.gateway_ca_file
+        return SidecarRoutes(options.gateway, options.node, token, trusted, seconds)
 
-    declaring, counting = sidecar(), sidecar()  # the keeper's thread declares, the watch's counts
+    declaring, counting = sidecar(10.0), sidecar(COUNTS_SECONDS)  # the keeper's thread declares, the watch's counts
     return declaring, counting.counters

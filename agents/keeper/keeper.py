@@ -166,6 +166,7 @@ class Keeper:
         """Give up the journal, once `run` has ended; what a step has done since is recorded yet."""
         self._crew.stop()
         self._crew.take_results()
+        self._board.close()
         self._ledger.close()
 
     def tick(self) -> float:

@@ -19,7 +19,7 @@ from tests.proofs.kills import Site, instance_of, site
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import steady_load
-from tests.support.nodes import Machine, around, assigned, copy_of, machine, ready, running, served
+from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 from tests.support.server import RunningServer
 from tests.support.soak import SOAK, scaled
 
@@ -108,6 +108,20 @@ def test_case_8_while_the_gateway_is_away_nobody_who_drains_is_ended(one: Machin
     assert drains, "the gateway had said already that it is drained"
 
 
+def test_case_8_while_the_gateway_hangs_what_dies_is_started_again(one: Machine, gateway: Gateway) -> None:
+    with running(one, routes=gateway.routes()) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        first = copy_of(node, "search-1")
+        assert first.running is not None
+        go(gateway, "stopped")
+        kill(first.running.pid)
+        until(lambda: stages(node) == [Stage.ENDING, Stage.ROUTING], "another is up, and the gateway knows nothing yet")
+        assert node.keeper.gateway_away
+        come_back(gateway, "stopped")
+        until(lambda: ready(node, "search-1"), "it serves")
+
+
 def test_case_8_a_hand_over_under_way_keeps_both_copies_while_the_control_plane_is_away(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1", sm=30)))
@@ -123,7 +137,7 @@ def test_case_8_a_hand_over_under_way_keeps_both_copies_while_the_control_plane_
 
 @pytest.mark.parametrize(
     ("died", "copies"),
-    [((1, "after"), 1), ((2, "before"), 2), *([((1, "before"), 1), ((2, "after"), 2)] if SOAK else [])],
+    [((1, "after"), 1), *([((1, "before"), 1), ((2, "before"), 2), ((2, "after"), 2)] if SOAK else [])],
 )
 def test_case_8_an_agent_that_starts_while_the_control_plane_is_away_starts_nothing_and_ends_nothing(
     api: RunningServer, tmp_path: Path, died: tuple[int, str], copies: int

@@ -1,0 +1,132 @@
+"""What the gateway has acknowledged counts, and nothing else: not what was said to it, nor what it said before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agents.copies import Copy, Stage
+from agents.keeper.board import AGAIN_SECONDS, Board, routes_of
+from agents.routes import Acknowledged, Route, RoutesAway, RouteState
+from tests.support.nodes import served
+
+
+class Gateway:
+    """A gateway that does as it is told, or is away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.open_requests: dict[str, int] = {}
+        self.told: list[tuple[Route, ...]] = []
+
+    def declare(self, routes: Sequence[Route]) -> Acknowledged:
+        if self.away:
+            raise RoutesAway("nobody answers")
+        self.told.append(tuple(routes))
+        return Acknowledged(
+            tuple(RouteState(one.copy, not one.drained, self.open_requests.get(one.copy, 0)) for one in routes)
+        )
+
+
+class Desk:
+    """A board, the gateway that it talks to, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.gateway = Gateway()
+        self.board = Board(self.gateway, lambda: self.now)
+
+    def say(self, *copies: Copy, after: float = 0.0) -> None:
+        self.now += after
+        self.board.bring_up_to_date(routes_of(copies, "127.0.0.1"))
+
+
+def copy(stage: Stage, name: str = "a") -> Copy:
+    return Copy(f"{name}.1.1", served(name), "GPU-a", stage, port=8000)
+
+
+READY, DRAINING, ENDING = copy(Stage.READY), copy(Stage.DRAINING), copy(Stage.ENDING)
+
+
+def test_only_services_that_the_gateway_may_know_are_routes() -> None:
+    job = msgspec.structs.replace(served("j"), service="", job="j")
+    copies = [copy(stage, stage.value) for stage in Stage] + [Copy("j.1.1", job, "GPU-a", Stage.READY)]
+    found = {route.copy.partition(".")[0]: route.drained for route in routes_of(copies, "h")}
+    assert found == {"routing": False, "ready": False, "draining": True, "ending": True}
+
+
+def test_a_process_that_is_gone_is_no_route() -> None:
+    assert routes_of([ENDING], "127.0.0.1", {ENDING.id}) == ()
+
+
+def test_a_copy_is_drained_when_the_gateway_has_said_so_after_it_was_told() -> None:
+    desk = Desk()
+    desk.say(READY)
+    assert not desk.board.drained(READY)  # it has no open request, and was never told to drain
+    desk.say(DRAINING)
+    assert desk.board.drained(DRAINING)
+
+
+def test_a_copy_with_open_requests_is_asked_after_until_it_has_none() -> None:
+    desk = Desk()
+    desk.gateway.open_requests = {DRAINING.id: 2}
+    desk.say(DRAINING)
+    assert not desk.board.drained(DRAINING)
+    desk.gateway.open_requests = {}
+    desk.say(DRAINING, after=0.05)  # it was asked just now
+    assert not desk.board.drained(DRAINING)
+    desk.say(DRAINING, after=0.1)
+    assert desk.board.drained(DRAINING)
+
+
+def test_while_the_gateway_is_away_nothing_it_said_counts() -> None:
+    desk = Desk()
+    desk.say(READY, copy(Stage.DRAINING, "b"))
+    desk.gateway.away = True
+    desk.say(DRAINING, after=1)
+    assert desk.board.away == "nobody answers"
+    assert desk.board.in_force(DRAINING) is None
+    assert not desk.board.drained(DRAINING)
+    assert not desk.board.drained(copy(Stage.DRAINING, "b"))
+    assert not desk.board.forgotten(copy(Stage.READY, "never"))
+
+
+def test_a_gateway_that_is_back_is_told_again() -> None:
+    desk = Desk()
+    desk.gateway.away = True
+    desk.say(READY)
+    desk.gateway.away = False
+    desk.say(READY, after=3)
+    assert desk.board.away == ""
+    assert desk.board.in_force(READY) == RouteState(READY.id, True, 0)
+
+
+def test_a_gateway_that_is_away_is_asked_less_and_less_often() -> None:
+    desk = Desk()
+    tries = 0
+
+    def declare(routes: Sequence[Route]) -> Acknowledged:
+        nonlocal tries
+        tries += 1
+        raise RoutesAway("nobody answers")
+
+    desk.gateway.declare = declare  # type: ignore[method-assign]
+    for _ in range(600):
+        desk.say(READY, after=0.05)
+    assert 15 <= tries <= 22  # in 30 s
+
+
+def test_what_does_not_change_is_said_again_every_few_seconds() -> None:
+    desk = Desk()
+    for _ in range(100):
+        desk.say(READY, after=AGAIN_SECONDS / 10)
+    assert 9 <= len(desk.gateway.told) <= 11
+
+
+def test_a_route_is_forgotten_when_the_gateway_has_acknowledged_all_without_it() -> None:
+    desk = Desk()
+    desk.say(READY, copy(Stage.ENDING, "b"))
+    assert not desk.board.forgotten(copy(Stage.ENDING, "b"))
+    desk.say(READY)
+    assert desk.board.forgotten(copy(Stage.ENDING, "b"))
