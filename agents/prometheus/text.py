@@ -6,41 +6,23 @@ of them and turns MHz, MiB, mJ and percent into base units. What a device does n
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
+from agents.prometheus.exposition import Family, also, exposition, labelled
 from agents.prometheus.view import View
 
 MIB_PER_GIB = 1024
 BYTES_PER_GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """One metric and all its samples, each its labels and value."""
-
-    name: str
-    kind: str  # gauge, counter
-    help: str
-    samples: Sequence[tuple[str, float | None]]
-
-
 def render(view: View) -> bytes:
     """The exposition text of this moment."""
-    lines: list[str] = []
-    for family in (*_of_gpus(view), *_of_copies(view), *_of_agent(view)):
-        said = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
-        if said:
-            lines.append(f"# HELP {family.name} {family.help}")
-            lines.append(f"# TYPE {family.name} {family.kind}")
-            lines.extend(f"{family.name}{labels} {_number(value)}" for labels, value in said)
-    return ("\n".join(lines) + "\n").encode()
+    return exposition((*_of_gpus(view), *_of_copies(view), *_of_agent(view))).encode()
 
 
-def _of_gpus(view: View) -> Iterator[_Family]:
+def _of_gpus(view: View) -> Iterator[Family]:
     labels = {
-        shown.gpu.uuid: _labels(
+        shown.gpu.uuid: labelled(
             gpu=str(shown.gpu.index),
             UUID=shown.gpu.uuid,
             pci_bus_id=shown.gpu.pci,
@@ -58,55 +40,55 @@ def _of_gpus(view: View) -> Iterator[_Family]:
     used = [(text, reading.memory_used_gib * MIB_PER_GIB) for text, _, reading in read]
     free = [(text, max(0.0, gpu.memory_gib - reading.memory_used_gib) * MIB_PER_GIB) for text, gpu, reading in read]
     shown = [(labels[shown.gpu.uuid], shown) for shown in view.gpus]
-    yield _Family("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", samples("sm_clock_mhz"))
-    yield _Family("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", samples("temperature_c"))
-    yield _Family("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", samples("power_w"))
-    yield _Family(
+    yield Family("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", samples("sm_clock_mhz"))
+    yield Family("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", samples("temperature_c"))
+    yield Family("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", samples("power_w"))
+    yield Family(
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "counter",
         "Energy since the driver was loaded (in mJ).",
         samples("energy_mj"),
     )
-    yield _Family("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", samples("utilization_percent"))
-    yield _Family("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", used)
-    yield _Family("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", free)
-    yield _Family(
+    yield Family("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", samples("utilization_percent"))
+    yield Family("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", used)
+    yield Family("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", free)
+    yield Family(
         "DCGM_FI_DEV_XID_ERRORS",
         "gauge",
         "Value of the last XID error; 0: none.",
         [(text, s.last_xid) for text, s in shown],
     )
-    yield _Family(
+    yield Family(
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Uncorrectable ECC errors since the driver was loaded.",
         samples("ecc_uncorrected"),
     )  # fmt: skip
-    yield _Family(
+    yield Family(
         "DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", "Power limit in force (in W).", [(text, s.cap_w) for text, s in shown]
     )
-    yield _Family(
+    yield Family(
         "gpuwright_agent_gpu_locked_clock_mhz", "gauge", "The clock that the SMs are held at; no line: none.",
         [(text, s.locked_clock_mhz) for text, s in shown],
     )  # fmt: skip
-    yield _Family(
+    yield Family(
         "gpuwright_agent_gpu_clock_reason", "gauge", "1 for each reason that lowers the clocks now.",
         [
-            (_with(text, reason=reason), 1)
+            (also(text, reason=reason), 1)
             for text, _, reading in read
             for reason in sorted(reading.clock_reasons)
         ],
     )  # fmt: skip
-    yield _Family(
+    yield Family(
         "gpuwright_agent_gpu_healthy", "gauge", "1: nothing is wrong with it.", [(text, s.healthy) for text, s in shown]
     )
-    yield _Family(
+    yield Family(
         "gpuwright_agent_gpu_fenced", "gauge", "1: nothing is started on it.", [(text, s.fenced) for text, s in shown]
     )
 
 
-def _of_copies(view: View) -> Iterator[_Family]:
+def _of_copies(view: View) -> Iterator[Family]:
     shown = [
         (
-            _labels(
+            labelled(
                 copy=copy.copy, instance=copy.instance, tenant=copy.tenant, service=copy.service, job=copy.job,
                 gpu=str(copy.gpu), UUID=copy.uuid, Hostname=view.hostname,
             ),
@@ -115,13 +97,13 @@ def _of_copies(view: View) -> Iterator[_Family]:
         for copy in view.copies
     ]  # fmt: skip
 
-    def family(name: str, kind: str, text: str, of: str, scale: float = 1) -> _Family:
+    def family(name: str, kind: str, text: str, of: str, scale: float = 1) -> Family:
         values = [(labels, getattr(copy, of)) for labels, copy in shown]
-        return _Family(name, kind, text, [(labels, None if v is None else v * scale) for labels, v in values])
+        return Family(name, kind, text, [(labels, None if v is None else v * scale) for labels, v in values])
 
-    yield _Family(
+    yield Family(
         "gpuwright_copy_stage", "gauge", "1 for where a copy is on its way up or down.",
-        [(_with(labels, stage=copy.stage), 1) for labels, copy in shown],
+        [(also(labels, stage=copy.stage), 1) for labels, copy in shown],
     )  # fmt: skip
     yield family("gpuwright_copy_sm_percent", "gauge", "Its share of the SMs, as limited.", "sm_percent")
     yield family("gpuwright_copy_sm_count", "gauge", "SMs that it sees: the limit in force.", "sm_count")
@@ -135,15 +117,15 @@ def _of_copies(view: View) -> Iterator[_Family]:
     yield family("gpuwright_copy_steps_total", "counter", "Steps of a job.", "steps")
 
 
-def _of_agent(view: View) -> Iterator[_Family]:
-    here = _labels(Hostname=view.hostname)
+def _of_agent(view: View) -> Iterator[Family]:
+    here = labelled(Hostname=view.hostname)
 
-    def one(name: str, kind: str, text: str, value: float | None) -> _Family:
-        return _Family(f"gpuwright_agent_{name}", kind, text, [(here, value)])
+    def one(name: str, kind: str, text: str, value: float | None) -> Family:
+        return Family(f"gpuwright_agent_{name}", kind, text, [(here, value)])
 
-    def by(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> _Family:
-        samples = [(_with(here, **{label: key}), float(values[key])) for key in sorted(values)]
-        return _Family(f"gpuwright_agent_{name}", kind, text, samples)
+    def by(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Family:
+        samples = [(also(here, **{label: key}), float(values[key])) for key in sorted(values)]
+        return Family(f"gpuwright_agent_{name}", kind, text, samples)
 
     yield one("epoch", "gauge", "Epoch of the assignment that was taken last.", view.epoch)
     yield one("generation", "gauge", "Generation of the assignment that was taken last.", view.generation)
@@ -153,24 +135,5 @@ def _of_agent(view: View) -> Iterator[_Family]:
     yield one("excursions", "gauge", "Knobs that are away from their planned value now.", view.excursions)
     yield by("held_back", "gauge", "Instances that are not as assigned, by reason.", "reason", view.held_back)
     yield by("handovers_total", "counter", "Hand-overs since the agent started, by outcome.", "outcome", view.handovers)
-    version = _with(here, version=view.agent_version)
-    yield _Family("gpuwright_agent_info", "gauge", "The version that runs.", [(version, 1)])
-
-
-def _labels(**values: str) -> str:
-    """In braces; a label that is empty is the same as none."""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items() if value) + "}"
-
-
-def _with(labels: str, **values: str) -> str:
-    more = _labels(**values)
-    return labels if more == "{}" else more if labels == "{}" else f"{labels[:-1]},{more[1:]}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    """Whole numbers whole: an energy counter passes what a float can hold."""
-    return str(int(value)) if isinstance(value, int) else repr(value)
+    version = also(here, version=view.agent_version)
+    yield Family("gpuwright_agent_info", "gauge", "The version that runs.", [(version, 1)])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from agents.gateway.api import MOST_BODY_BYTES, Listening, tokens_of
 from agents.gateway.client import SidecarRoutes
@@ -140,6 +141,7 @@ def test_what_is_in_force_can_be_read_and_scraped(api: Api, copies: Copies) -> N
     assert 'gpuwright_gateway_copy_ready{source="node-1",copy="c\\"1"} 1' in page
     assert 'gpuwright_gateway_service_latency_seconds_bucket{service="shop/search",le="0.0005"}' in page
     assert "\ngpuwright_gateway_lost_log_lines_total 0\n" in page
+    assert len(list(text_string_to_metric_families(page))) == 15
     assert api.say("GET", "/healthz", token="").json == {"inForce": True, "haproxyProcesses": 1}
     assert api.say("GET", "/nothing").status == 404
     assert api.say("DELETE", "/v1/routes/node-1").status == 501

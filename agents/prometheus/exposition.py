@@ -1,0 +1,49 @@
+"""Prometheus' text format: families of samples in, lines out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric and all its samples, each its labels and value; before labels may stand an ending of the name."""
+
+    name: str
+    kind: str  # gauge, counter, histogram
+    help: str
+    samples: Sequence[tuple[str, float | None]]
+
+
+def exposition(families: Iterable[Family]) -> str:
+    """The page. What has no finite value is left out: no line, no zero."""
+    lines: list[str] = []
+    for family in families:
+        said = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
+        if said:
+            lines.append(f"# HELP {family.name} {family.help}")
+            lines.append(f"# TYPE {family.name} {family.kind}")
+            lines.extend(f"{family.name}{labels} {_number(value)}" for labels, value in said)
+    return "\n".join(lines) + "\n"
+
+
+def labelled(**values: str) -> str:
+    """Labels in braces; one that is empty is the same as none."""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items() if value) + "}"
+
+
+def also(labels: str, **values: str) -> str:
+    """The same labels and some more."""
+    more = labelled(**values)
+    return labels if more == "{}" else more if labels == "{}" else f"{labels[:-1]},{more[1:]}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    """Whole numbers whole: an energy counter passes what a float can hold."""
+    return str(int(value)) if isinstance(value, int) else repr(value)
