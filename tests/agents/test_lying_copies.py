@@ -39,7 +39,7 @@ def copy_at(port: int, name: str = "liar") -> Copy:
     return Copy(f"{name}.1.1", wanted, "GPU-0", Stage.READY, port=port, running=Running(f"{name}.1.1", 1, 1, "boot"))
 
 
-def test_a_report_with_lies_of_a_copy_is_still_taken() -> None:
+def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
     served = served_of("gpuwright", LIES)
     assert served is not None
     assert served.batch_mean == math.inf

@@ -82,7 +82,7 @@ ODD = b"NaN nan +Inf -Inf infinity -1 -0.5 1e308 1e400 x 1_000 0x10 \xff".split(
 
 
 @pytest.mark.parametrize("value", [*ODD, b"", b"5 6 7", "\u0661".encode()])
-def test_what_is_no_amount_is_dropped_and_counted(value: bytes) -> None:
+def test_case_17_what_is_no_amount_is_dropped_and_counted(value: bytes) -> None:
     good = b'vllm:num_requests_waiting{m="a"} 5\n'
     served = said("vllm", good + b'vllm:num_requests_waiting{m="b"} ' + value + b"\n")
     assert (served.queue, served.dropped) == (5, 1)

@@ -1,6 +1,6 @@
 """A node that kills itself with SIGKILL before or after the n-th line of its journal is written.
 
-python -m tests.support.dying_agent FOLDER GATEWAY INCARNATION N before|after|never
+python -m tests.support.dying_agent FOLDER INCARNATION N before|after|never
 
 It keeps FOLDER/assignment.json, with the simulated driver of FOLDER, and ends by itself, with 0, once that is so and
 nothing else runs.
@@ -24,7 +24,7 @@ from agents.state import Folder
 from tests.support.nodes import around
 
 
-def main(folder: Path, gateway: str, incarnation: int, die_at: int, when: str) -> int:
+def main(folder: Path, incarnation: int, die_at: int, when: str) -> int:
     written = 0
     write = Journal.write
 
@@ -38,12 +38,7 @@ def main(folder: Path, gateway: str, incarnation: int, die_at: int, when: str) -
             os.kill(os.getpid(), signal.SIGKILL)
 
     Journal.write = dying  # type: ignore[assignment,method-assign]
-    routes = None
-    if gateway:
-        from agents.gateway.client import SidecarRoutes
-
-        routes = SidecarRoutes(gateway, "node-1")
-    node = Node(Folder(folder / "state"), around(folder, routes), incarnation)
+    node = Node(Folder(folder / "state"), around(folder), incarnation)
     assignment = msgspec.json.decode((folder / "assignment.json").read_bytes(), type=Assignment)
     node.heard(True)
     node.offer(assignment)
@@ -65,5 +60,5 @@ def _is(node: Node, assignment: Assignment) -> bool:
 
 
 if __name__ == "__main__":
-    _, place, sidecar, life, number, moment = sys.argv
-    sys.exit(main(Path(place), sidecar, int(life), int(number), moment))
+    _, place, life, number, moment = sys.argv
+    sys.exit(main(Path(place), int(life), int(number), moment))

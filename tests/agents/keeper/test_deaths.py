@@ -39,7 +39,7 @@ class Deaths:
     def live(self, die_at: int = 0, when: str = "never") -> int:
         """One agent's life; how it ended."""
         self.life += 1
-        words = [str(self.made.folder), "", str(self.life), str(die_at), when]
+        words = [str(self.made.folder), str(self.life), str(die_at), when]
         done = subprocess.run(
             [sys.executable, "-m", "tests.support.dying_agent", *words], capture_output=True, text=True, timeout=120
         )
