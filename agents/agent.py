@@ -93,6 +93,7 @@ class Agent:
         self._stale = 0
         self._told_inventory: Inventory | None = None
         self._heard_at = float("-inf")
+        self._trouble = ""
         self._offset_seconds: float | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -122,6 +123,11 @@ class Agent:
     def stale(self) -> int:
         """Assignments that were refused since the start, because a newer one had been seen."""
         return self._stale
+
+    @property
+    def trouble(self) -> str:
+        """Why the control plane was not heard last; empty when it was."""
+        return self._trouble
 
     @property
     def silent_seconds(self) -> float | None:
@@ -193,24 +199,26 @@ class Agent:
     def offer(self, offered: Assignment) -> Verdict:
         """Take an assignment unless a newer one was seen. It is on disk before anything is done about it."""
         with self._lock:
-            self._version = offered.version
             wrong = contradiction(self._credential.node, offered)
             if wrong:
                 log.error("refused assignment %s.%s: %s", offered.epoch, offered.generation, wrong)
+                self._version = offered.version
                 return Verdict.UNSOUND
             verdict = judge(self._seen, offered)
             if verdict is Verdict.STALE:
                 self._stale += 1
                 log.warning("refused a stale assignment: %s.%s", offered.epoch, offered.generation)
             elif verdict is Verdict.TAKE:
-                self._seen.epoch, self._seen.generation = offered.epoch, offered.generation
-                self._seen.assignment = offered
-                self._folder.keep_seen(self._seen)
+                seen = Seen(self._seen.incarnation, offered.epoch, offered.generation, offered)
+                self._folder.keep_seen(seen)  # on a full disk it raises: nothing was taken, and it is asked for again
+                self._seen = seen
                 log.info("took assignment %s.%s", offered.epoch, offered.generation)
                 self._node.offer(offered)
+            self._version = offered.version
             return verdict
 
     def _hear(self) -> None:
+        self._trouble = ""
         self._heard_at = clocks.seconds()
         self._node.heard(True)
 
@@ -249,6 +257,9 @@ class Agent:
                     link.close()
                 if clocks.seconds() - self._heard_at > CONTACT_SECONDS:
                     self._node.heard(False)
+                if getattr(error, "status", 0) == 401 and self._joined_anew():
+                    continue
+                self._trouble = f"{what}: {error}"
                 level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING
                 log.log(level, "%s: %s", what, error)
                 wanted = max(pause, getattr(error, "retry_seconds", 0.0))
@@ -256,6 +267,20 @@ class Agent:
                 self._stopping.wait(wanted * (0.5 + random.random()))  # noqa: S311
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         link.close()
+
+    def _joined_anew(self) -> bool:
+        """Whether this node was joined once more while we ran: what it was given for it is taken up."""
+        try:
+            kept = self._folder.credential()
+        except (OSError, msgspec.MsgspecError):
+            return False
+        known = self._credential
+        if kept is None or kept.token == known.token or (kept.server, kept.node) != (known.server, known.node):
+            return False
+        self._credential, self._told_inventory = kept, None
+        self._node.ledger.news.set()  # everything is news there
+        log.info("this node was joined anew, and reports again")
+        return True
 
     def _rotate(self, now: datetime, link: Link) -> None:
         """Take up the next token when it is time; until that is done the old one serves."""

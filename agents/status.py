@@ -28,6 +28,7 @@ def of(agent: Agent, node: Node, credential: Credential) -> dict[str, Any]:
         "version": VERSION,
         "epoch": assignment.epoch if assignment else 0,
         "generation": assignment.generation if assignment else 0,
+        "trouble": agent.trouble,
         "silentSeconds": None if silent is None else round(silent, 1),
         "gatewayAway": node.keeper.gateway_away,
         "draining": list(node.draining),
@@ -47,6 +48,8 @@ def text(said: Mapping[str, Any]) -> str:
     lines = [
         f"node {said['node']}, generation {said['epoch']}.{said['generation']}; {said['server']}: {heard}",
     ]
+    if said["trouble"]:
+        lines.append(f"it is not heard now: {said['trouble']}")
     if said["gatewayAway"]:
         lines.append(f"the gateway does not answer: {said['gatewayAway']}")
     rows = [("GPU", "HEALTH", "POWER W", "MEMORY GIB", "CLOCK MHZ", "")]

@@ -97,6 +97,20 @@ def test_an_assignment_arrives_and_survives_a_restart(joined: Credential, tmp_pa
     assert again.poll_once(link, 0) is None
 
 
+def test_an_assignment_that_could_not_be_kept_is_asked_for_again(
+    joined: Credential, tmp_path: Path, database: Database
+) -> None:
+    agent, link = agent_of(tmp_path, joined), link_of(joined)
+    decide(database, 1, 1, "node-1")
+    (tmp_path / "seen.json.new").mkdir()  # stands in for a full disk: nothing can be written there, by root either
+    with pytest.raises(OSError, match="seen"):
+        agent.poll_once(link, 0)
+    assert agent.assignment is None
+    (tmp_path / "seen.json.new").rmdir()
+    assert agent.poll_once(link, 0) is Verdict.TAKE
+    assert agent.assignment is not None
+
+
 def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
     api: RunningServer, joined: Credential, tmp_path: Path
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.store.database import Database
-from tests.support.agents import AgentProcess, running_agent
+from tests.support.agents import ROOT, AgentProcess, running_agent
 from tests.support.caller import until
 from tests.support.nodes import LATENCY, assigned, served
 from tests.support.server import RunningServer
@@ -103,3 +105,23 @@ def test_questions_to_an_agent_that_is_not_there_say_so(tmp_path: Path, api: Run
     asked = agent.ask("status")
     assert asked.returncode != 0
     assert "is `gpuwright agent run` up?" in asked.stderr
+
+
+def test_a_node_that_was_deleted_and_joined_anew_goes_on_without_a_restart(
+    agent: AgentProcess, api: RunningServer
+) -> None:
+    until(lambda: bool(status(agent)) and status(agent)["silentSeconds"] is not None, "it reports")
+    assert api.request("DELETE", "/api/v1/nodes/node-1").status in (200, 204)
+    until(lambda: "401" in status(agent)["trouble"], "status says why it is not heard")
+    token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
+    words = ["--node", "node-1", "--gpu-type", "v100-16gb", "--gpus", "2"]
+    environment = {**os.environ, "GPUWRIGHT_JOIN_TOKEN": token}
+    command = agent.command("join", "--server", api.url, *words)
+    assert subprocess.run(command, cwd=ROOT, env=environment, timeout=60).returncode == 0
+
+    def known() -> bool:
+        said = api.request("GET", "/api/v1/nodes/node-1/telemetry").json
+        return bool((said.get("state") or {}).get("inventory"))
+
+    until(known, "it reports again, all that it has included")
+    until(lambda: status(agent)["trouble"] == "", "status says so")
