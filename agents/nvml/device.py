@@ -8,9 +8,9 @@ from pathlib import Path
 
 from agents.device import Applied, DeviceError, Event, Gpu, GpuProcess, Reading
 from agents.mps.program import PROGRAM
+from agents.nvml import originals
 from agents.nvml.binding import DEADLINE_SECONDS, REOPEN_SECONDS, Binding, Slot
 from agents.nvml.events import Events
-from agents.nvml.originals import Originals
 from agents.nvml.probing import found
 from agents.nvml.reading import processes, reading
 from agents.nvml.setting import SETTLE_SECONDS, Settings
@@ -37,8 +37,8 @@ class NvmlDevice:
     ) -> None:
         self._binding = Binding(deadline_seconds, reopen_seconds)
         self._events = Events(self._binding)
-        originals = Originals(originals_file)
-        self._settings = Settings(self._binding, writer or DirectWriter(self._binding), originals, settle_seconds)
+        writer = writer or DirectWriter(self._binding)
+        self._settings = Settings(self._binding, writer, originals.opened(originals_file), settle_seconds)
         self._gpus: dict[str, Gpu] = {}
 
     def driver_version(self) -> str:

@@ -42,7 +42,7 @@ class Settings:
             allowed = f"{gpu.clocks_mhz[0]}..{gpu.clocks_mhz[-1]}"
             raise DeviceError(Trouble.OUT_OF_RANGE, gpu.uuid, f"{mhz} MHz is none of its clocks, {allowed} MHz")
         # NVML has no getter for a lock: what is read first is no proof that it holds, so it is always written.
-        self._originals.keep(gpu.uuid, Original(clock_locked=True))
+        self._keep(gpu.uuid, Original(clock_locked=True))
         self._writer.lock_clock(gpu.uuid, mhz)
         until = time.monotonic() + self._settle_seconds
         while True:
@@ -92,13 +92,22 @@ class Settings:
                 self._originals.forget(uuid)
             except DeviceError as error:
                 failed.append(error)
+            except OSError as error:  # it is put back once more, which does no harm
+                failed.append(DeviceError(Trouble.UNKNOWN, uuid, f"that it was put back was not written down: {error}"))
         if failed:
             raise failed[0]
+
+    def _keep(self, uuid: str, knob: Original) -> None:
+        try:
+            self._originals.keep(uuid, knob)
+        except OSError as error:
+            what = f"how it was could not be written down, so nothing was changed: {error}"
+            raise DeviceError(Trouble.UNKNOWN, uuid, what) from error
 
     def _set_power(self, uuid: str, milliwatts: int) -> int:
         limit = self._binding.call(uuid, "read the power limit", pynvml.nvmlDeviceGetPowerManagementLimit)
         if limit != milliwatts:
-            self._originals.keep(uuid, Original(power_mw=limit))
+            self._keep(uuid, Original(power_mw=limit))
             self._writer.set_power_mw(uuid, milliwatts)
         limit, enforced = self._binding.call(uuid, "read the power limit back", _power_limits)
         # Enforced may be less, where a hotter or weaker part of the board asks for it; more is no cap.
@@ -112,7 +121,7 @@ class Settings:
         was = self._binding.call(uuid, "read the compute mode", pynvml.nvmlDeviceGetComputeMode)
         if was == mode:
             return int(was)
-        self._originals.keep(uuid, Original(compute_mode=was))
+        self._keep(uuid, Original(compute_mode=was))
         self._writer.set_compute_mode(uuid, mode)
         now = self._binding.call(uuid, "read the compute mode back", pynvml.nvmlDeviceGetComputeMode)
         if now != mode:

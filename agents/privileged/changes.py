@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from agents.device import DeviceError, Trouble
+from agents.nvml.originals import Original, Originals
 from agents.nvml.writer import POWER_STEP_MW
 from agents.privileged.board import Board
-from agents.privileged.originals import Originals
 from agents.privileged.rules import no, refused
 from agents.privileged.wire import MODE_NUMBERS, Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
 
@@ -36,7 +34,7 @@ class Changes:
     def undo_all(self) -> bool:
         """Put back what was there before the first change; whether all of it is. What is not stays on record."""
         whole = True
-        for uuid in self._originals.all():
+        for uuid in self._originals.changed():
             whole = self._undo(uuid) and whole
         return whole
 
@@ -51,9 +49,7 @@ class Changes:
         if isinstance(change, ResetClock):
             self._board.reset_clock(change.uuid)
             return Reply(ok=True)
-        original = self._originals.of(change.uuid)
-        if not original.clock:
-            self._originals.keep(change.uuid, msgspec.structs.replace(original, clock=True))
+        self._originals.keep(change.uuid, Original(clock_locked=True))
         self._board.lock_clock(change.uuid, change.mhz)
         return Reply(ok=True)  # the driver tells the clock of the moment only; the agent measures it
 
@@ -61,9 +57,7 @@ class Changes:
         before = self._board.power_mw(change.uuid)
         if before == change.mw:
             return Reply(ok=True, before=before, applied=before)
-        original = self._originals.of(change.uuid)
-        if original.power_mw is None:
-            self._originals.keep(change.uuid, msgspec.structs.replace(original, power_mw=before))
+        self._originals.keep(change.uuid, Original(power_mw=before))
         self._board.set_power_mw(change.uuid, change.mw)
         return _read_back(change.mw, before, self._board.power_mw(change.uuid), POWER_STEP_MW)
 
@@ -72,11 +66,9 @@ class Changes:
         before = self._board.compute_mode(change.uuid)
         if before == wanted:
             return Reply(ok=True, before=before, applied=before)
-        original = self._originals.of(change.uuid)
-        if change.mode == "prohibited" and original.compute_mode != wanted:
+        if change.mode == "prohibited" and self._originals.of(change.uuid).compute_mode != wanted:
             return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not prohibited before the first change")
-        if original.compute_mode is None:
-            self._originals.keep(change.uuid, msgspec.structs.replace(original, compute_mode=before))
+        self._originals.keep(change.uuid, Original(compute_mode=before))
         self._board.set_compute_mode(change.uuid, wanted)
         return _read_back(wanted, before, self._board.compute_mode(change.uuid))
 
@@ -84,7 +76,7 @@ class Changes:
         original = self._originals.of(uuid)
         whole = True
         # One that fails hides no other: a cap that stays is no reason to leave the device exclusive.
-        if original.clock:
+        if original.clock_locked:
             whole = self._tried(uuid, "clock", lambda: self._board.reset_clock(uuid)) and whole
         if (power_mw := original.power_mw) is not None:
             whole = self._tried(uuid, "power limit", lambda: self._board.set_power_mw(uuid, power_mw)) and whole

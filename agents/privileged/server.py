@@ -20,11 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from agents.clocks import boot_id
 from agents.device import Trouble
+from agents.nvml.originals import Originals
 from agents.privileged.board import Board
 from agents.privileged.changes import Changes
-from agents.privileged.originals import Originals
 from agents.privileged.place import CannotServe, Place, insist_on_somebody, listening, locked, may_speak
 from agents.privileged.rate import Bucket
 from agents.privileged.rules import no
@@ -201,7 +200,7 @@ class _Loop:
 
 def _originals(folder: Path) -> Originals:
     try:
-        return Originals(folder, boot_id())
+        return Originals(folder / "originals.json")
     except (msgspec.MsgspecError, OSError) as error:
         # It is written whole or not at all: somebody else was here. Without it nobody knows what to put back.
         raise CannotServe(f"originals.json in {folder} cannot be read ({error}); move it away to go on") from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from agents.nvml.originals import Original, Originals
+import pytest
+
+from agents.nvml.originals import Original, Originals, opened
 
 SET = Original(clock_locked=True, power_mw=500_000)
 
@@ -25,9 +27,22 @@ def test_after_a_reboot_the_driver_has_forgotten_and_so_have_we(tmp_path: Path) 
 
 def test_a_file_that_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "originals.json"
-    path.write_text('{"boot_id"')
-    assert Originals(path).changed() == ()
+    path.write_text('{"bootId"')
+    assert opened(path).changed() == ()
     assert path.with_suffix(".unreadable").exists()
+
+
+def test_what_could_not_be_written_is_not_known_and_is_written_the_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "originals.json"
+    originals = Originals(path)
+    (tmp_path / "originals.json.new").mkdir()
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"originals\.json\.new"):
+            originals.keep("GPU-1", SET)
+    assert originals.changed() == ()
+    (tmp_path / "originals.json.new").rmdir()
+    originals.keep("GPU-1", SET)
+    assert Originals(path).of("GPU-1") == SET
 
 
 def test_each_knob_is_kept_once_and_beside_the_others(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from agents.device import Applied, Trouble
+from agents.device import Applied, DeviceError, Trouble
 from agents.nvml.device import NvmlDevice
 from agents.nvml.setting import holds
 from tests.agents.device.checks import trouble_of
@@ -23,6 +24,19 @@ def test_a_locked_clock_is_read_back(device: NvmlDevice, state: NvmlState) -> No
     assert device.lock_clock(FIRST, None) == Applied(None, None)
     assert state.history() == [(0, "SetGpuLockedClocks", 1200), (0, "ResetGpuLockedClocks", 0)]
     assert device.read(FIRST).sm_clock_mhz == 1980
+
+
+def test_nothing_is_written_whose_original_cannot_be_kept(device: NvmlDevice, state: NvmlState, tmp_path: Path) -> None:
+    (tmp_path / "originals.json.new").mkdir()
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: device.lock_clock(FIRST, 1200),
+        lambda: device.cap_power(FIRST, 400.0),
+        lambda: device.exclusive(FIRST, True),
+    )
+    for change in changes * 2:
+        with pytest.raises(DeviceError, match="nothing was changed"):
+            change()
+    assert state.history() == []
 
 
 def test_a_clock_that_is_none_of_the_gpus_is_never_written(device: NvmlDevice, state: NvmlState) -> None:
