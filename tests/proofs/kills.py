@@ -14,27 +14,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
-
+from agents.adoption import instance_of
 from agents.contract import AssignedInstance
-from agents.copies import Copy, largest_batch
-from agents.device import DeviceError
-from agents.gateway import answers
-from agents.gateway.answers import Garbled, SeenServer
-from agents.gateway.master import HaproxyAway, WorkerGone
-from agents.keeper.filler import Filler
 from agents.local import NotRunning, ask
 from agents.runtime import proc
 from agents.simulated.remote import connect
 from agents.talk import ask as ask_copy
-from agents.talk import served as ask_served
 from agents.templates import Probe
-from agents.templates.reading import read
 from app.store.database import Database
+from tests.proofs.leftovers import left_over, unaccounted
 from tests.support.agents import AgentProcess
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
@@ -156,87 +147,14 @@ class Site:
             until(clean, "nothing is left over", 10)  # HAProxy deletes a server once nobody is connected to it
         assert not faults, faults
 
-    # What must be so.
-
     def faults(self) -> list[str]:
         """What differs from: one ready copy of each instance, limited, routed, and nothing and nobody else."""
-        device, mps = connect(self.agent.folder / "simulated")
-        try:
-            gpu = device.gpus()[0].uuid
-            clients = mps.clients(gpu)
-            holders = {process.pid for process in device.processes(gpu)}
-        except DeviceError as error:
-            return [f"the device cannot be read: {error}"]
-        finally:
-            device.close()
-        found = {running.copy: running.pid for running in self.agent.runtime.find()}
-        pids = set(found.values())
-        told = {copy["id"]: copy for copy in self.status().get("copies", [])}
-        faults = []
-        if sorted(map(instance_of, found)) != sorted(one.id for one in self.wanted) or found.keys() != told.keys():
-            faults.append(f"copies {sorted(found)} run, and the agent knows {sorted(told)}")
-        if self._marked() != pids:
-            faults.append(f"processes {self._marked()} are of copies, and those are {pids}")
-        if clients != pids or holders != pids:
-            faults.append(f"clients of MPS {set(clients)}, on the device {holders}, copies {pids}")
-        shares = {one.id: one.sm_percent for one in self.wanted}
-        for copy, pid in found.items():
-            share = shares.get(instance_of(copy))
-            if share is None or proc.environment(pid, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != f"{share:g}":
-                faults.append(f"{copy} has not the limit {share}")
-            elif self._sm_count(copy, pid) != int(80 * share / 100):
-                faults.append(f"{copy} sees {self._sm_count(copy, pid)} SMs at {share} %")
-        servers = self._servers()
-        if {name for name, server in servers.items() if server.ready} != {f"node-1:{copy}" for copy in found}:
-            faults.append(f"HAProxy has {servers}, and {sorted(found)} run")
-        if len(servers) != len(found):
-            faults.append(f"HAProxy keeps {sorted(servers)}, and {sorted(found)} run")
-        return faults
+        known = [copy["id"] for copy in self.status().get("copies", [])]
+        return left_over(self.agent, self.gateway, self.wanted, known)
 
     def usage_faults(self) -> list[str]:
-        """What is not accounted for: each copy once, from before its predecessor's end to its own, and no third."""
-        sql = "SELECT id, instance, started_at, ended_at FROM usage_interval ORDER BY started_at, id"
-        rows = self.database.read(lambda connection: list(connection.execute(text(sql))))
-        running = {one.copy for one in self.agent.runtime.find()}
-        faults = []
-        if {row.id for row in rows if row.ended_at is None} != running:
-            faults.append(f"open: {[row.id for row in rows if row.ended_at is None]}, running {sorted(running)}")
-        if missing := self.seen.copies - {row.id for row in rows}:
-            faults.append(f"never opened: {sorted(missing)}")
-        for instance in (CHANGED, OTHER):
-            mine = [row for row in rows if row.instance == instance]
-            for before, after in pairwise(mine):
-                if before.ended_at is None or before.ended_at < after.started_at:
-                    faults.append(f"a gap, or one that was never closed: {before} {after}")
-            for before, third in zip(mine, mine[2:], strict=False):
-                if before.ended_at is None or before.ended_at > third.started_at:
-                    faults.append(f"three at once: {before} {third}")
-        return faults
-
-    def _servers(self) -> dict[str, SeenServer]:
-        for _ in range(50):
-            with suppress(HaproxyAway, WorkerGone, Garbled):
-                seen = answers.servers(self.gateway.ask("show servers state"))
-                return {
-                    name: server for found in seen.values() for name, server in found.items() if name[:5] == "node-"
-                }
-            time.sleep(0.1)
-        return {}
-
-    def _marked(self) -> set[int]:
-        """Every process that was started with this node's pipe directories, whoever knows of it."""
-        pipes = str(self.agent.folder)
-        return {pid for pid in proc.own() if proc.environment(pid, "CUDA_MPS_PIPE_DIRECTORY").startswith(pipes)}
-
-    def _sm_count(self, copy: str, pid: int) -> int | None:
-        port = proc.environment(pid, "GPUWRIGHT_PORT")
-        wanted = served(instance_of(copy))
-        filled = Filler(read(), "127.0.0.1").filled(
-            Copy(copy, wanted, "GPU-x", port=int(port or 0), largest_batch=largest_batch(wanted))
-        )
-        assert filled is not None
-        said = ask_served(int(port or 0), filled)
-        return said.sm_count if said else None
+        """What is not accounted for of all that ever ran."""
+        return unaccounted(self.database, {one.copy for one in self.agent.runtime.find()}, self.seen.copies)
 
     # What must hold at every moment.
 
@@ -274,10 +192,6 @@ class Site:
     def kill_sidecar(self) -> None:
         self.gateway.kill_sidecar()
         self.seen.deaths["sidecar"] += 1
-
-
-def instance_of(copy: str) -> str:
-    return copy.rsplit(".", 2)[0]
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agents.adoption import instance_of
 from agents.copies import Stage
 from agents.node import Node
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Probe
-from tests.proofs.kills import Site, instance_of, site
+from tests.proofs.kills import Site, site
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import steady_load
