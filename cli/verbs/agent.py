@@ -66,7 +66,12 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--templates", metavar="DIR", type=Path, help="of this node; they override those shipped")
     parser.add_argument("--models", metavar="DIR", type=Path, help="root of all model paths")
     parser.add_argument("--helper", metavar="SOCKET", default="", help="of the root helper that sets clocks and caps")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where copies listen for the gateway")
+    parser.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        default="127.0.0.1",
+        help="of this node, where the gateway reaches copies; default %(default)s",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
