@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger(__name__)
 
+SLOW_TIMES = 2  # as many workers for steps that may wait long for a copy
+
 Result = Callable[[], None]
 
 
@@ -21,6 +23,7 @@ class Crew:
 
     def __init__(self, workers: int, wake: Callable[[], None]) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
+        self._slow = ThreadPoolExecutor(SLOW_TIMES * workers, thread_name_prefix="slow") if workers else None
         self._wake = wake
         self._results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         self._busy: set[str] = set()
@@ -28,8 +31,8 @@ class Crew:
     def is_busy(self, name: str) -> bool:
         return name in self._busy
 
-    def do(self, name: str, step: Callable[[], Result]) -> None:
-        """Set a step off; without workers it is done here and now."""
+    def do(self, name: str, step: Callable[[], Result], slow: bool = False) -> None:
+        """Set a step off; without workers it is done here and now. Steps that are slow keep no other from its turn."""
         self._busy.add(name)
 
         def run() -> None:
@@ -46,11 +49,12 @@ class Crew:
             self._results.put(finish)
             self._wake()
 
-        if self._pool is None:
+        pool = self._slow if slow else self._pool
+        if pool is None:
             run()
             self.take_results()
         else:
-            self._pool.submit(run)
+            pool.submit(run)
 
     def take_results(self) -> None:
         while True:
@@ -62,5 +66,6 @@ class Crew:
 
     def stop(self) -> None:
         """Wait for the steps under way; those not begun are not."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._slow):
+            if pool is not None:
+                pool.shutdown(wait=True, cancel_futures=True)

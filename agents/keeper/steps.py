@@ -70,7 +70,8 @@ class Steps:
             if copy.stage is Stage.STARTING and not may_start(copy):
                 continue
             if copy.stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING) and copy.gpu in gpus:
-                self._crew.do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]))  # type: ignore[misc]
+                # Its warm-up may take a minute, or hang: what is to end, or to be looked at, does not wait for it.
+                self._crew.do(copy.id, lambda copy=copy: self._rise(copy, gpus[copy.gpu]), slow=True)  # type: ignore[misc]
             elif copy.stage is Stage.ENDING and copy.id not in self.freed:
                 alone = copy.gpu in self.recycled and self._is_alone(copy)
                 self._crew.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone))  # type: ignore[misc]

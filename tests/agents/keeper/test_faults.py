@@ -39,6 +39,14 @@ argv: ["{python}", -I, -c, "import time; time.sleep(600)"]
 startSeconds: 0.5
 drainSeconds: 0.5
 """
+HANGS = """\
+about: It answers that it is there, and takes ten minutes to answer once.
+argv: ["{python}", -I, -m, agents.serve.main, "--port={port}", "--name=m", "--latency=1:100=600000"]
+health: {path: /healthz}
+warmUp: {method: POST, path: "/v1/models/m:infer", body: "x", seconds: 90}
+startSeconds: 600
+drainSeconds: 1
+"""
 
 
 @pytest.fixture
@@ -122,6 +130,29 @@ def test_case_12_a_shadow_that_never_gets_warm_leaves_the_old_copy_alone(one: Ma
         assert next(copy for copy in node.keeper.copies() if copy.id == first.id).stage is Stage.READY
         assert first.running is not None
         assert first.running.pid in one.copies()
+
+
+def test_copies_that_hang_on_their_way_up_hold_up_nobodys_way_down(one: Machine) -> None:
+    """Theirs is the longest wait that a template allows: whoever was taken over, or is merely stuck, uses all of it."""
+    one.template("hangs", HANGS)
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        stuck = [use("hangs", served(f"stuck-{number}", gpu=1, sm=5, memory=0.5)) for number in range(10)]
+        node.offer(assigned(2, served("search-1"), *stuck))
+
+        def hang() -> bool:
+            copies = node.keeper.copies()
+            return sum(copy.stage is Stage.WARMING for copy in copies) >= 8
+
+        until(hang, "they hang", 30)
+        node.offer(assigned(3, *stuck))
+        until(lambda: all(copy.instance != "search-1" for copy in node.keeper.copies()), "it is gone", 30)
+        assert hang()
+        node.offer(assigned(4))
+        for pid in one.copies():
+            kill(pid)
+        until(lambda: not node.keeper.copies(), "the others are gone, too", 60)
 
 
 def test_case_13_only_the_gpu_that_is_lost_suffers(one: Machine) -> None:
