@@ -19,7 +19,7 @@ from agents.link import Link, LinkError, read
 from agents.minutes import Minute, Told
 from agents.node import Node
 from agents.rotation import due, rotate
-from agents.state import Credential, Folder, Seen, boot_id
+from agents.state import Credential, Folder, Seen
 from agents.timely import plain
 
 POLL_SECONDS = 30
@@ -154,7 +154,7 @@ class Agent:
                 sequence=sequence,
                 at=self._date(),
                 minute=minute.began,
-                boot_id=boot_id(),
+                boot_id=clocks.boot_id(),
                 health=_worst(body.gpus),
                 epoch=self._seen.epoch,
                 generation=self._seen.generation,

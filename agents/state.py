@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from agents import durable
+from agents.clocks import boot_id
 from agents.contract import Assignment
 from agents.health import State
 from agents.power.energy import Energy
@@ -134,26 +135,6 @@ class Folder:
             return None
 
     def _write(self, name: str, content: bytes) -> None:
-        """Whole or not at all, also when the machine dies; readable by its owner alone from the first byte."""
+        """Whole or not at all, also when the machine dies; readable by its owner alone."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self.path / (name + ".new")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path / name)
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def boot_id() -> str:
-    """The kernel's name for the time since the machine was started."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+        durable.write(self.path / name, content)

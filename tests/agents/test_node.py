@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agents.clocks import boot_id
 from agents.power import Energy
-from agents.state import Folder, boot_id
+from agents.state import Folder
 from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
 

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agents import rotation, state
+from agents import durable, rotation, state
 from agents.join import join
 from agents.link import Link, LinkError
 from agents.rotation import due, rotate
@@ -26,7 +26,7 @@ from tests.support.world import gpu_type
 SPEC = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
 START = datetime(2026, 6, 1, tzinfo=UTC)
 KILLS_A_LINE = scaled(10, 1)
-TRACED = {rotation.__file__, state.__file__}
+TRACED = {rotation.__file__, state.__file__, durable.__file__}
 
 
 @pytest.fixture
