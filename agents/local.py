@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from agents.sockets import reached
 SOCKET = "agent.sock"
 LONGEST_LINE = 64 * 1024
 PATIENCE_SECONDS = 10.0
+LINE_SECONDS = 2.0  # for a question to come whole: the next caller waits meanwhile
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +65,9 @@ class Local:
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
+                asked = _line(connection, LONGEST_LINE, LINE_SECONDS)
                 connection.settimeout(PATIENCE_SECONDS)
-                connection.sendall(self._answer(_line(connection)) + b"\n")
+                connection.sendall(self._answer(asked) + b"\n")
 
     def _answer(self, line: bytes) -> bytes:
         try:
@@ -88,7 +91,7 @@ def ask(folder: Path, verb: str, **fields: Any) -> Any:
             with reached(folder / SOCKET) as name:
                 connection.connect(name)
             connection.sendall(msgspec.json.encode({"verb": verb, **fields}) + b"\n")
-            said = msgspec.json.decode(_line(connection, 1 << 24))
+            said = msgspec.json.decode(_line(connection, 1 << 24, PATIENCE_SECONDS))
         except (OSError, msgspec.DecodeError) as error:
             raise NotRunning(f"no agent answers in {folder} ({error}); is `gpuwright agent run` up?") from error
     if "error" in said:
@@ -96,9 +99,11 @@ def ask(folder: Path, verb: str, **fields: Any) -> Any:
     return said["answer"]
 
 
-def _line(connection: socket.socket, longest: int = LONGEST_LINE) -> bytes:
+def _line(connection: socket.socket, longest: int, seconds: float) -> bytes:
     found = bytearray()
+    until = time.monotonic() + seconds
     while b"\n" not in found:
+        connection.settimeout(max(0.001, until - time.monotonic()))
         part = connection.recv(65536)
         if not part or len(found) > longest:
             break
