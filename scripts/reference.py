@@ -1,10 +1,12 @@
-"""Writes docs/reference.md from the code: kinds and fields, who may do what, problems, settings.
+"""Writes docs/reference.md from the code: kinds and fields, who may do what, problems, settings, a node.
 
 Usage: .venv/bin/python scripts/reference.py [--check]
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +17,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from agents.prometheus.text import families  # noqa: E402
+from agents.prometheus.view import View  # noqa: E402
 from app.access import TABLE, Noun, Role, Verb  # noqa: E402
 from app.manifests.kinds import schema  # noqa: E402
 from app.manifests.model import STORED, Kind  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from app.settings import PREFIX, UNPREFIXED, Settings  # noqa: E402
+from cli.verbs import agent, gateway  # noqa: E402
 
 FILE = ROOT / "docs" / "reference.md"
 UNBOUNDED = 1e12  # every number's outer bound; said once, not in each row
@@ -32,7 +37,7 @@ line in [cli.md](cli.md), whole manifests in `examples/`.
 
 
 def main() -> int:
-    text = "\n".join([HEAD, *_kinds(), *_access(), *_problems(), *_settings()])
+    text = "\n".join([HEAD, *_kinds(), *_access(), *_problems(), *_settings(), *_options(), *_metrics()])
     if "--check" in sys.argv[1:]:
         if FILE.exists() and FILE.read_text() == text:
             return 0
@@ -158,6 +163,35 @@ def _settings() -> Iterator[str]:
             )
             for field in fields(Settings)
         ),
+    )
+
+
+def _options() -> Iterator[str]:
+    yield "## Options of a node\n"
+    yield "Of `gpuwright agent run` and `gpuwright gateway`; other verbs and their options: `gpuwright help VERB`.\n"
+    os.environ.pop("XDG_STATE_HOME", None)  # a default of whoever runs this is none of everybody's
+    of_agent, of_gateway = argparse.ArgumentParser(), argparse.ArgumentParser()
+    agent.add_arguments(of_agent)
+    gateway.add_arguments(of_gateway)
+    (verbs,) = (one for one in of_agent._actions if isinstance(one, argparse._SubParsersAction))
+    for name, parser in (("agent run", verbs.choices["run"]), ("gateway", of_gateway)):
+        options = [one for one in parser._actions if one.option_strings and one.dest != "help"]
+        yield from _table((f"`{name}`", "default", "what"), map(_option, options))
+
+
+def _option(option: argparse.Action) -> tuple[str, str, str]:
+    given = str(option.metavar or "|".join(option.choices or ()))
+    what = (option.help or "").removesuffix("default %(default)s").rstrip(" ;")
+    home = str(Path.home())
+    return f"`{option.option_strings[0]} {given}`", _default(option.default or None).replace(home, "~"), what
+
+
+def _metrics() -> Iterator[str]:
+    yield "## Metrics of a node\n"
+    yield "What `gpuwright agent run --metrics HOST:PORT` serves; of the gateway: [gateway.md](gateway.md).\n"
+    yield from _table(
+        ("metric", "kind", "what"),
+        ((f"`{family.name}`", family.kind, family.help) for family in families(View("node"))),
     )
 
 

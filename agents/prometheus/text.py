@@ -17,7 +17,12 @@ BYTES_PER_GIB = 2**30
 
 def render(view: View) -> bytes:
     """The exposition text of this moment."""
-    return exposition((*_of_gpus(view), *_of_copies(view), *_of_agent(view))).encode()
+    return exposition(families(view)).encode()
+
+
+def families(view: View) -> tuple[Family, ...]:
+    """All that can be said, also what has no sample at this moment."""
+    return *_of_gpus(view), *_of_copies(view), *_of_agent(view)
 
 
 def _of_gpus(view: View) -> Iterator[Family]:

@@ -77,7 +77,7 @@ def test_case_11_killed_at_every_step_the_next_agent_gets_there(deaths: Deaths) 
     kills = 0
     for _ in range(scaled(10, 1)):
         for when in ("before", "after"):
-            for step in range(1 if SOAK or when == "before" else 2, LONGEST_STEPS, 1 if SOAK else 4):
+            for step in range(1 if SOAK or when == "before" else 2, LONGEST_STEPS, 1 if SOAK else 6):
                 sm = 80 - sm
                 deaths.want(assigned(step, served("search-1", sm=sm)))
                 killed = deaths.live(step, when) == -9
