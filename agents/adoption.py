@@ -6,12 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from agents.contract import Assignment
+from agents.contract import AssignedInstance, Assignment
 from agents.copies import Copy, Stage, largest_batch
 from agents.keeper.rise import METRICS_PORT, PORT
 from agents.runtime import Running
+from agents.simulated.limits import memory_limit_gib
 
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+TINY_GIB = 0.01  # limits are told in whole MiB
 DEVICE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -34,10 +37,11 @@ def adopted(running: Running, assignment: Assignment | None, now: float) -> Copy
         share = float(environment[SHARE])
         if not 0 < share <= 100:  # false for NaN, too, which no journal can hold
             raise ValueError(f"a share of {share:g} % is none")
-        given = msgspec.structs.replace(wanted, sm_percent=share)
+        memory_gib = memory_limit_gib(environment[MEMORY])
+        held = wanted.memory_gib if abs(memory_gib - wanted.memory_gib) < TINY_GIB else memory_gib
         return Copy(
             id=running.copy,
-            wanted=given if share != wanted.sm_percent else wanted,
+            wanted=msgspec.structs.replace(wanted, sm_percent=share, memory_gib=held),
             gpu=environment[DEVICE],
             stage=Stage.VERIFYING,
             port=int(environment[PORT]),
@@ -49,6 +53,13 @@ def adopted(running: Running, assignment: Assignment | None, now: float) -> Copy
         )
     except (KeyError, ValueError, OSError) as error:
         return f"{running.copy}: its limits cannot be read ({type(error).__name__}: {error})"
+
+
+def leaving(running: Running, now: float) -> Copy:
+    """The stranger as a copy that is to go."""
+    environment = _environment(running.pid)
+    nobody = AssignedInstance(instance_of(running.copy), 0, job="stranger")
+    return Copy(running.copy, nobody, environment.get(DEVICE, ""), Stage.ENDING, running=running, born=now, since=now)
 
 
 def _environment(pid: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents import clocks, reporting
-from agents.adoption import adopted
+from agents.adoption import adopted, leaving
 from agents.census import Census, GatewayCounters
 from agents.contract import Assignment, Inventory
 from agents.copies import Copy
@@ -88,8 +88,6 @@ class Node:
         looked = folder.last_seen()
         # What was not recorded to have ended by the last line of the agent before held its share until then.
         self.strangers: tuple[Running, ...] = self.keeper.recover(max(looked, journal.last_written or looked))
-        for running in self.strangers:
-            log.warning("%s runs and is in no journal; `gpuwright agent adopt` takes it in", running.copy)
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -116,7 +114,10 @@ class Node:
         self._around.hands.device.close()
 
     def offer(self, assignment: Assignment) -> None:
+        """What the node shall run. What runs for it already and is in no journal is taken in: it may have requests."""
         self._assignment = assignment
+        for line in self.adopt():
+            log.warning("in no journal: %s", line)
         self.watch.offer(assignment)
         self.keeper.offer(assignment)
 
@@ -140,16 +141,14 @@ class Node:
     def draining(self) -> tuple[str, ...]:
         return tuple(self._known.draining)
 
-    def adopt(self) -> list[str]:
-        """Take in every copy that runs here and is in no journal; a line for each."""
+    def adopt(self, end: bool = False) -> list[str]:
+        """Take in every copy that runs here and is in no journal, or bring it to its end; a line for each."""
         said = []
         for running in self.strangers:
-            copy = adopted(running, self._assignment, self._clock())
-            if isinstance(copy, Copy) and copy.gpu not in self.watch.found:
-                said.append(f"{running.copy}: it names a GPU that is not on this node")
-            elif isinstance(copy, Copy):
+            copy = leaving(running, self._clock()) if end else adopted(running, self._assignment, self._clock())
+            if isinstance(copy, Copy):
                 self.keeper.take_in(copy)
-                said.append(f"{running.copy}: taken in, to be verified")
+                said.append(f"{running.copy}: {'brought to its end' if end else 'taken in, to be verified'}")
             else:
                 said.append(copy)
         known = {copy.id for copy in self.keeper.copies()}

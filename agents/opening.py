@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agents.device import Device, Mps
 from agents.keeper.hands import Hands
@@ -13,8 +17,10 @@ from agents.node import Around
 from agents.routes import Acknowledged, Route, Routes, RouteState
 from agents.runtime import Runtime
 from agents.talk import Loopback
-from agents.templates.reading import read
+from agents.templates.reading import MODELS, read_usable
 from agents.traffic import Counters
+
+log = logging.getLogger(__name__)
 
 COUNTS_SECONDS = 0.5  # that the watch of the devices may be held up by a gateway that does not answer
 
@@ -33,7 +39,7 @@ class Options:
     gateway_token_file: str = ""
     gateway_ca_file: str = ""  # certificates to trust, PEM
     templates: Path | None = None  # the node's own, beside those that are shipped
-    models: Path | None = None
+    models: Path = MODELS
     helper: str = ""  # socket of the root helper; empty: write to the devices ourselves
     host: str = "127.0.0.1"  # where the gateway reaches the copies
 
@@ -50,7 +56,9 @@ def opened(options: Options) -> Around:
     free_port(options.host, ())  # an address that is not of this machine would be found out at the first start
     device, mps = _devices(options)
     routes, counters = _gateway(options)
-    templates = read(options.templates, options.models) if options.models else read(options.templates)
+    templates, faults = read_usable(options.templates, options.models)
+    for fault in faults:
+        log.error("a template is not offered: %s", fault)
     hands = Hands(device, mps, _runtime(options), Loopback())
     return Around(hands, routes, templates, counters, options.host)
 
@@ -90,6 +98,9 @@ def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counte
         return NoGateway(), None
     if not options.gateway.startswith(("/", "unix:/", "http://", "https://")):
         raise ValueError(f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444")
+    if not _is_loopback(urlsplit(options.gateway).hostname or "localhost") and _is_loopback(options.host):
+        told = f"--gateway {options.gateway} is on another machine, and cannot reach copies at {options.host}"
+        raise ValueError(f"{told}; --host names an address of this node")
     from agents.gateway.client import SidecarRoutes
 
     def sidecar(seconds: float) -> SidecarRoutes:
@@ -98,3 +109,9 @@ def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counte
 
     declaring, counting = sidecar(10.0), sidecar(COUNTS_SECONDS)  # the keeper's thread declares, the watch's counts
     return declaring, counting.counters
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

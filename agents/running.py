@@ -77,7 +77,7 @@ def _answers(agent: Agent, node: Node, credential: Credential) -> Mapping[str, A
         "status": lambda _asked: status.of(agent, node, credential),
         "drain": lambda asked: node.drain(asked.get("gpus")),
         "use": lambda asked: node.use(asked.get("gpus")),
-        "adopt": lambda _asked: node.adopt(),
+        "adopt": lambda asked: node.adopt(bool(asked.get("end"))),
     }
 
 

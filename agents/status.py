@@ -34,6 +34,11 @@ def of(agent: Agent, node: Node, credential: Credential) -> dict[str, Any]:
         "draining": list(node.draining),
         "strangers": [running.copy for running in node.strangers],
         "gpus": msgspec.to_builtins(body.gpus),
+        "faults": {
+            str(index): node.watch.verdicts[uuid].message
+            for index, uuid in sorted(node.watch.indexes.items())
+            if uuid in node.watch.verdicts and node.watch.verdicts[uuid].message
+        },
         "copies": msgspec.to_builtins(body.copies),
         "heldBack": msgspec.to_builtins(body.held_back),
         "excursions": msgspec.to_builtins(body.excursions),
@@ -65,6 +70,8 @@ def text(said: Mapping[str, Any]) -> str:
             share, memory = f"{copy.get('smPercent', 0):g}", f"{copy.get('memoryGib', 0):g}"
             rows.append((copy["id"], str(copy["gpu"]), copy["stage"] + reason, share, memory, copy.get("address", "")))
         lines += ["", *_table(rows)]
+    for gpu, message in said["faults"].items():
+        lines.append(f"GPU {gpu}: {message}")
     for held in said["heldBack"]:
         lines.append(f"held back: {held['instance']}: {held['reason']}: {held.get('message', '')}")
     for moved in said["excursions"]:

@@ -12,7 +12,6 @@ from agents.doctor.bounded import Check, run
 from agents.doctor.findings import Finding, Findings, Level, ok
 from agents.mps.program import PROGRAM
 from agents.opening import Options
-from agents.templates.reading import MODELS
 
 __all__ = ["Finding", "Findings", "Level", "examine"]
 
@@ -52,7 +51,7 @@ def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
         ("control plane", partial(neighbours.control_plane, options.folder)),
         ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
         ("docker", partial(neighbours.docker, docker)),
-        ("templates", partial(machine.templates, options.templates, options.models or MODELS, docker)),
+        ("templates", partial(machine.templates, options.templates, options.models, docker)),
         ("ports", partial(machine.ports, options.host)),
     ]
 

@@ -26,6 +26,7 @@ from agents.keeper.room import Missing, Rules, over_full
 from agents.keeper.steps import STEP_SECONDS, Steps
 from agents.runtime import Running
 
+QUIET_SECONDS = 10.0  # that adopted copies have to be verified in
 CALM_SECONDS = 1.0  # between two looks when nothing changes
 DRAIN_GRACE_SECONDS = 5.0  # beyond the template's own, while the gateway still sees open requests
 
@@ -76,6 +77,7 @@ class Keeper:
         self._steps = Steps(ledger, hands, filler, self._failures, self._crew, clock, self._wake.set)
         self._held: tuple[Held, ...] = ()
         self._counter = 0
+        self._quiet_until = float("-inf")
         self.handed_over = 0
 
     # What the rest of the agent says and asks.
@@ -136,8 +138,9 @@ class Keeper:
         return tuple(running for running in found if running.copy not in known)
 
     def take_in(self, copy: Copy) -> None:
-        """A copy that runs and was in no journal; it is verified like any other."""
+        """A copy that runs and was in no journal; it is verified like any other, and keeps its route meanwhile."""
         self._ledger.record(copy)
+        self._quiet_until = self._clock() + QUIET_SECONDS
         self._wake.set()
 
     def recycle(self, gpu: str, reason: str) -> None:
@@ -178,7 +181,8 @@ class Keeper:
         self._see_ends(now)
         if assignment is not None and situation.gpus:
             self._act(assignment, situation, now)
-        self._board.bring_up_to_date(routes_of(self.copies(), self._host, self._steps.freed))
+        if now >= self._quiet_until or not self._verifies_adopted():
+            self._board.bring_up_to_date(routes_of(self.copies(), self._host, self._steps.freed))
         self._pass_gates(now)
         self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now, self._may_start)
         moving = any(copy.stage is not Stage.READY for copy in self.copies())
@@ -187,6 +191,10 @@ class Keeper:
     def _may_start(self, copy: Copy) -> bool:
         """Also what was decided to be started is not, while nobody says that it is still wanted (I4)."""
         return self._contact or self._established.get(copy.instance) == copy.wanted
+
+    def _verifies_adopted(self) -> bool:
+        """The gateway has their routes of before: to declare ours without them would take them away."""
+        return any(copy.stage in (Stage.VERIFYING, Stage.WARMING) for copy in self.copies())
 
     # Deciding.
 

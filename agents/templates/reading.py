@@ -56,6 +56,14 @@ class Template:
 
 def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Template]:
     """All templates by name, sorted. Raises TemplateError with every fault of every file."""
+    found, faults = read_usable(folder, models)
+    if faults:
+        raise TemplateError(faults)
+    return found
+
+
+def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapping[str, Template], list[str]]:
+    """The templates without a fault, and the faults of the others: one bad file takes no node down."""
     found: dict[str, Template] = {}
     faults: list[str] = []
     for place in (SHIPPED, folder):
@@ -66,14 +74,13 @@ def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Temp
                 try:
                     found[path.stem] = read_one(path, models)
                 except TemplateError as error:
+                    found.pop(path.stem, None)  # what it was to override is not what was asked for either
                     faults += error.faults
         except OSError as error:
             faults.append(f"{place}: {error.strerror or error}")
         except TemplateError as error:
             faults += error.faults
-    if faults:
-        raise TemplateError(faults)
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items())), faults
 
 
 def read_one(path: Path, models: Path = MODELS) -> Template:

@@ -51,8 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drain.add_argument("--gpu", metavar="N", type=int, action="append", help="this GPU only; may be repeated")
     drain.add_argument("--undo", action="store_true", help="use it again")
     adopt = what.add_parser("adopt", help="take in copies that run here and are in no journal")
+    adopt.add_argument("--end", action="store_true", help="bring them to their end instead")
     for sub in (join, run_, doctor, status, drain, adopt):
         sub.add_argument("--state-dir", metavar="DIR", type=Path, default=_state_dir(), help="default %(default)s")
+
+
+MODELS = Path("/var/lib/gpuwright/models")  # as agents.templates.reading has it, which is loaded when called
 
 
 def _add_seams(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +68,7 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gateway-token-file", metavar="FILE", default="")
     parser.add_argument("--gateway-ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
     parser.add_argument("--templates", metavar="DIR", type=Path, help="of this node; they override those shipped")
-    parser.add_argument("--models", metavar="DIR", type=Path, help="root of all model paths")
+    parser.add_argument("--models", metavar="DIR", type=Path, default=MODELS, help="default %(default)s")
     parser.add_argument("--helper", metavar="SOCKET", default="", help="of the root helper that sets clocks and caps")
     parser.add_argument(
         "--host",
@@ -137,7 +141,7 @@ def _drain(args: argparse.Namespace) -> int:
 
 
 def _adopt(args: argparse.Namespace) -> int:
-    said = _ask(args, "adopt")
+    said = _ask(args, "adopt", end=args.end)
     print("\n".join(said) if said else "nothing runs here that is in no journal")
     return exits.OK
 

@@ -18,6 +18,7 @@ from agents.prometheus import serve
 from agents.routes import Acknowledged, Route, RoutesAway
 from agents.simulated.remote import Switches
 from agents.state import Credential, Folder
+from agents.templates.reading import read_usable
 from tests.support.server import RunningServer
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,21 @@ def test_an_address_for_copies_that_is_not_of_this_machine_is_refused(folder: Pa
 
 def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
     assert "--gateway proxy:9444 must look like" in refused(folder, "--gateway", "proxy:9444")
+
+
+def test_a_gateway_elsewhere_needs_an_address_of_this_node(folder: Path) -> None:
+    said = refused(folder, "--gateway", "https://proxy.example:9444")
+    assert "cannot reach copies at 127.0.0.1; --host names an address of this node" in said
+
+
+def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "gpuwright-serve.yaml").write_text("argv: 7\n")
+    templates, (fault,) = read_usable(own)
+    assert "gpuwright-serve.yaml" in fault
+    assert "gpuwright-serve" not in templates, "what was to be overridden is not what was asked for"
+    assert "gpuwright-train" in templates
 
 
 @pytest.mark.parametrize("name", ["credential.json", "seen.json", "known.json", "health.json"])

@@ -15,7 +15,7 @@ import pytest
 from app.store.database import Database
 from tests.support.agents import ROOT, AgentProcess, running_agent
 from tests.support.caller import until
-from tests.support.nodes import LATENCY, assigned, served
+from tests.support.nodes import assigned, served
 from tests.support.server import RunningServer
 
 
@@ -74,12 +74,10 @@ def test_an_agent_that_ends_leaves_what_runs(agent: AgentProcess, database: Data
     assert before[0] in agent.copies()
 
 
-def test_copies_without_a_journal_are_named_and_adopted(agent: AgentProcess, database: Database) -> None:
-    # It holds most of its GPU: no other one in its place can come up beside it before it is adopted.
-    whole = {"model": "resnet", "latency": LATENCY, "claimGib": 10}
-    agent.assign(database, assigned(1, served("search-1", memory=10, args=whole)))
-    until(lambda: stages(agent) == {"search-1": "ready"}, "it is ready")
-    (copy,) = agent.copies()
+def test_copies_without_a_journal_serve_on_and_strangers_are_named(agent: AgentProcess, database: Database) -> None:
+    agent.assign(database, assigned(1, served("search-1"), served("images-1", gpu=1)))
+    until(lambda: stages(agent) == {"search-1": "ready", "images-1": "ready"}, "both are ready")
+    before = agent.copies()
     agent.end()
     (agent.folder / "journal.jsonl").write_text("rubbish\n{}\n")
     agent.start()
@@ -87,10 +85,16 @@ def test_copies_without_a_journal_are_named_and_adopted(agent: AgentProcess, dat
     assert agent.process.wait(timeout=60) != 0
     assert "move the file away, and adopt what runs" in agent.said_log()
     (agent.folder / "journal.jsonl").unlink()
+    seen = json.loads((agent.folder / "seen.json").read_text())
+    seen["assignment"]["instances"] = [one for one in seen["assignment"]["instances"] if one["id"] == "search-1"]
+    (agent.folder / "seen.json").write_text(json.dumps(seen))
     agent.start()
-    until(lambda: status(agent).get("strangers") == [copy], "it is named")
-    assert "taken in" in agent.ask("adopt").stdout
-    until(lambda: copy in agent.copies() and set(stages(agent).values()) == {"ready"}, "it serves again")
+    (kept, stranger) = sorted(before, reverse=True)
+    until(lambda: status(agent).get("strangers") == [stranger], "what is not assigned is named")
+    until(lambda: stages(agent) == {"search-1": "ready"}, "what is assigned is taken in")
+    assert agent.copies() == sorted(before)
+    assert "brought to its end" in agent.ask("adopt", "--end").stdout
+    until(lambda: agent.copies() == [kept], "the stranger is gone")
 
 
 def test_a_second_agent_on_the_folder_is_refused(agent: AgentProcess) -> None:
