@@ -70,6 +70,8 @@ def text(said: Mapping[str, Any]) -> str:
             share, memory = f"{copy.get('smPercent', 0):g}", f"{copy.get('memoryGib', 0):g}"
             rows.append((copy["id"], str(copy["gpu"]), copy["stage"] + reason, share, memory, copy.get("address", "")))
         lines += ["", *_table(rows)]
+    if said["draining"]:
+        lines.append(f"drained, and nothing is started there: {', '.join(said['draining'])}")
     for gpu, message in said["faults"].items():
         lines.append(f"GPU {gpu}: {message}")
     for held in said["heldBack"]:
