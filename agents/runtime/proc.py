@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 _MOST_BYTES = 1 << 20  # an environment is longer only where somebody made it so
@@ -73,7 +72,8 @@ def outputs(pid: int) -> Iterator[str]:
     """The files that a process's standard output and error go to, deleted ones too."""
     for number in (1, 2):
         with suppress(OSError):
-            yield str(Path(f"/proc/{pid}/fd/{number}").readlink()).removesuffix(" (deleted)")
+            # Not through pathlib, which keeps every part of every name it has seen.
+            yield os.readlink(f"/proc/{pid}/fd/{number}").removesuffix(" (deleted)")  # noqa: PTH115
 
 
 def descendants(pid: int) -> set[int]:

@@ -28,9 +28,9 @@ from agents.serve.server import Server, Settings  # noqa: E402
 
 
 def say(text: str) -> None:
-    """Log a line. Whoever read the log may be gone; the server outlives it."""
+    """Log a line. Whoever read the log may be gone; the server outlives it, with no buffer to fail on at its end."""
     with contextlib.suppress(OSError):
-        print(f"gpuwright-serve: {text}", file=sys.stderr, flush=True)  # noqa: T201 - its log
+        os.write(2, f"gpuwright-serve: {text}\n".encode())
 
 
 def main(words: list[str] | None = None) -> int:
