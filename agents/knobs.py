@@ -45,7 +45,7 @@ class Knobs:
             applied = self._hands.device.lock_clock(gpu, mhz)
             self.clocks[gpu] = Turned(mhz, applied.applied, now)
         except DeviceError as error:
-            self.clocks[gpu] = _refused("clock", gpu, mhz, error, now)
+            self.clocks[gpu] = _refused("clock", self.clocks.get(gpu), mhz, error, now)
 
     def turn_cap(self, gpu: str, watts: float | None, now: float) -> None:
         """Have the hardware keep a power limit, as the backstop of the power loop; None: the device's own."""
@@ -55,7 +55,7 @@ class Knobs:
             applied = self._hands.device.cap_power(gpu, watts)
             self.caps[gpu] = Turned(watts, applied.applied, now)
         except DeviceError as error:
-            self.caps[gpu] = _refused("cap", gpu, watts, error, now)
+            self.caps[gpu] = _refused("cap", self.caps.get(gpu), watts, error, now)
 
     def turn_batch(self, copy: Copy, filled: Filled, batch: float, timeout_ms: float, now: float) -> None:
         """Have a copy take batches of at most `batch`. It was started with the batch that was planned then."""
@@ -87,7 +87,7 @@ class Knobs:
         try:
             self.doors[gpu] = Turned(1.0, self._hands.device.exclusive(gpu, True).applied, now)
         except DeviceError as error:
-            self.doors[gpu] = _refused("compute mode", gpu, 1.0, error, now)
+            self.doors[gpu] = _refused("compute mode", self.doors.get(gpu), 1.0, error, now)
 
     @staticmethod
     def _stands(turned: Turned | None, wanted: float | None, now: float, for_good: bool = False) -> bool:
@@ -98,7 +98,9 @@ class Knobs:
         return for_good or wanted is None or now - turned.at < RENEW_SECONDS
 
 
-def _refused(what: str, gpu: str, wanted: float | None, error: DeviceError, now: float) -> Turned:
-    if error.trouble is not Trouble.NOT_SUPPORTED:
-        log.warning("the %s of GPU %s was not set to %s: %s", what, gpu, wanted, error)
+def _refused(what: str, before: Turned | None, wanted: float | None, error: DeviceError, now: float) -> Turned:
+    """Said once, however often it is tried again."""
+    said = before is not None and before.trouble == error.trouble
+    if error.trouble is not Trouble.NOT_SUPPORTED and not said:
+        log.warning("the %s of a GPU was not set to %s: %s", what, wanted, error)
     return Turned(wanted, None, now, error.trouble)

@@ -279,7 +279,10 @@ class Watch:
             if any(copy.gpu == uuid for copy in copies):
                 self.knobs.close_door(uuid, now)
             self.knobs.turn_cap(uuid, told.cap_w, now)
-            self.knobs.turn_clock(uuid, move.clock_mhz if told.clock_mhz else None, now)
+            # What the loop leaves alone, as it does a clock that did not turn, is wanted where the plan has it.
+            planned = int(told.clock_mhz.planned) if told.clock_mhz else None
+            wanted = move.clock_mhz if told.clock_mhz and move.clock_mhz is not None else planned
+            self.knobs.turn_clock(uuid, wanted, now)
             for copy in here:
                 filled = self._keeper.filler.filled(copy)
                 if filled is not None and copy.wanted.batch is not None:

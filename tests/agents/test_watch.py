@@ -72,6 +72,7 @@ def test_a_clock_that_cannot_be_set_is_no_excursion(made: VirtualNode) -> None:
     made.go_on(30)
     body = made.node.body(*made.node.now())
     assert [moved.knob for moved in body.excursions] == ["batch"]  # what is left to turn
+    assert (body.gpus[0].requested or {})["clockMhz"] == 1380
     assert "clockMhz" not in (body.gpus[0].applied or {})
 
 
