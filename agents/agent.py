@@ -94,7 +94,6 @@ class Agent:
         self._told_inventory: Inventory | None = None
         self._heard_at = float("-inf")
         self._trouble = ""
-        self._offset_seconds: float | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         if self._seen.assignment is not None:

@@ -204,9 +204,6 @@ class Node:
     def now(self) -> tuple[Minute, Mapping[str, Told]]:
         return self.watch.minute, self.census.totals
 
-    def last_seen(self) -> datetime:
-        return self._folder.last_seen()
-
     def _uuids(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         indexes = self.watch.indexes
         unknown = [] if gpus is None else [gpu for gpu in gpus if gpu not in indexes]

@@ -53,7 +53,6 @@ class Watch:
         self._keep_known = keep_known
         self._clock = clock
         self._date = date
-        self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._indexes = dict(known)
@@ -254,9 +253,8 @@ class Watch:
     def _roll(self) -> None:
         began = _minute(self._date())
         if began != self.minute.began:
-            with self._lock:
-                self.finished = (self.minute, dict(self._census.totals))
-                self.minute = Minute(began, self._census.totals)
+            self.finished = (self.minute, dict(self._census.totals))
+            self.minute = Minute(began, self._census.totals)
 
     def _turn(self, copies: Collection[Copy], now: float) -> None:
         """Run the power loop of each GPU that is assigned, and put its knobs where it says."""
