@@ -18,6 +18,7 @@ install: ## everything for development, into .venv
 
 up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS='--port 9000'
 	@$(SYNC) up
+	@$(BIN)/python scripts/compile.py
 	@exec $(BIN)/gpuwright up $(ARGS)
 
 test: install ## the everyday tests; ARGS='tests/cli -x' for some of them
@@ -35,15 +36,17 @@ check: install ## what CI runs beside the tests: lint, types, imports, contract,
 	@$(BIN)/python scripts/leaks.py
 	@$(BIN)/python scripts/openapi.py --check
 	@$(BIN)/python scripts/reference.py --check
+	@$(BIN)/python scripts/monitoring.py --check
 	@$(BIN)/pytest -q tests/migrations
 
 format: install ## ruff's formatting and safe fixes
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-openapi: install ## write openapi/openapi.json and docs/reference.md from the code
+openapi: install ## write openapi/openapi.json, docs/reference.md and what monitors from the code
 	@$(BIN)/python scripts/openapi.py
 	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python scripts/monitoring.py
 
 bench: install ## node reports by 1,000 agents for a minute; prints reports per second and percentiles
 	@$(BIN)/gpuwright bench api --agents 1000 --seconds 60 $(ARGS)

@@ -1,4 +1,4 @@
-"""What a node's agent and the control plane say to each other, and what each message may hold.
+"""What agents and gateways say to the control plane, what it says to them, and what each message may hold.
 
 Compatibility: `contract` is the version of these messages. Both sides ignore fields that they do not know and
 fill in the defaults of those that are missing, so a field may be added at any time, always with a default;
@@ -34,6 +34,10 @@ LATENCY_EDGES_MS: Sequence[float] = tuple(round(0.5 * 10 ** (step / 12), 4) for 
 # `(?!\n)`: Python lets `$` match before a last line feed.
 Name = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)")]
 OptionalName = Annotated[str, Meta(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$(?!\n)")]
+ServiceName = Annotated[
+    str,  # tenant/name
+    Meta(max_length=127, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)"),
+]
 # Of devices, instances and boots, named elsewhere (NVML, the kernel): printable ASCII, no spaces.
 Identifier = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[!-~]+$(?!\n)")]
 # The same, where a report names hundreds: checked by `misnamed`, which remembers what it has seen.
@@ -118,6 +122,7 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     measured: dict[Reason, Amount] | None = None
     source: Reason = ""  # of requests and latencies: gateway, server-side; empty for a job
     steps: Amount = 0.0  # of a job since it began
+    batches: Amount = 0.0  # that were served; 0: not told, for batch_mean is over all since the copy began
 
 
 class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -280,6 +285,61 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     handover_seconds: Amount = 120.0
     clients_per_gpu: Count = 48
     same_model_per_gpu: Count = 1
+
+
+class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
+    """One copy of a service, as gateways shall treat it."""
+
+    id: Identifier
+    node: Name
+    address: Address = ""  # host:port; empty where it is not told
+    weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0  # its planned rate
+    drained: bool = False  # no new requests
+
+
+class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
+    """A service's copies, and what of its requests a gateway takes."""
+
+    service: ServiceName  # tenant/name
+    copies: Annotated[tuple[EndpointCopy, ...], Meta(max_length=65_536)] = ()
+    queue_limit: Count = 0  # requests open at once at one gateway, answered or waiting; 0: no limit
+    shed_share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of its requests, answered 503 at once
+    retry_after_seconds: Annotated[int, Meta(ge=1, le=3600)] = 2
+    slo_ms: Amount = 0.0
+    percentile: Percent = 0.0
+
+
+class Endpoints(Struct, rename="camel", gc=False):
+    """All services, as every gateway that follows shall have them."""
+
+    version: Counter
+    services: Annotated[tuple[ServiceEndpoints, ...], Meta(max_length=65_536)] = ()
+
+
+class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
+    """What a gateway has counted of a service since it began."""
+
+    service: ServiceName
+    requests: Count = 0
+    errors: Count = 0  # those shed are among them
+    shed: Count = 0
+    latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
+
+
+class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
+    """All that a gateway has counted since it began: totals, so that nothing is lost with a message that is."""
+
+    began: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[!-~]+$(?!\n)")]  # another one: counted anew
+    sequence: Annotated[int, Meta(ge=0, lt=2**62)]  # orders what a gateway says, over its restarts too
+    services: Annotated[tuple[ServiceCounts, ...], Meta(max_length=16_384)] = ()
+    lost_lines: Count = 0  # requests that were not counted
+    endpoints: Counter = 0  # the version that it does; 0: none yet
+
+
+class CountsTaken(Struct, rename="camel", gc=False):
+    """The answer: the highest sequence known of this gateway. One below it was not kept, and is said again above it."""
+
+    sequence: int
 
 
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")

@@ -83,6 +83,7 @@ class Minute:
             now = totals.get(copy.id, Told(Counters()))
             counted = since(now.counters, self._zero[copy.id].counters if copy.id in self._zero else Counters())
             busy = _busy(now.served) - _busy(self._zero[copy.id].served if copy.id in self._zero else None)
+            batches = _batches(now.served) - _batches(self._zero[copy.id].served if copy.id in self._zero else None)
             known = found.get(copy.instance)
             entry = InstanceMinute(
                 id=copy.instance,
@@ -100,6 +101,7 @@ class Minute:
                 busy_seconds=max(0.0, busy) + (known.busy_seconds if known else 0.0),
                 source=now.source,
                 steps=(now.served.steps if now.served else None) or 0.0,
+                batches=max(0.0, batches) + (known.batches if known else 0.0),
             )
             found[copy.instance] = entry
         return found
@@ -139,3 +141,7 @@ def percentile_ms(counts: tuple[int, ...], percentile: float, edges: Sequence[fl
 
 def _busy(served: Served | None) -> float:
     return (served.busy_seconds if served else None) or 0.0
+
+
+def _batches(served: Served | None) -> float:
+    return (served.batches if served else None) or 0.0

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agents.device import Device, Mps
+from agents.gateway.followers import FOLLOWED, Followers
 from agents.keeper.hands import Hands
 from agents.keeper.ports import free_port
 from agents.node import Around
@@ -35,7 +36,7 @@ class Options:
     simulated_gpus: int = 4
     simulated_kind: str = "v100-16gb"
     runtime: str = "process"  # or docker
-    gateway: str = ""  # address of a sidecar; empty: none
+    gateway: str = ""  # address of a sidecar; followed: gateways follow the control plane; empty: none
     gateway_token_file: str = ""
     gateway_ca_file: str = ""  # certificates to trust, PEM
     templates: Path | None = None  # the node's own, beside those that are shipped
@@ -96,8 +97,12 @@ def _runtime(options: Options) -> Runtime:
 def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
     if not options.gateway:
         return NoGateway(), None
+    if options.gateway == FOLLOWED:
+        return Followers(), None
     if not options.gateway.startswith(("/", "unix:/", "http://", "https://")):
-        raise ValueError(f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444")
+        raise ValueError(
+            f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444, or be followed"
+        )
     if not _is_loopback(urlsplit(options.gateway).hostname or "localhost") and _is_loopback(options.host):
         told = f"--gateway {options.gateway} is on another machine, and cannot reach copies at {options.host}"
         raise ValueError(f"{told}; --host names an address of this node")

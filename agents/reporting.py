@@ -89,6 +89,7 @@ def believable(said: InstanceMinute) -> InstanceMinute:
         queue_mean=_inside(said.queue_mean),
         busy_seconds=_inside(said.busy_seconds),
         steps=_inside(said.steps),
+        batches=_inside(said.batches),
         measured={knob: _inside(value) for knob, value in said.measured.items()} if said.measured else None,
     )
 

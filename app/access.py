@@ -18,6 +18,7 @@ class Scope(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
     NODE = "node"
+    GATEWAY = "gateway"
 
 
 class Verb(StrEnum):
@@ -39,13 +40,22 @@ class Noun(StrEnum):
     TELEMETRY = "Telemetry"
     NODE_STATE = "NodeState"
     METRICS = "Metrics"
+    ENDPOINTS = "Endpoints"
+    GATEWAY_COUNTS = "GatewayCounts"
+    PLAN = "Plan"
+    PLAN_RECORD = "PlanRecord"
+    WHAT_IF = "WhatIf"
+    CORDON = "Cordon"
+    EVENT = "Event"
+    ATTAINMENT = "Attainment"
+    OVERVIEW = "Overview"
 
 
 class Reach(StrEnum):
     """Which objects of a noun a grant covers."""
 
     ALL = "all"
-    OWN = "own"  # the tenant's, or the node's, own
+    OWN = "own"  # the tenant's, the node's, or the gateway's, own
     ADMITTED = "admitted"  # those that admit the tenant: its models, and their profiles
 
 
@@ -56,26 +66,29 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
     NODE = "node"
+    GATEWAY = "gateway"
     TENANT_VIEWER = "tenant viewer"
     TENANT_OPERATOR = "tenant operator"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks: a token, with what it may do. `tenant` and `node` are empty when it is bound to neither."""
+    """Who asks: a token, with what it may do. It is bound to a tenant, a node or a gateway, or to none of them."""
 
     id: str
     scope: Scope
     tenant: str = ""
     node: str = ""
     expires_at: datetime | None = None
+    gateway: str = ""
 
     @property
     def role(self) -> Role:
         return Role(f"tenant {self.scope}") if self.tenant else Role(self.scope)
 
 
-NODES_OWN = (Noun.REPORT, Noun.NODE_TOKEN)  # of another node it is an attempt to be that node: 403 and not 404
+# Of another node, or gateway, it is an attempt to be that one: 403 and not 404.
+THEIR_OWN = (Noun.REPORT, Noun.NODE_TOKEN, Noun.GATEWAY_COUNTS)
 
 Grants = Mapping[tuple[Kind | Noun, Verb], Reach]
 
@@ -86,15 +99,30 @@ _READ_ALL: Grants = {
     (Noun.ASSIGNMENT, Verb.READ): Reach.ALL,
     (Noun.TELEMETRY, Verb.READ): Reach.ALL,
     (Noun.NODE_STATE, Verb.READ): Reach.ALL,
+    (Noun.ENDPOINTS, Verb.READ): Reach.ALL,
+    (Noun.PLAN, Verb.READ): Reach.ALL,
+    (Noun.PLAN_RECORD, Verb.READ): Reach.ALL,
+    (Noun.CORDON, Verb.READ): Reach.ALL,
+    (Noun.EVENT, Verb.READ): Reach.ALL,
+    (Noun.ATTAINMENT, Verb.READ): Reach.ALL,
+    (Noun.OVERVIEW, Verb.READ): Reach.ALL,
 }
 _OPERATE: Grants = {
     **_READ_ALL,
     **{(kind, Verb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
+    (Noun.PLAN, Verb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
+    (Noun.WHAT_IF, Verb.WRITE): Reach.ALL,  # it changes nothing, and keeps a core busy
+    (Noun.CORDON, Verb.WRITE): Reach.ALL,
 }
 _TENANT_READ: Grants = {
     (Kind.SERVICE, Verb.READ): Reach.OWN,
     (Kind.JOB, Verb.READ): Reach.OWN,
     (Noun.NODE_STATE, Verb.READ): Reach.OWN,  # of what runs there, where something of the tenant's does
+    (Noun.ENDPOINTS, Verb.READ): Reach.OWN,  # without addresses: copies are reached through a gateway
+    (Noun.PLAN, Verb.READ): Reach.OWN,  # its own instances; of the others their number
+    (Noun.EVENT, Verb.READ): Reach.OWN,
+    (Noun.ATTAINMENT, Verb.READ): Reach.OWN,
+    (Noun.OVERVIEW, Verb.READ): Reach.OWN,
     (Kind.GPU_TYPE, Verb.READ): Reach.ALL,
     (Kind.MODEL, Verb.READ): Reach.ADMITTED,
     (Kind.PROFILE, Verb.READ): Reach.ADMITTED,
@@ -117,6 +145,10 @@ TABLE: Mapping[Role, Grants] = {
         (Noun.NODE_TOKEN, Verb.WRITE): Reach.OWN,
         (Noun.ASSIGNMENT, Verb.READ): Reach.OWN,
     },
+    Role.GATEWAY: {
+        (Noun.ENDPOINTS, Verb.READ): Reach.ALL,
+        (Noun.GATEWAY_COUNTS, Verb.WRITE): Reach.OWN,
+    },
     Role.TENANT_VIEWER: _TENANT_READ,
     Role.TENANT_OPERATOR: {
         **_TENANT_READ,
@@ -134,15 +166,15 @@ def reach(principal: Principal, noun: Kind | Noun, verb: Verb) -> Reach | None:
 def require(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = "") -> Reach:
     """Refuse what the table does not grant.
 
-    `owner` is the tenant (or node) whose object is meant. Another tenant's object does not exist for this
+    `owner` is the tenant (node, gateway) whose object is meant. Another tenant's object does not exist for this
     principal: 404, also where it does exist.
     """
-    granted = reach(principal, noun, verb)
-    if granted is None or (granted is Reach.OWN and noun in NODES_OWN and owner != principal.node):
+    granted, bound = reach(principal, noun, verb), principal.tenant or principal.node or principal.gateway
+    if granted is None or (granted is Reach.OWN and noun in THEIR_OWN and owner != bound):
         if isinstance(noun, Kind) and noun.tenanted and principal.tenant and owner not in ("", principal.tenant):
             raise Problem("not-found", f"there is no {noun} of that name")
         raise Problem("forbidden", f"a token of scope {principal.role} may not {verb} {noun} objects")
-    if granted is Reach.OWN and owner and owner not in (principal.tenant, principal.node):
+    if granted is Reach.OWN and owner and owner != bound:
         raise Problem("not-found", f"there is no {noun} of that name")
     return granted
 

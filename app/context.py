@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from app.control.desk import Desk
 from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
 from app.settings import Settings
@@ -22,3 +23,4 @@ class Context:
     authenticator: Authenticator
     parser: ParserPool
     nodes: NodeTraffic
+    desk: Desk = field(default_factory=Desk)

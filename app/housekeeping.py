@@ -10,16 +10,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import Connection
 
+from app.clockwork import Clockwork
 from app.context import Context
 from app.nodes import counted, expansion, noting, reporting
 from app.nodes.pace import Pace
 from app.store import (
     changes,
     clock,
+    events,
+    gateways,
     idempotency,
     node_state,
     partitions,
@@ -36,6 +37,7 @@ ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
 NODES_AT_ONCE = 20
 PRUNED_AT_ONCE = 5000
+EVENT_DAYS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +49,7 @@ class Housekeeping:
         self._context = context
         self._database = context.database
         self._pace = Pace()
-        self._scheduler = BackgroundScheduler(
-            timezone=UTC,
-            executors={"default": ThreadPoolExecutor(3)},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
-        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._scheduler = Clockwork(3)
 
     def start(self) -> None:
         now = datetime.now(UTC)
@@ -122,8 +119,10 @@ class Housekeeping:
     def prune(self) -> None:
         settings = self._context.settings
         self._database.write(node_state.forget_deleted)
+        self._database.write(gateways.forget)
         self._repeat(lambda c: rotation.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: refusals.forget(c, PRUNED_AT_ONCE))
+        self._repeat(lambda c: events.prune(c, EVENT_DAYS, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
 

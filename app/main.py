@@ -7,7 +7,25 @@ from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
 
-from app.api import apply, audit, health, joining, nodes, objects, rotating, tokens, watch
+from app.api import (
+    apply,
+    audit,
+    cordons,
+    endpoints,
+    events,
+    explain,
+    health,
+    joining,
+    nodes,
+    objects,
+    overview,
+    plans,
+    rotating,
+    slo,
+    tokens,
+    watch,
+    whatif,
+)
 from app.api.asking import known_parameters
 from app.api.express import Express
 from app.api.overreach import audited_overreach
@@ -66,6 +84,7 @@ def assemble(settings: Settings) -> FastAPI:
         await context.nodes.stop()
         context.notices.stop()
         context.parser.close()
+        context.desk.close()
         database.close()
 
     app = FastAPI(
@@ -81,7 +100,8 @@ def assemble(settings: Settings) -> FastAPI:
     metrics.watch_pool(pool.size, pool.checkedout)  # type: ignore[attr-defined]
     for router in (
         *map(objects.router, STORED),
-        *(m.router for m in (apply, watch, tokens, joining, rotating, nodes, audit)),
+        *(m.router for m in (apply, watch, tokens, joining, rotating, nodes, endpoints, audit)),
+        *(m.router for m in (plans, explain, whatif, cordons, events, slo, overview)),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)

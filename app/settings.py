@@ -11,7 +11,7 @@ from pathlib import Path
 PREFIX = "GPUWRIGHT_"
 UNPREFIXED = {"database_url", "database_listen_url"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-MAY_BE_ZERO = {"port", "slow_query_ms"}
+MAY_BE_ZERO = {"planner_metrics_port", "port", "slow_query_ms"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,12 @@ class Settings:
     idempotency_hours: float = 24.0  # how long the answer to an Idempotency-Key is kept
     telemetry_retention_days: int = 14  # how long the minutes of GPUs and instances are kept
     node_token_days: float = 30.0  # how long a node's token is good; its agent asks for another at half of it
+    lease_seconds: float = 10.0  # so long after its leader fell silent another planner takes over
+    solve_seconds: float = 10.0  # a full plan's search ends then
+    solver_cores: int = 1  # that the solver's process may use
+    planner_metrics_port: int = 0  # the planner's /metrics, on loopback; 0: none
+    plan_retention_days: float = 30.0  # how long decisions and their snapshots are kept
+    plan_retention_mb: int = 2048  # and the most that they may take
     slow_query_ms: float = 200.0  # a statement that takes longer is logged by its name
     log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
     otlp_endpoint: str = ""  # traces are sent only when set

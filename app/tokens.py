@@ -121,7 +121,7 @@ class Authenticator:
             raise Problem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
         if row.fresh:
             self._take_up(row)
-        principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at)
+        principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at, row.gateway)
         with self._lock:
             if era == self._era:  # no revocation came while we read
                 if len(self._cache) >= CACHE_SIZE:

@@ -174,8 +174,9 @@ class Client:
 
     def target(self, path: str, query: Mapping[str, Any] | None) -> str:
         """Path and query as sent; None and empty values are left out."""
-        given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
-        asked = urlencode({name: str(v).lower() if isinstance(v, bool) else v for name, v in given.items()})
+        given = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
+        told = {name: str(v).lower() if isinstance(v, bool) else v for name, v in given.items()}
+        asked = urlencode(told, doseq=True)  # of a list, each
         return self._prefix + path + (f"?{asked}" if asked else "")
 
     def note(self, line: str) -> None:

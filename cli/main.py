@@ -29,10 +29,11 @@ VERBS = (
         "up",
         "cli.verbs.up",
         "Start",
-        "run a whole control plane here: Postgres, migrations, server",
+        "run a whole control plane here, with a simulated fleet to plan",
         "server",
     ),
     Verb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
+    Verb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
     Verb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
     Verb("gateway", "cli.verbs.gateway", "Start", "run the sidecar beside an HAProxy", "agent"),
     Verb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
@@ -45,10 +46,19 @@ VERBS = (
     Verb("solve", "cli.verbs.solve", "Plan", "decide what runs where, from files alone, with a proof", "solvers"),
     Verb("latency", "cli.verbs.latency", "Plan", "the largest rate that keeps an SLO, for one instance", "solvers"),
     Verb("verify", "cli.verbs.verify", "Plan", "judge a plan, ours or another's, against the files", "solvers"),
+    Verb("replay", "cli.verbs.replay", "Plan", "make a recorded decision again, offline, and compare", "planner"),
+    Verb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
+    Verb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
+    Verb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
+    Verb("events", "cli.verbs.events", "Look", "what happened"),
+    Verb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
     Verb("get", "cli.verbs.get", "Look", "list objects, or show one"),
     Verb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
     Verb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),
     Verb("wait", "cli.verbs.wait", "Look", "wait until a condition holds"),
+    Verb("cordon", "cli.verbs.cordon", "Operate", "place nothing new on nodes or GPUs; list what is cordoned"),
+    Verb("uncordon", "cli.verbs.uncordon", "Operate", "let plans use nodes or GPUs again"),
+    Verb("drain", "cli.verbs.drain", "Operate", "move everything off nodes or GPUs"),
     Verb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
     Verb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
     Verb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),
@@ -58,7 +68,7 @@ VERBS = (
 )
 HIDDEN = (Verb("__names", "cli.verbs.names", "", "names for shell completion"),)
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
-OURS = {"app", "agents", "benchmarks", "cli", "migrations", "solvers"}
+OURS = {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
 # flags that may stand before the verb, and whether a value follows
 LEADING = {
     "--context": True,

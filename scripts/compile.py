@@ -31,7 +31,7 @@ STARTED = (
 
 
 def main() -> int:
-    files = sorted(path for folder in ("solvers", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+    files = sorted(path for folder in ("solvers", "simulation", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
     files = [path for path in files if b"njit(" in path.read_bytes()]
     whole = hashlib.sha256((ROOT / "requirements" / "dev.txt").read_bytes())
     for path in [*files, Path(__file__)]:

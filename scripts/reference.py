@@ -183,7 +183,11 @@ def _option(option: argparse.Action) -> tuple[str, str, str]:
     given = str(option.metavar or "|".join(option.choices or ()))
     what = (option.help or "").removesuffix("default %(default)s").rstrip(" ;")
     home = str(Path.home())
-    return f"`{option.option_strings[0]} {given}`", _default(option.default or None).replace(home, "~"), what
+    return (
+        f"`{f'{option.option_strings[0]} {given}'.rstrip()}`",
+        _default(option.default or None).replace(home, "~"),
+        what,
+    )
 
 
 def _metrics() -> Iterator[str]:

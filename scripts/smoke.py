@@ -1,4 +1,7 @@
-"""`make up` as a newcomer runs it: ready, apply, get, Ctrl-C, no process left. Prints how long the start took."""
+"""`make up` as a newcomer runs it: a fleet that is planned and served, then a bare one; nothing is left of either.
+
+Prints how long the starts took.
+"""
 
 from __future__ import annotations
 
@@ -11,58 +14,106 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GPUWRIGHT = ROOT / ".venv" / "bin" / "gpuwright"
 READY_SECONDS = 120.0
-STOP_SECONDS = 30.0
+SERVED_SECONDS = 240.0
+STOP_SECONDS = 60.0
+SERVED = "services are served after"
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpuwright-smoke-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # as root, the embedded Postgres runs as another user
-        log = folder / "up.log"
         os.environ["GPUWRIGHT_CONFIG"] = str(folder / "config.json")
-        started = time.monotonic()
-        port = _free_port()
-        with log.open("wb") as output:
-            up = subprocess.Popen(
-                ["make", "up", f"ARGS=--data-dir {folder / 'data'} --port {port}"],
-                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
-        try:
-            _await_ready(up, f"http://127.0.0.1:{port}/readyz")
-            print(f"make up: ready after {time.monotonic() - started:.1f} s")
-            _gpuwright("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
-            _gpuwright("get", "services", "-A")
-            os.killpg(up.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
-            up.wait(STOP_SECONDS)
-            left = _processes_that_name(folder)
-            if left:
-                raise RuntimeError("processes are left after Ctrl-C: " + "; ".join(left))
-        except Exception as failure:
-            print(f"{failure}\n{log.read_text(errors='replace')}", file=sys.stderr)
-            return 1
-        finally:
-            if up.poll() is None:
-                os.killpg(up.pid, signal.SIGKILL)
-    print("make up: answered, stopped, nothing left")
-    return 0
+        return int(not (_ran(folder, "fleet", (), _planned) and _ran(folder, "own", ("--empty",), _declared)))
 
 
-def _await_ready(up: subprocess.Popen[bytes], url: str) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline:
-        if up.poll() is not None:
-            raise RuntimeError(f"make up ended with {up.returncode} before it was ready")
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A running `make up`."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    url: str
+    started: float
+
+    def awaits(self, what: str, seconds: float, is_so: Callable[[], bool]) -> float:
+        """Until it is so; how long after the start that was."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"make up ended with {self.process.returncode} before it was {what}")
+            if is_so():
+                return time.monotonic() - self.started
             time.sleep(0.1)
-    raise RuntimeError(f"not ready after {READY_SECONDS:.0f} seconds")
+        raise RuntimeError(f"not {what} after {seconds:.0f} seconds")
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def is_served(self) -> bool:
+        return SERVED in self.log.read_text(errors="replace")
+
+
+def _planned(up: Up) -> None:
+    """The fleet that comes with it: every service is served, and what was decided can be asked for."""
+    print(f"make up: its fleet is served after {up.awaits('served', SERVED_SECONDS, up.is_served):.1f} s")
+    _gpuwright("top", "--once")
+    _gpuwright("plan", "show")
+    _gpuwright("explain", "service", "shop/search")
+
+
+def _declared(up: Up) -> None:
+    """A bare one, and a world of one's own."""
+    _gpuwright("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
+    _gpuwright("get", "services", "-A")
+
+
+def _ran(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up], None]) -> bool:
+    """Whether it came up, stood the look and left nothing after Ctrl-C."""
+    log = folder / f"{name}.log"
+    try:
+        with _running(folder / name, log, words) as up:
+            print(f"make up {' '.join(words)}: ready after {up.awaits('ready', READY_SECONDS, up.is_ready):.1f} s")
+            look(up)
+            os.killpg(up.process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
+            up.process.wait(STOP_SECONDS)
+        left = _processes_of(folder)
+        if left:
+            raise RuntimeError("processes are left after Ctrl-C: " + "; ".join(left))
+    except Exception as failure:
+        print(f"{failure}\n{log.read_text(errors='replace')}", file=sys.stderr)
+        return False
+    print(f"make up {' '.join(words)}: answered, stopped, nothing left")
+    return True
+
+
+@contextmanager
+def _running(data: Path, log: Path, words: tuple[str, ...]) -> Iterator[Up]:
+    started = time.monotonic()
+    port = _free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["make", "up", f"ARGS=--data-dir {data} --port {port} {' '.join(words)}"],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield Up(process, log, f"http://127.0.0.1:{port}", started)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _gpuwright(*words: str) -> None:
@@ -72,15 +123,17 @@ def _gpuwright(*words: str) -> None:
     print(done.stdout, end="")
 
 
-def _processes_that_name(folder: Path) -> list[str]:
+def _processes_of(folder: Path) -> list[str]:
+    """Whoever names the folder: in its command, or in the configuration that it inherited."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:  # it has ended meanwhile
+                environment = (entry / "environ").read_bytes()
+            except OSError:  # it has ended meanwhile, or is somebody else's
                 continue
-            if str(folder) in command:
+            if str(folder) in command or os.fsencode(folder) in environment:
                 found.append(f"{entry.name} {command.strip()}")
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ settings.register_profile("everyday", derandomize=True, deadline=None)
 if not os.environ.get("GPUWRIGHT_SOAK"):
     settings.load_profile("everyday")
 
+# What a shell starts in the background ignores Ctrl-C, and so would everything that we start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]
 
 
@@ -31,12 +36,14 @@ KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
     """The wheel's Postgres, one for the whole run."""
     with postgres_of_the_wheel(tmp_path_factory.mktemp("postgres")) as server:
+        server.answer_before_the_disk()
         yield server
 
 
 @pytest.fixture(scope="session")
 def debian_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
     with postgres_of_debian(tmp_path_factory.mktemp("debian")) as server:
+        server.answer_before_the_disk()
         yield server
 
 

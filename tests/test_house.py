@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-OURS = ("app", "agents", "benchmarks", "cli", "migrations", "scripts", "solvers", "tests")
+OURS = ("app", "agents", "benchmarks", "cli", "migrations", "scripts", "simulation", "solvers", "tests")
 FILES = sorted(path for folder in OURS for path in (ROOT / folder).rglob("*.py"))
 MOST_LINES = 450
 VAGUE = {"utils", "util", "helper", "helpers", "manager", "managers", "common", "misc"}
@@ -57,7 +57,7 @@ def test_a_module_says_what_it_is_for_and_stays_small(path: Path) -> None:
 
 
 def test_every_package_has_a_file_that_makes_it_one() -> None:
-    tops = {"app", "agents", "benchmarks", "cli", "solvers"}
+    tops = {"app", "agents", "benchmarks", "cli", "simulation", "solvers"}
     packages = {path.parent for path in FILES if path.relative_to(ROOT).parts[0] in tops}
     assert [relative(package) for package in packages if not (package / "__init__.py").exists()] == []
 
@@ -144,7 +144,7 @@ def test_the_wheel_brings_its_data_and_only_its_packages(wheel: Path) -> None:
     assert "cli/catalogue/gpus.yaml" in names
     assert any(re.fullmatch(r"migrations/versions/0001_\w+\.py", name) for name in names)
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"app", "agents", "benchmarks", "cli", "migrations", "solvers"}
+    assert tops == {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
 
 
 def test_the_bare_install_shows_its_help_and_the_catalogue(bare: Path) -> None:
@@ -213,7 +213,7 @@ def test_no_two_requirement_files_disagree_on_a_version() -> None:
 
 def test_development_has_all_that_up_installs() -> None:
     assert pins("up").keys() <= pins("dev").keys()
-    assert pins("server").keys() | pins("agent").keys() == pins("up").keys()
+    assert pins("server").keys() | pins("solvers").keys() | pins("agent").keys() == pins("up").keys()
 
 
 def test_an_install_is_repeated_when_what_it_reads_changed_and_only_then(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agents.doctor.findings import Finding, fail, ok, warn
+from agents.gateway.followers import FOLLOWED
 from agents.state import Credential, Folder
 
 SECONDS = 4.0
@@ -48,6 +49,9 @@ def gateway(address: str, folder: Path, token_file: str) -> Iterator[Finding]:
     """The sidecar beside HAProxy; without one the copies count for themselves and nobody moves traffic for them."""
     if not address:
         yield ok("gateway", "none is named: copies count their own requests, and whoever routes to them must follow")
+        return
+    if address == FOLLOWED:
+        yield ok("gateway", "gateways follow the control plane: what they do is not acknowledged, only waited for")
         return
     credential = _credential(folder)
     try:

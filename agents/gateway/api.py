@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 import socket
 import socketserver
@@ -18,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
+from agents.gateway.callers import ANY, Caller, caller
 from agents.gateway.desired import Malformed, Stale
 from agents.gateway.prometheus import metrics
 from agents.gateway.sidecar import Sidecar, Troubles
@@ -26,7 +26,6 @@ from agents.gateway.wire import Declared, Refusal, SourceName
 MOST_BODY_BYTES = 4 << 20
 MOST_CONNECTIONS = 64
 REQUEST_SECONDS = 15.0
-ANY = "*"  # a token that may speak for every source
 
 _declared = msgspec.json.Decoder(Declared)
 
@@ -74,13 +73,13 @@ class Handler(BaseHTTPRequestHandler):
         if self.command == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
             return self._put(words[2], may)
         asked = parse_qs(parts.query).get("source", [""])[0]
-        if may not in (ANY, asked):
-            raise _Refused(403, "forbidden", f"this token may ask for ?source={may} only")
+        if not may.speaks_for(asked):
+            raise _Refused(403, "forbidden", f"this token may ask for ?source={may.source} only")
         sidecar = self.server.sidecar
         match self.command, parts.path:
             case "GET", "/v1/routes":
-                held = sidecar.sources()
-                return {source: sidecar.in_force(source) for source in ([asked] if asked else held) if source in held}
+                said = {source: sidecar.in_force(source) for source in ([asked] if asked else sidecar.sources())}
+                return {source: one for source, one in said.items() if one is not None}
             case "GET", "/v1/counters":
                 return sidecar.counts(asked)
             case "GET", "/metrics":
@@ -93,27 +92,29 @@ class Handler(BaseHTTPRequestHandler):
             raise _Refused(503, "not_in_force", condition.trouble)
         return {"inForce": True, "haproxyProcesses": condition.workers}
 
-    def _may(self) -> str:
-        """The source that the caller may speak for."""
-        tokens = self.server.tokens
-        if tokens is None:
-            return ANY
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ").strip().encode("latin-1")
-        for token, source in tokens.items():
-            if hmac.compare_digest(token.encode(), given):
-                return source
-        raise _Refused(401, "unauthorized", "a bearer token is needed")
+    def _may(self) -> Caller:
+        """Whom the caller may speak for, and of what."""
+        if self.server.callers is None:
+            return Caller(ANY)
+        who = caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
+        if who is None:
+            raise _Refused(401, "unauthorized", "a bearer token is needed")
+        return who
 
-    def _put(self, source: str, may: str) -> Any:
+    def _put(self, source: str, may: Caller) -> Any:
         try:
             msgspec.convert({"source": source}, SourceName)
         except msgspec.ValidationError as error:
             raise _Refused(422, "malformed", str(error)) from error
         body = self._body()
-        if may not in (ANY, source):
+        if not may.speaks_for(source):
             raise _Refused(403, "forbidden", f"this token may not speak for source {source}")
         try:
-            return self.server.sidecar.declare(source, _declared.decode(body))
+            declared = _declared.decode(body)
+            objection = may.objection(declared)
+            if objection:
+                raise _Refused(403, "forbidden", objection)
+            return self.server.sidecar.declare(source, declared)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Malformed) as error:
             raise _Refused(422, "malformed", f"{error or type(error).__name__}") from error
         except Stale as error:
@@ -168,11 +169,11 @@ class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self,
         sidecar: Sidecar,
         listen: str,
-        tokens: Mapping[str, str] | None = None,
+        callers: Mapping[str, Caller] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.sidecar = sidecar
-        self.tokens = tokens
+        self.callers = callers
         self._tls = tls
         self._open: dict[socket.socket, float] = {}  # since when
         self._lock = threading.Lock()
@@ -232,18 +233,3 @@ class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().server_close()
         if self._path:
             self._path.unlink(missing_ok=True)
-
-
-def tokens_of(text: str) -> dict[str, str]:
-    """Sources by token. A line is `SOURCE TOKEN`, where SOURCE may be `*`; a token alone stands for `*`."""
-    found = {}
-    for line in text.splitlines():
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if len(words) > 2:
-            raise ValueError("a line of the token file is `SOURCE TOKEN`")
-        found[words[-1]] = words[0] if len(words) == 2 else ANY
-    if not found:
-        raise ValueError("the token file has no token")
-    return found

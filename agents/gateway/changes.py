@@ -15,6 +15,7 @@ ATTACHED = "Server still has connections attached to it, cannot remove it."
 NO_SERVER = "No such server."
 NO_BACKEND = "No such backend."
 DISABLED = "Proxy is disabled."  # of a process that finishes what it has
+NO_MAP = "Unknown map identifier."
 ANYTHING = "*"  # proved by reading back
 
 Backends = Mapping[str, Mapping[str, Server]]
@@ -92,3 +93,8 @@ def map_opening(path: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -
 def map_closing(path: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> tuple[Step, ...]:
     """Services that have lost their slot."""
     return tuple(Step(f"del map {path} {key}") for key in seen if key not in wanted)
+
+
+def map_entries(path: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> tuple[Step, ...]:
+    """A map's entries, where no order matters."""
+    return map_closing(path, wanted, seen) + map_opening(path, wanted, seen)

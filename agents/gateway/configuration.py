@@ -10,9 +10,12 @@ from pathlib import Path
 from zlib import crc32
 
 from agents.gateway.desired import Desired, Server
+from agents.gateway.wire import Limit
 
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
+LIMITS = "limits.map"
+NO_LIMIT = "0:2000000000:2"  # of a million requests shed; requests open at once; seconds to come again after
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
@@ -90,6 +93,13 @@ backend {name} from gpuwright
     acl repeatable method GET HEAD OPTIONS PUT DELETE
     acl repeatable req.hdr(idempotency-key) -m found
     http-request disable-l7-retry unless repeatable
+    http-request set-var(txn.gw_limits) var(txn.gw_service),map_str({folder}/limits.map,{no_limit})
+    http-request set-var(txn.gw_shed) var(txn.gw_limits),field(1,:),add(0)
+    http-request set-var(txn.gw_most) var(txn.gw_limits),field(2,:),add(0)
+    acl shed rand(1000000),sub(txn.gw_shed) lt 0
+    acl full be_conn,sub(txn.gw_most) gt 0
+    http-request return status 503 content-type text/plain string "more is asked than can be answered" \
+hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full
     http-request set-path %[path,regsub(^/[^/]+/[^/]+/?,/)]
     http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
 """
@@ -129,7 +139,7 @@ def generated(desired: Desired, folder: Path, requests: str) -> str:
     parts = [head]
     by_slot = desired.by_slot()
     for slot in range(1, desired.slot_count + 1):
-        parts.append(_BACKEND.format(name=backend_name(slot), commands=COMMANDS))
+        parts.append(_BACKEND.format(name=backend_name(slot), commands=COMMANDS, folder=folder, no_limit=NO_LIMIT))
         parts += [f"    server {server.name} {arguments(server)}\n" for server in by_slot.get(slot, {}).values()]
     return "".join(parts)
 
@@ -145,6 +155,16 @@ def arguments(server: Server) -> str:
         f"{host}:{server.port} weight {server.weight} maxconn 512 maxqueue 512 "
         "check inter 2s fastinter 200ms downinter 500ms fall 2 rise 1"
     )
+
+
+def limit(of: Limit) -> str:
+    """A limit as the map has it; the backends take it apart."""
+    return f"{round(of.shed_share * 1_000_000)}:{of.queue_limit or 2_000_000_000}:{of.retry_after_seconds}"
+
+
+def limits(of: Mapping[str, Limit]) -> str:
+    """The map file: what of each service's requests is taken."""
+    return "".join(f"{service} {limit(of[service])}\n" for service in sorted(of))
 
 
 def services(slots: Mapping[str, int]) -> str:

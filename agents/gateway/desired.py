@@ -1,5 +1,8 @@
 """What HAProxy shall do: the routes of every source, kept on disk, and the servers and backends they make.
 
+What the control plane says of a node stands under that node's name with an underscore before it, which no source can
+have: it counts only while the node says nothing here itself.
+
 A service lives in a backend slot. HAProxy 2.6 cannot add a backend at run time, so slots are made beforehand and a
 map file says whose each is; a new service costs no reload.
 """
@@ -14,10 +17,11 @@ from pathlib import Path
 import msgspec
 
 from agents import durable
-from agents.gateway.wire import Declared, RouteSpec
+from agents.gateway.wire import Declared, Limit, RouteSpec
 
 FIRST_SLOTS = 64
 MOST_SOURCES = 4096
+FOLLOWED = "_"  # begins the name under which a node's routes stand that the control plane told
 LARGEST_WEIGHT = 256  # HAProxy's
 
 
@@ -54,15 +58,30 @@ class Desired:
     sources: Mapping[str, Declared] = field(default_factory=dict)
     slots: Mapping[str, int] = field(default_factory=dict)  # of services, from 1
     slot_count: int = FIRST_SLOTS
+    limits: Mapping[str, Limit] = field(default_factory=dict)  # of services
 
     def servers(self) -> tuple[Server, ...]:
         """Every copy. Weights are rates: each service's are scaled so that its largest is HAProxy's largest."""
-        routes = [(source, route) for source in sorted(self.sources) for route in self.sources[source].routes]
+        routes = self.routes()
         largest: dict[str, float] = {}
         for _, route in routes:
             if not route.drained:
                 largest[route.service] = max(largest.get(route.service, 0.0), route.weight)
         return tuple(_server(source, route, largest.get(route.service, 0.0)) for source, route in routes)
+
+    def routes(self) -> list[tuple[str, RouteSpec]]:
+        """Those in force, with their sources: what a node says itself, and for the others what was told of them."""
+        own = [(source, route) for source, said in self.sources.items() if not told(source) for route in said.routes]
+        speaking = {source for source, _ in own}
+        taken = {route.address for _, route in own}
+        followed = [
+            (source, route)
+            for source, said in self.sources.items()
+            if told(source) and source.removeprefix(FOLLOWED) not in speaking
+            for route in said.routes
+            if route.address not in taken
+        ]
+        return sorted(own + followed, key=lambda pair: pair[0])
 
     def by_slot(self) -> dict[int, dict[str, Server]]:
         """The servers of every slot that has any."""
@@ -70,6 +89,11 @@ class Desired:
         for server in self.servers():
             found.setdefault(self.slots[server.service], {})[server.name] = server
         return found
+
+
+def told(source: str) -> bool:
+    """Whether the control plane speaks there."""
+    return source.startswith(FOLLOWED)
 
 
 def _server(source: str, route: RouteSpec, largest: float) -> Server:
@@ -103,7 +127,7 @@ def declare(desired: Desired, source: str, declared: Declared) -> Desired:
     held = desired.sources.get(source)
     if held and (declared.sequence < held.sequence or (declared.sequence == held.sequence and declared != held)):
         raise Stale(source, held.sequence)
-    if held is None and len(desired.sources) >= MOST_SOURCES:
+    if held is None and sum(not told(name) for name in desired.sources) >= MOST_SOURCES:
         raise Malformed(f"there are {MOST_SOURCES} sources already")
     seen: set[str] = set()
     for route in declared.routes:
@@ -114,10 +138,17 @@ def declare(desired: Desired, source: str, declared: Declared) -> Desired:
     return replace(desired, sources={**desired.sources, source: declared})
 
 
+def follow(desired: Desired, sources: Mapping[str, Declared], limits: Mapping[str, Limit]) -> Desired:
+    """What is desired once the control plane has spoken; what nodes say themselves stands."""
+    own = {source: said for source, said in desired.sources.items() if not told(source)}
+    return replace(desired, sources=own | dict(sources), limits=dict(limits))
+
+
 def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
     """Every service has a slot. A service keeps its slot after its last copy, so that its callers are told to come
     again; only when no slot is free, one that is `idle` (no copy, no request anywhere) changes hands."""
     wanted = {route.service for declared in desired.sources.values() for route in declared.routes}
+    wanted |= desired.limits.keys()
     slots, count = dict(desired.slots), desired.slot_count
     free = sorted(set(range(1, count + 1)) - set(slots.values()), reverse=True)
     left = sorted((service for service, slot in slots.items() if service not in wanted and slot in idle), reverse=True)
@@ -139,6 +170,7 @@ class Kept(msgspec.Struct, rename="camel"):
     sources: dict[str, Declared]
     slots: dict[str, int]
     slot_count: int
+    limits: dict[str, Limit] = {}
 
 
 def read(path: Path) -> Desired:
@@ -146,11 +178,11 @@ def read(path: Path) -> Desired:
         kept = msgspec.json.decode(path.read_bytes(), type=Kept)
     except FileNotFoundError:
         return Desired()
-    return Desired(kept.sources, kept.slots, kept.slot_count)
+    return Desired(kept.sources, kept.slots, kept.slot_count, kept.limits)
 
 
 def keep(path: Path, desired: Desired) -> None:
-    kept = Kept(dict(desired.sources), dict(desired.slots), desired.slot_count)
+    kept = Kept(dict(desired.sources), dict(desired.slots), desired.slot_count, dict(desired.limits))
     durable.write(path, msgspec.json.encode(kept))
 
 

@@ -46,6 +46,8 @@ class Haproxy:
 
         A service that has lost its slot leaves the map before another's servers stand in it.
         """
+        limits = self.folder / configuration.LIMITS  # before the configuration that names it
+        durable.write_changed(limits, configuration.limits(desired.limits).encode(), 0o644)
         path = self.folder / configuration.SERVICES
         before = _read_map(path)
         both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
@@ -89,9 +91,17 @@ class Haproxy:
         raise HaproxyAway("HAProxy's processes change faster than they can be asked")
 
     def _bring(self, worker: Worker, desired: Desired, wanted: Backends) -> None:
-        if not worker.old and not self._has_slots(worker, desired.slot_count):
+        limits_path = str(self.folder / configuration.LIMITS)
+        limits = self.master.ask(f"show map {limits_path}", worker)
+        knows_limits = not limits.startswith(changes.NO_MAP)
+        if not worker.old and not (knows_limits and self._has_slots(worker, desired.slot_count)):
             self._reload(worker)
-            raise WorkerGone("replaced by one with more slots")
+            raise WorkerGone("replaced by one with what the files name")
+        if knows_limits:
+            wanted_limits = {service: configuration.limit(one) for service, one in desired.limits.items()}
+            self._all(worker, changes.map_entries(limits_path, wanted_limits, answers.entries(limits)))
+            if answers.entries(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
+                raise NotApplied(f"process {worker.pid} of HAProxy does not do the entries of {limits_path}")
         path = str(self.folder / configuration.SERVICES)
         entries = {service: _slot(slot) for service, slot in desired.slots.items()}
         seen_map = answers.entries(self.master.ask(f"show map {path}", worker))

@@ -22,11 +22,12 @@ MOST_GONE = 10_000
 class Tally:
     """Totals of one copy, or of one service."""
 
-    __slots__ = ("counts", "errors", "requests")
+    __slots__ = ("counts", "errors", "requests", "shed")
 
     def __init__(self) -> None:
         self.requests = 0
         self.errors = 0
+        self.shed = 0
         self.counts = [0] * (len(LATENCY_EDGES_MS) + 1)
 
 
@@ -87,6 +88,8 @@ class Tallies:
             tally.errors += failed
             if bucket >= 0:
                 tally.counts[bucket] += 1
+        if status == 503 and parts[5] == b"LR":
+            service.shed += 1
 
     def counted(self, source: str = "") -> tuple[Counted, ...]:
         """Copies, of one source or of all; with all, services too."""
@@ -100,4 +103,4 @@ class Tallies:
         return tuple(found)
 
     def _said(self, tally: Tally, service: str, source: str = "", copy: str = "") -> Counted:
-        return Counted(service, tally.requests, tally.errors, tuple(tally.counts), source, copy)
+        return Counted(service, tally.requests, tally.errors, tuple(tally.counts), source, copy, tally.shed)

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from agents.gateway.haproxy import Haproxy, NotApplied, Observed
 from agents.gateway.master import HaproxyAway, Master, WorkerGone
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import Tallies
-from agents.gateway.wire import Counts, Declared, InForce, State
+from agents.gateway.wire import Counts, Declared, InForce, Limit, State
 
 WATCH_SECONDS = 0.5
 VERIFY_SECONDS = 3.0  # how long somebody else's hand at the runtime socket may go unseen
@@ -86,6 +87,19 @@ class Sidecar:
             if changed or not self._still_in_force():
                 self._converge()
             return self._in_force(source)
+
+    def follow(self, sources: Mapping[str, Declared], limits: Mapping[str, Limit]) -> None:
+        """What the control plane told of nodes that do not speak here, and of services. In force when it returns;
+        HaproxyAway, NotApplied and Garbled mean that it is kept, and will be in force once HAProxy allows."""
+        with self._lock:
+            after = desired.follow(self._desired, sources, limits)
+            if after == self._desired:
+                return
+            after = self._slotted(after)
+            desired.keep(self._state, after)
+            self._desired = after
+            self._know()
+            self._converge()
 
     def sources(self) -> dict[str, Declared]:
         return dict(self._desired.sources)

@@ -6,12 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from agents.contract import Counter, Identifier, Name
-
-ServiceName = Annotated[
-    str,
-    Meta(max_length=127, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)"),
-]
+from agents.contract import Counter, Identifier, Name, ServiceName
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
@@ -29,6 +24,14 @@ class Declared(Struct, rename="camel", frozen=True):
 
     sequence: Counter
     routes: Annotated[tuple[RouteSpec, ...], Meta(max_length=4096)] = ()
+
+
+class Limit(Struct, rename="camel", frozen=True, omit_defaults=True):
+    """What of a service's requests is taken."""
+
+    queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
+    shed_share: float = 0.0  # answered 503 at once
+    retry_after_seconds: int = 2
 
 
 class State(Struct, rename="camel", frozen=True):
@@ -63,6 +66,7 @@ class Counted(Struct, rename="camel", frozen=True):
     latency_counts: tuple[int, ...]
     source: str = ""
     copy: str = ""
+    shed: int = 0  # of the errors: turned away by the service's limit
 
 
 class Counts(Struct, rename="camel", frozen=True):

@@ -14,6 +14,8 @@ from agents.journal import Journal
 
 log = logging.getLogger(__name__)
 
+NEWS = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.GONE)  # what those who route to it must know
+
 
 class Ledger:
     """Whatever is asked or recorded here is whole: one caller at a time."""
@@ -22,7 +24,7 @@ class Ledger:
         self._journal = journal
         self._date = date
         self._lock = threading.Lock()
-        self.news = threading.Event()  # a copy came up, or went: worth a report before its time
+        self.news = threading.Event()  # a copy came, is on its way out, or went: worth a report before its time
 
     def copies(self) -> tuple[Copy, ...]:
         """Every copy that is not gone."""
@@ -49,7 +51,7 @@ class Ledger:
             if known is not None and known.told != copy.told:
                 copy = msgspec.structs.replace(copy, told=known.told)  # said meanwhile, by the reporter's thread
             self._journal.write(copy)
-        if copy.stage in (Stage.READY, Stage.GONE):
+        if copy.stage in NEWS:
             self.news.set()
         log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
 

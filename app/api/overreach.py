@@ -1,4 +1,4 @@
-"""An agent's token that is refused a write is broken or stolen: somebody will want to know."""
+"""An agent's or a gateway's token that is refused a write is broken or stolen: somebody will want to know."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def audited_overreach(request: Request) -> AsyncIterator[None]:
     except Problem as problem:
         who: Principal | None = request.scope["state"].get("principal")
         mere_look = request.method == "GET" or request.url.path.endswith("/report")
-        if problem.status == 403 and who is not None and who.scope is Scope.NODE and not mere_look:
+        if problem.status == 403 and who is not None and who.scope in (Scope.NODE, Scope.GATEWAY) and not mere_look:
             await _record(request, who)
         raise
 
@@ -37,7 +37,7 @@ async def _record(request: Request, who: Principal) -> None:
         counted.REFUSED.labels("not_audited").inc()
         return
     path = request.url.path[:200]
-    detail = f"the token of node {who.node} may not {request.method} {path}"
+    detail = f"the token of {who.scope} {who.node or who.gateway} may not {request.method} {path}"
     name = str(request.path_params.get("name", ""))[:63]
     entry = actor(request).entry("write", _kind(path), name=name, outcome="refused", detail=detail)
     try:

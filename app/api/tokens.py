@@ -33,9 +33,10 @@ class Wire(BaseModel):
 class TokenRequest(Wire):
     """What a new token may do, and for how long."""
 
-    scope: Literal["viewer", "operator", "admin", "node"]
+    scope: Literal["viewer", "operator", "admin", "node", "gateway"]
     tenant: Label | None = None
     node: Label | None = None
+    gateway: Label | None = None
     label: Annotated[str, Field(max_length=100, pattern=r"^[ -~]*$")] = ""
     expires_in_seconds: Annotated[int, Field(ge=1, le=10 * YEAR_SECONDS)] | None = None
 
@@ -49,6 +50,8 @@ def create_token(
         raise Problem("invalid", f"a token of scope {wanted.scope} is not bound to a tenant")
     if (wanted.scope == "node") != (wanted.node is not None):
         raise Problem("invalid", "a token of scope node names its node, and no other token does")
+    if (wanted.scope == "gateway") != (wanted.gateway is not None):
+        raise Problem("invalid", "a token of scope gateway names its gateway, and no other token does")
 
     def create(connection: Connection) -> Response:
         new = secrets.new()
@@ -59,6 +62,7 @@ def create_token(
             scope=wanted.scope,
             tenant=wanted.tenant or "",
             node=wanted.node or "",
+            gateway=wanted.gateway or "",
             label=wanted.label,
             created_by=who.id,
             expires_in_seconds=wanted.expires_in_seconds,
@@ -112,6 +116,7 @@ def _wire(row: TokenRow) -> dict[str, Any]:
         "scope": row.scope,
         "tenant": row.tenant or None,
         "node": row.node or None,
+        "gateway": row.gateway or None,
         "label": row.label,
         "createdBy": row.created_by,
         "createdAt": rfc3339(row.created_at),

@@ -150,7 +150,7 @@ class Gate:
             principal = await self._callers.principal(head.authorization, visit.peer)
             visit.principal_id = holder = principal.id
             visit.scope["state"]["principal"] = principal
-            own_lane = lane.node and bool(principal.node)
+            own_lane = lane.node and bool(principal.node or principal.gateway)
             self._limit(principal, lane, own_lane)
             ledger = self._node_bodies if own_lane else self._bodies
         body = Body(ledger, holder)

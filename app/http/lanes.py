@@ -15,22 +15,27 @@ class Lane:
     name: str
     body_limit: int = 1 * MIB
     anonymous: bool = False  # no token: limited by the peer's address
-    node: bool = False  # node tokens get a bucket and a store of body bytes of their own here
+    node: bool = False  # tokens of nodes and gateways get a bucket and a store of body bytes of their own here
     long: bool = False  # waits for something to happen: takes no slot, ended at once on shutdown
 
 
 GENERAL = Lane("general")
 APPLY = Lane("apply", body_limit=16 * MIB)
+WHAT_IF = Lane("whatif", body_limit=16 * MIB)  # as an apply, of which it is the question
 WATCH = Lane("watch", long=True)
 REPORT = Lane("report", node=True)
 ASSIGNMENT = Lane("assignment", node=True, long=True)
+ENDPOINTS = Lane("endpoints", long=True)
+COUNTS = Lane("counts", body_limit=2 * MIB, node=True)
 METRICS = Lane("metrics")
 PROBE = Lane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = Lane("join", body_limit=64 * KIB, anonymous=True)
 
 _BY_PATH = {
     "/api/v1/apply": APPLY,
+    "/api/v1/whatif": WHAT_IF,
     "/api/v1/watch": WATCH,
+    "/api/v1/endpoints": ENDPOINTS,
     "/metrics": METRICS,
     "/healthz": PROBE,
     "/readyz": PROBE,
@@ -46,6 +51,8 @@ def lane_of(method: str, path: str) -> Lane:
         if path.endswith("/assignment"):
             return ASSIGNMENT
         return GENERAL
+    if path.startswith("/api/v1/gateways/") and path.endswith("/counts"):
+        return COUNTS
     lane = _BY_PATH.get(path)
     if lane is not None:
         return lane

@@ -1,10 +1,10 @@
-"""OpenTelemetry spans of requests, when somebody collects them; otherwise nothing of it is even imported."""
+"""OpenTelemetry spans of requests and cycles, when somebody collects them; otherwise nothing of it is even imported."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from app.http import answers
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Tracing:
-    """Sends one span a request to an OTLP/HTTP collector, in the background; a dead one costs nothing."""
+    """Sends spans to an OTLP/HTTP collector, in the background; a dead one costs nothing."""
 
     def __init__(self, endpoint: str) -> None:
         from opentelemetry import trace
@@ -57,6 +57,14 @@ class Tracing:
                 )
                 if visit.status >= 500:
                     span.set_status(self._trace.StatusCode.ERROR)
+
+    def part(self, name: str) -> AbstractContextManager[Any]:
+        """A span inside the one that is under way here, or a trace of its own."""
+        return self._tracer.start_as_current_span(name)
+
+    def note(self, values: Mapping[str, str | int | float | bool]) -> None:
+        """Say more of the span that is under way here."""
+        self._trace.get_current_span().set_attributes(values)
 
     def close(self) -> None:
         """Send what is left."""

@@ -109,10 +109,7 @@ class Intake:
     def _write(self, batch: Sequence[Waiting]) -> None:
         started = time.perf_counter()
         try:
-            bodies = [_compressed(one) for one in batch]
-            words = [detail.worded(one.report) for one in batch]
-            details = self._details(batch, words)
-            answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details))
+            answers = self.keep([one.report for one in batch], [one.raw for one in batch])
         except Unavailable as error:
             self._close(error)
             _deliver(batch, [turned_away(self._closed_reason)] * len(batch))
@@ -127,12 +124,20 @@ class Intake:
             counted.REPORTS.inc(len(batch))
             counted.BATCH.observe(len(batch))
             counted.WRITE_SECONDS.observe(time.perf_counter() - started)
-            for one, said in zip(batch, words, strict=True):
-                self._told.stored(one.report.node, ordinal_of(one.report), said, time.monotonic())
-            if self.stored_since is None:
-                self.stored_since = answers[0].now
             _deliver(batch, answers)
         counted.WAITING.set(len(self._waiting))
+
+    def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[Stored]:
+        """Store these reports now, as read and as sent; one statement. Raises Unavailable."""
+        bodies = [_compressed(report, raw) for report, raw in zip(batch, raws, strict=True)]
+        words = [detail.worded(report) for report in batch]
+        details = self._details(batch, words)
+        answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details))
+        for report, said in zip(batch, words, strict=True):
+            self._told.stored(report.node, ordinal_of(report), said, time.monotonic())
+        if self.stored_since is None:
+            self.stored_since = answers[0].now
+        return answers
 
     def _close(self, error: Unavailable) -> None:
         full = isinstance(getattr(error.__cause__, "orig", None), pg.DiskFull)
@@ -141,34 +146,34 @@ class Intake:
         self.stored_since = None
         log.error("reports_shed", extra={"reason": self._closed_reason, "error": str(error)})
 
-    def _details(self, batch: Sequence[Waiting], words: Sequence[bytes]) -> list[reports.Detail]:
+    def _details(self, batch: Sequence[Report], words: Sequence[bytes]) -> list[reports.Detail]:
         """Of the reports that say something else than the one before: all others are spared the writing."""
         now = time.monotonic()
         return [
-            reports.Detail(one.report.node, ordinal_of(one.report), msgspec.Raw(detail.encoded(one.report)))
-            for one, said in zip(batch, words, strict=True)
-            if not self._told.known(one.report.node, ordinal_of(one.report), said, now)
+            reports.Detail(report.node, ordinal_of(report), msgspec.Raw(detail.encoded(report)))
+            for report, said in zip(batch, words, strict=True)
+            if not self._told.known(report.node, ordinal_of(report), said, now)
         ]
 
     def _store(
         self,
         connection: Connection,
-        batch: Sequence[Waiting],
+        batch: Sequence[Report],
         bodies: Sequence[bytes],
         details: Sequence[reports.Detail],
     ) -> list[Stored]:
         now, late = reports.keep(
             connection,
-            [_told(one.report) for one in batch],
+            [_told(report) for report in batch],
             bodies,
-            [_inventory(one.report) for one in batch if one.report.inventory is not None],
+            [_inventory(report) for report in batch if report.inventory is not None],
             details,
-            [_interval(one.report.node, told) for one in batch for told in one.report.usage],
+            [_interval(report.node, told) for report in batch for told in report.usage],
             self._retention,
             LONGEST_USAGE,
         )
         known = node_state.ordinals(connection, late) if late else {}
-        return [self._stored(one.report, now, known) for one in batch]
+        return [self._stored(report, now, known) for report in batch]
 
     def _stored(self, report: Report, now: datetime, known: Mapping[str, int]) -> Stored:
         """The answer to a report: what of it was not kept, and why."""
@@ -208,8 +213,8 @@ def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
     return "too_old" if moment < now - longest else ""
 
 
-def _compressed(one: Waiting) -> bytes:
-    return zlib.compress(one.raw, ZIP_LEVEL) if one.report.gpus or one.report.instances else b""
+def _compressed(report: Report, raw: bytes) -> bytes:
+    return zlib.compress(raw, ZIP_LEVEL) if report.gpus or report.instances else b""
 
 
 def _told(report: Report) -> reports.Told:

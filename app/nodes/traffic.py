@@ -1,9 +1,10 @@
-"""What a server runs for its nodes: the intake of reports and the polls for assignments."""
+"""What a server runs for nodes and gateways: the intake of reports, the polls for assignments and for endpoints."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from app.nodes.following import EndpointPolls
 from app.nodes.intake import Intake
 from app.nodes.polls import AssignmentPolls
 from app.nodes.refusals import Known
@@ -18,12 +19,15 @@ class NodeTraffic:
     def __init__(self, settings: Settings, database: Database, notices: Notices) -> None:
         self.intake = Intake(database, timedelta(days=settings.telemetry_retention_days))
         self.polls = AssignmentPolls(database, notices)
+        self.endpoints = EndpointPolls(database, notices)
         self.refusals: Known = set()  # in the audit already
 
     def start(self) -> None:
         self.intake.start()
         self.polls.start()
+        self.endpoints.start()
 
     async def stop(self) -> None:
         await self.polls.stop()
+        await self.endpoints.stop()
         self.intake.stop()

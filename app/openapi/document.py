@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.api import nodes
+from app.api import cordons, endpoints, nodes
 from app.manifests.model import STORED, Kind
 from app.openapi import schemas as known
 from app.problem import TITLES
@@ -78,6 +78,8 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
         "Applied": known.APPLIED,
         "Files": known.FILES,
         **nodes.schemas(),
+        **endpoints.schemas(),
+        **cordons.schemas(),
     }
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gw_<id>_<secret>"}}
     document["security"] = [{"bearer": []}]
@@ -106,15 +108,11 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     if kind is not None and ours and (names or method == "get"):
         _complete_object_route(kind, method, bool(names), operation)
     elif path == "/api/v1/apply":
-        operation["requestBody"] = _body(
-            {
-                "application/yaml": {"type": "string", "description": "Manifests, several documents"},
-                "application/json": {"anyOf": [_manifests(), {"type": "array", "items": _manifests()}]},
-                "application/vnd.gpuwright.files+json": {"$ref": "#/components/schemas/Files"},
-            }
-        )
+        operation["requestBody"] = _manifest_body()
         _returns(operation, 200, "Applied")
-    if method != "get" and path not in OPEN_PATHS and not path.endswith(("/report", "/{name}/token")):
+    elif path == "/api/v1/whatif":
+        operation["requestBody"] = {**_manifest_body(), "required": False}
+    if method != "get" and path not in OPEN_PATHS and not path.endswith(("/report", "/{name}/token", "/counts")):
         operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
 
 
@@ -154,6 +152,16 @@ def _returns(operation: dict[str, Any], status: int, schema: str) -> None:
 
 def _body(media: dict[str, Any]) -> dict[str, Any]:
     return {"required": True, "content": {name: {"schema": schema} for name, schema in media.items()}}
+
+
+def _manifest_body() -> dict[str, Any]:
+    return _body(
+        {
+            "application/yaml": {"type": "string", "description": "Manifests, several documents"},
+            "application/json": {"anyOf": [_manifests(), {"type": "array", "items": _manifests()}]},
+            "application/vnd.gpuwright.files+json": {"$ref": "#/components/schemas/Files"},
+        }
+    )
 
 
 def _manifests() -> dict[str, Any]:

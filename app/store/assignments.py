@@ -27,7 +27,7 @@ WRITE = statement(
     "write_assignments",
     """
     INSERT INTO assignment (node, epoch, generation, version, body, written_at)
-    SELECT node, :epoch, generation, version, body, now()
+    SELECT node, :epoch, generation, version, body, (SELECT moment())
     FROM unnest(CAST(:nodes AS text[]), CAST(:generations AS bigint[]), CAST(:versions AS bigint[]),
                 CAST(:bodies AS text[])) AS draft (node, generation, version, body)
     WHERE :epoch >= (SELECT coalesce(max(epoch), 0) FROM assignment)
@@ -38,6 +38,7 @@ WRITE = statement(
     RETURNING node, version
     """,
 )
+ENDPOINTS = statement("assignments_change_endpoints", "SELECT advance_endpoint()")
 SINCE = statement(
     "assignments_since",
     """
@@ -70,6 +71,7 @@ def write(connection: Connection, epoch: int, drafts: Sequence[Draft]) -> dict[s
     taken = {row.node: row.version for row in written}
     if taken:
         versions.advance(connection, STREAM, newest + len(rows))
+        connection.execute(ENDPOINTS)
     return taken
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from app.store.database import statement
 
-NOW = statement("now", "SELECT date_trunc('milliseconds', clock_timestamp())")
+NOW = statement("now", "SELECT date_trunc('milliseconds', moment())")
 
 
 def now(connection: Connection) -> datetime:

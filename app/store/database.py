@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -70,6 +71,7 @@ LOCAL_GUARDS = statement(
     f"set_config('lock_timeout', '{LOCK_MS}', true), "
     f"set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_MS}', true)",
 )
+SET_MOMENT = statement("set_moment", "SELECT set_config('gpuwright.moment', :moment, false)")
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -90,10 +92,20 @@ class Database:
 
     `direct` says that no pooler stands in between: then prepared statements and session settings are safe.
     Functions given to read and write may run more than once, so they touch nothing but the connection.
+    `moment` says what time it is, where that is not the database's to say: in a simulation, on direct connections.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 10, direct: bool = False, slow_query_ms: float = 200.0):
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        direct: bool = False,
+        slow_query_ms: float = 200.0,
+        moment: Callable[[], datetime] | None = None,
+    ):
         self.direct = direct
+        self._moment = moment
         self._slow_seconds = slow_query_ms / 1000
         connect: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright"}
         if not direct:
@@ -138,11 +150,17 @@ class Database:
         with self.engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                self._tell_moment(connection)
                 return fn(connection)
 
     def _repeatable_once(self, fn: Callable[[Connection], T]) -> T:
         with self._autocommit.connect() as connection:
+            self._tell_moment(connection)
             return fn(connection)
+
+    def _tell_moment(self, connection: Connection) -> None:
+        if self._moment is not None:
+            connection.execute(SET_MOMENT, {"moment": self._moment().isoformat()})
 
     def _write_once(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
         with self.engine.connect() as connection:
@@ -150,6 +168,7 @@ class Database:
             try:
                 if not self.direct:
                     connection.execute(LOCAL_GUARDS)
+                self._tell_moment(connection)
                 result = fn(connection)
                 xid, checkpoint = connection.execute(CURRENT_XID).one()
             except BaseException:

@@ -73,7 +73,8 @@ TURNED = statement(
     SELECT name, received_at, reporting FROM (
         SELECT object.name, received_at,
             CASE WHEN received_at IS NULL THEN 'NeverReported'
-                 WHEN now() - greatest(received_at, CAST(:since AS timestamptz)) > CAST(:patience AS interval)
+                 WHEN (SELECT moment()) - greatest(received_at, CAST(:since AS timestamptz))
+                      > CAST(:patience AS interval)
                  THEN 'Silent' ELSE 'Reporting' END AS reporting,
             (SELECT condition ->> 'reason' FROM jsonb_array_elements(object.status -> 'conditions') AS condition
              WHERE condition ->> 'type' = 'Reporting') AS said
@@ -89,7 +90,7 @@ FORGET = statement(
     WITH gone AS (
         SELECT node FROM node_state
         WHERE NOT EXISTS (SELECT FROM object WHERE kind = 'Node' AND tenant = '' AND name = node)
-          AND received_at < now() - interval '1 day'
+          AND received_at < (SELECT moment()) - interval '1 day'
     ), inventories AS (DELETE FROM node_inventory USING gone WHERE node_inventory.node = gone.node),
     details AS (DELETE FROM node_detail USING gone WHERE node_detail.node = gone.node)
     DELETE FROM node_state USING gone WHERE node_state.node = gone.node

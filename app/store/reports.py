@@ -83,7 +83,8 @@ KEEP = statement(
     ), state AS (
         INSERT INTO node_state AS known (node, ordinal, received_at, at, boot_id, health, message, epoch,
                                          generation, assignment_version)
-        SELECT node, ordinal, now(), at, boot_id, health, message, epoch, generation, assignment_version
+        SELECT node, ordinal, (SELECT moment()), at, boot_id, health, message, epoch, generation,
+               assignment_version
         FROM told WHERE newest_of_node
         ON CONFLICT (node) DO UPDATE SET
             ordinal = excluded.ordinal, received_at = excluded.received_at, at = excluded.at,
@@ -94,16 +95,17 @@ KEEP = statement(
         RETURNING node
     ), minutes AS (
         INSERT INTO report_minute AS known (minute, node, ordinal, received_at, body)
-        SELECT minute, node, ordinal, now(), substring(CAST(:bodies AS bytea), start, length)
+        SELECT minute, node, ordinal, (SELECT moment()), substring(CAST(:bodies AS bytea), start, length)
         FROM told
         WHERE newest_of_minute AND length > 0
-          AND minute BETWEEN now() - CAST(:retention AS interval) AND now() + CAST(:ahead AS interval)
+          AND minute BETWEEN (SELECT moment()) - CAST(:retention AS interval)
+                         AND (SELECT moment()) + CAST(:ahead AS interval)
         ON CONFLICT (minute, node) DO UPDATE SET
             ordinal = excluded.ordinal, received_at = excluded.received_at, body = excluded.body
         WHERE known.ordinal < excluded.ordinal
     ), inventories AS (
         INSERT INTO node_inventory AS known (node, ordinal, changed_at, inventory)
-        SELECT DISTINCT ON (node) node, ordinal, now(), inventory
+        SELECT DISTINCT ON (node) node, ordinal, (SELECT moment()), inventory
         FROM jsonb_to_recordset(CAST(:inventories AS jsonb)) AS told (
             node text, ordinal bigint, inventory jsonb)
         ORDER BY node, ordinal DESC
@@ -113,7 +115,7 @@ KEEP = statement(
         WHERE known.ordinal < excluded.ordinal AND known.inventory IS DISTINCT FROM excluded.inventory
     ), details AS (
         INSERT INTO node_detail AS known (node, changed_at, detail)
-        SELECT DISTINCT ON (node) node, now(), detail
+        SELECT DISTINCT ON (node) node, (SELECT moment()), detail
         FROM jsonb_to_recordset(CAST(:details AS jsonb)) AS detailed (node text, ordinal bigint, detail jsonb)
         JOIN told USING (node, ordinal) JOIN state USING (node)
         WHERE newest_of_node
@@ -121,25 +123,28 @@ KEEP = statement(
             changed_at = excluded.changed_at, detail = excluded.detail,
             noted = known.noted AND known.detail -> 'gpus' IS NOT DISTINCT FROM excluded.detail -> 'gpus'
         WHERE known.detail IS DISTINCT FROM excluded.detail
+        RETURNING node
     ), intervals AS (
         INSERT INTO usage_interval AS known (
             id, node, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib, dedicated,
             started_at, ended_at, closed_at, evidence)
         SELECT DISTINCT ON (node, id) id, node, instance, gpu, gpu_uuid, tenant, service, job, sm_percent,
                memory_gib, dedicated, started_at, ended_at,
-               CASE WHEN ended_at IS NOT NULL THEN now() END, evidence
+               CASE WHEN ended_at IS NOT NULL THEN (SELECT moment()) END, evidence
         FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS told (
             id text, node text, instance text, gpu smallint, gpu_uuid text, tenant text, service text, job text,
             sm_percent double precision, memory_gib double precision, dedicated boolean,
             started_at timestamptz, ended_at timestamptz, evidence text)
         WHERE coalesce(ended_at, started_at)
-              BETWEEN now() - CAST(:longest_usage AS interval) AND now() + CAST(:ahead AS interval)
+              BETWEEN (SELECT moment()) - CAST(:longest_usage AS interval)
+                  AND (SELECT moment()) + CAST(:ahead AS interval)
         ORDER BY node, id, ended_at NULLS LAST
         ON CONFLICT (node, id) DO UPDATE SET
             ended_at = excluded.ended_at, closed_at = excluded.closed_at, evidence = excluded.evidence
         WHERE known.ended_at IS NULL AND excluded.ended_at >= known.started_at
     )
-    SELECT now() AS now, (SELECT array_agg(node) FROM state) AS stored
+    SELECT moment() AS now, (SELECT array_agg(node) FROM state) AS stored,
+           CASE WHEN (SELECT count(*) FROM details) > 0 THEN advance_endpoint() END AS endpoint
     """,
 )
 
@@ -173,7 +178,7 @@ def keep(
         told.newest_of_node = newest[told.node] is told
         told.newest_of_minute = of_minute.get((told.node, told.minute)) is told
     rows = sorted(batch, key=attrgetter("node", "minute"))  # one order for all writers: no deadlock
-    now, stored = connection.execute(
+    now, stored, _ = connection.execute(
         KEEP,
         {
             "told": msgspec.json.encode(rows).decode(),

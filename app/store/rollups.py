@@ -15,8 +15,8 @@ PENDING = statement(
     "hours_to_roll_up",
     """
     SELECT hour, touched_at FROM pending_hour
-    WHERE hour < now() - interval '1 hour' - CAST(:quiet AS interval)
-      AND touched_at < now() - CAST(:quiet AS interval)
+    WHERE hour < (SELECT moment()) - interval '1 hour' - CAST(:quiet AS interval)
+      AND touched_at < (SELECT moment()) - CAST(:quiet AS interval)
     ORDER BY hour LIMIT 24
     """,
 )

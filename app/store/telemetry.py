@@ -29,7 +29,7 @@ DUE_DAYS = statement(
     "days_of_finished_minutes",
     """
     SELECT DISTINCT date_trunc('day', minute, 'UTC') AS day FROM report_minute
-    WHERE minute < now() - CAST(:finished AS interval)
+    WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
     """,
 )
 
@@ -38,7 +38,8 @@ FINISHED_REPORTS = statement(
     "finished_reports",
     """
     SELECT minute, node, ordinal, body FROM report_minute
-    WHERE minute < now() - CAST(:finished AS interval) AND received_at < now() - CAST(:quiet AS interval)
+    WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
+      AND received_at < (SELECT moment()) - CAST(:quiet AS interval)
     ORDER BY minute, node LIMIT :limit
     FOR UPDATE SKIP LOCKED
     """,
@@ -102,7 +103,7 @@ EXPAND = statement(
         WHERE kept.ordinal < excluded.ordinal
     )
     INSERT INTO pending_hour AS known
-    SELECT date_trunc('hour', minute, 'UTC'), now() FROM taken GROUP BY 1 ORDER BY 1
+    SELECT date_trunc('hour', minute, 'UTC'), (SELECT moment()) FROM taken GROUP BY 1 ORDER BY 1
     ON CONFLICT (hour) DO UPDATE SET touched_at = excluded.touched_at
     """,
 )
@@ -127,6 +128,22 @@ INSTANCES_OF_NODE = statement(
     ORDER BY minute, instance LIMIT :limit
     """,
 )
+
+
+NEWEST_OF_GPUS = statement(
+    "newest_minutes_of_gpus",
+    """
+    SELECT DISTINCT ON (node, gpu) node, gpu, power_mean_w, utilization_percent
+    FROM gpu_minute WHERE minute > (SELECT moment()) - interval '5 minutes'
+    ORDER BY node, gpu, minute DESC
+    """,
+)
+
+
+def newest_of_gpus(connection: Connection) -> dict[tuple[str, int], tuple[float, float]]:
+    """What each GPU drew in its last whole minute, in watts, and how busy it was, in percent."""
+    found = connection.execute(NEWEST_OF_GPUS)
+    return {(row.node, row.gpu): (row.power_mean_w, row.utilization_percent) for row in found}
 
 
 def days_due(connection: Connection) -> list[datetime]:

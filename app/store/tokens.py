@@ -13,7 +13,7 @@ from app.store.database import statement
 
 COLUMNS = (
     "id, secret_hash, scope, tenant, node, label, created_by, created_at, expires_at, revoked_at, last_used_at, "
-    "replaces, taken_up_at"
+    "replaces, taken_up_at, gateway"
 )
 
 
@@ -34,6 +34,7 @@ class TokenRow:
     last_used_at: datetime | None
     replaces: str = ""  # the token of a node that this one takes the place of
     taken_up_at: datetime | None = None  # when it was first used, and that one's end began
+    gateway: str = ""
 
     @property
     def fresh(self) -> bool:
@@ -58,8 +59,8 @@ LIVE_AMONG = statement(
 INSERT = statement(
     "insert_token",
     f"""
-    INSERT INTO token (id, secret_hash, scope, tenant, node, label, created_by, expires_at)
-    VALUES (:id, :secret_hash, :scope, :tenant, :node, :label, :created_by,
+    INSERT INTO token (id, secret_hash, scope, tenant, node, gateway, label, created_by, expires_at)
+    VALUES (:id, :secret_hash, :scope, :tenant, :node, :gateway, :label, :created_by,
             now() + make_interval(secs => CAST(:expires_in_seconds AS double precision)))
     RETURNING {COLUMNS}
     """,
@@ -111,6 +112,7 @@ def insert(
     scope: str,
     tenant: str = "",
     node: str = "",
+    gateway: str = "",
     label: str = "",
     created_by: str,
     expires_in_seconds: float | None = None,
@@ -123,6 +125,7 @@ def insert(
             "scope": scope,
             "tenant": tenant,
             "node": node,
+            "gateway": gateway,
             "label": label,
             "created_by": created_by,
             "expires_in_seconds": expires_in_seconds,

@@ -64,7 +64,12 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulated-gpus", metavar="N", type=int, default=4, help="default %(default)s")
     parser.add_argument("--simulated-kind", metavar="NAME", default="v100-16gb", help="default %(default)s")
     parser.add_argument("--runtime", choices=("process", "docker"), default="process", help="default %(default)s")
-    parser.add_argument("--gateway", metavar="ADDRESS", default="", help="of the sidecar beside HAProxy; default: none")
+    parser.add_argument(
+        "--gateway",
+        metavar="ADDRESS",
+        default="",
+        help="of the sidecar beside HAProxy, or `followed`: gateways follow the control plane; default: none",
+    )
     parser.add_argument("--gateway-token-file", metavar="FILE", default="")
     parser.add_argument("--gateway-ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
     parser.add_argument("--templates", metavar="DIR", type=Path, help="of this node; they override those shipped")

@@ -24,10 +24,12 @@ Everything runs on this machine, in processes and folders of its own. Progress g
 holds one object and nothing else. docs/benchmarks.md says what each measures.
 """
 # What needs the solvers extra, or another: the module of cli.bench, and what it measures.
-EXTRAS = {"power": "agent"}
+EXTRAS = {"power": "agent", "cycle": "planner", "simulate": "planner"}
 SOLVERS = {
     "solve": ("solve", "plans of whole families: time to the first, gap over time, memory"),
     "replan": ("replan", "plans after some rates changed: time, and what moved"),
+    "cycle": ("cycle", "cycles of the planner: time outside the solver, changes under a steady load"),
+    "simulate": ("simulate", "requests a second that the simulation serves, and how a plan fares there"),
     "hetsev": ("hetsev", "cost of our plan against HetSev's greedy on the same problem"),
     "growth": ("growth", "how time to a plan grows with the fleet"),
     "family": ("family", "write the problems of a family as manifest files"),
@@ -80,7 +82,7 @@ def _plans(args: argparse.Namespace) -> int:
     try:
         found: Mapping[str, Any] = module.measure(args, say)
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("agents", "app", "benchmarks", "cli", "solvers"):
+        if (error.name or "").split(".")[0] in ("agents", "app", "benchmarks", "cli", "simulation", "solvers"):
             raise
         extra = EXTRAS.get(args.what, "solvers")
         needs = f"gpuwright bench {args.what} needs the {extra} extra: pip install 'gpuwright[{extra}]'"

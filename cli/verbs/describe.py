@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from app.manifests.model import Kind
@@ -15,7 +16,14 @@ from cli.output import Table, age, as_yaml, colour, labels, plain
 from cli.running import show_gpus, show_running, state_of
 from cli.selection import find, named
 
-ALARMS = ("InventoryMismatch",)  # conditions that should not hold
+ALARMS = ("InventoryMismatch", "Degraded")  # conditions that should not hold
+USUAL = {("Finished", "NotYet"), ("Placed", "Finished")}  # False, and nothing is wrong: type, reason
+
+
+def is_wrong(condition: Mapping[str, Any]) -> bool:
+    """Whether somebody should look at it."""
+    kind = condition.get("type")
+    return condition.get("status") == str(kind in ALARMS) and (kind, condition.get("reason")) not in USUAL
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +89,7 @@ def show(item: dict[str, Any]) -> None:
             ]
             for entry in conditions
         )
-        bad = [entry for entry in conditions if entry.get("status") == str(entry.get("type") in ALARMS)]
+        bad = [entry for entry in conditions if is_wrong(entry)]
         if bad:
             print(colour(f"{len(bad)} of {len(conditions)} conditions are not as they should be", "red"))
 

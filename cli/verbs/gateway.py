@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +16,17 @@ from cli.exits import Failed
 if TYPE_CHECKING:
     import ssl
 
+    from agents.gateway.plane import Server
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
 EPILOG = """\
 Examples:
   gpuwright gateway config > /etc/haproxy/haproxy.cfg     a base to start from, once; it is yours
   gpuwright gateway run                                   beside HAProxy, as a service
   gpuwright gateway run --listen 0.0.0.0:9444 --token-file tokens --tls-cert cert.pem --tls-key key.pem
+  gpuwright gateway run --server https://plane:8080 --server-token-file gateway.token --name edge-1
+                                                          follows the control plane, and tells it what is asked
 
 The sidecar is started before HAProxy: it writes the files that HAProxy reads. See docs/gateway.md.
 """
@@ -49,11 +57,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--listen", metavar="ADDRESS", help="path or HOST:PORT; default DIR/gateway.sock")
     completes(
-        parser.add_argument("--token-file", metavar="FILE", type=Path, help="lines `SOURCE TOKEN`; needed for TCP"),
+        parser.add_argument(
+            "--token-file",
+            metavar="FILE",
+            type=Path,
+            help="lines `SOURCE TOKEN`, and what it may declare; needed for TCP",
+        ),
         "files",
     )
     completes(parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, PEM"), "files")
     completes(parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, PEM"), "files")
+    parser.add_argument(
+        "--server", metavar="URL", default="", help="of the control plane, whose endpoints are followed"
+    )
+    completes(
+        parser.add_argument("--server-token-file", metavar="FILE", type=Path, help="with a token of scope gateway"),
+        "files",
+    )
+    completes(
+        parser.add_argument("--server-ca-file", metavar="FILE", default="", help="certificates to trust, PEM"), "files"
+    )
+    parser.add_argument("--name", metavar="NAME", default="", help="of this gateway; default the machine's")
+    parser.add_argument(
+        "--loopback", action="store_true", help="all nodes are this machine: follow addresses on loopback, too"
+    )
     parser.add_argument(
         "--bind", metavar="WORDS", default=":80", help="of `config`: the frontend's; default %(default)s"
     )
@@ -73,14 +100,17 @@ def _run(args: argparse.Namespace) -> int:
     import signal
     import threading
 
-    from agents.gateway.api import Listening, tokens_of
+    from agents.gateway.api import Listening
+    from agents.gateway.callers import callers_of
+    from agents.gateway.plane import Plane
     from agents.gateway.sidecar import AlreadyRunning, Sidecar
 
     listen = args.listen or str(args.folder.absolute() / "gateway.sock")
     local = listen.startswith("/")
     try:
-        tokens = tokens_of(args.token_file.read_text()) if args.token_file else None
+        tokens = callers_of(args.token_file.read_text()) if args.token_file else None
         tls = _tls(args)
+        server = _server(args)
     except (OSError, ValueError) as error:
         raise Failed(str(error)) from error
     if not local and tokens is None:
@@ -101,12 +131,31 @@ def _run(args: argparse.Namespace) -> int:
         sidecar.close()
         raise Failed(f"cannot listen on {listen}: {error}") from error
     threading.Thread(target=listening.serve_forever, name="api", daemon=True).start()
+    plane = Plane(sidecar, server) if server else None
     logging.info("the gateway's sidecar listens on %s until stopped", listen)
     stopped.wait()
+    if plane:
+        plane.close()
     listening.shutdown()
     listening.server_close()
     sidecar.close()
     return exits.OK
+
+
+def _server(args: argparse.Namespace) -> Server | None:
+    """The control plane to follow, tried as far as it can be without asking it."""
+    if not args.server:
+        return None
+    from agents.gateway.plane import Server
+
+    if not args.server_token_file:
+        raise ValueError("--server wants --server-token-file, with a token of scope gateway")
+    name = args.name or socket.gethostname().split(".")[0].lower()
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a gateway: give --name, of small letters, digits and dashes")
+    server = Server(args.server, args.server_token_file, name, args.server_ca_file, args.loopback)
+    server.link().close()
+    return server
 
 
 def _tls(args: argparse.Namespace) -> ssl.SSLContext | None:

@@ -31,9 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke|join")
     create = actions.add_parser("create", help="a token for a person or program")
-    create.add_argument("--scope", required=True, choices=("viewer", "operator", "admin", "node"))
+    create.add_argument("--scope", required=True, choices=("viewer", "operator", "admin", "node", "gateway"))
     create.add_argument("--tenant", metavar="TENANT", help="it sees and writes this tenant's things only")
     create.add_argument("--node", metavar="NODE", help="the node it speaks for (scope node)")
+    create.add_argument("--gateway", metavar="NAME", help="the gateway it speaks for (scope gateway)")
     create.add_argument("--label", metavar="TEXT", help="what it is for")
     join = actions.add_parser("join", help="a one-time token with which a node joins")
     join.add_argument("--node", metavar="NODE", help="only the node of this name may use it")
@@ -79,7 +80,7 @@ def create(client: Client, args: argparse.Namespace) -> int:
     joining = args.action == "join"
     wanted: dict[str, Any] = {"node": args.node, "expiresInSeconds": args.expires}
     if not joining:
-        wanted |= {"scope": args.scope, "tenant": args.tenant, "label": args.label}
+        wanted |= {"scope": args.scope, "tenant": args.tenant, "gateway": args.gateway, "label": args.label}
     file = reserve(args.out) if args.out else None
     try:
         path = "/api/v1/jointokens" if joining else "/api/v1/tokens"
@@ -123,7 +124,7 @@ def show(client: Client, args: argparse.Namespace) -> int:
             item["id"],
             item.get("scope", ""),
             item.get("tenant") or "",
-            item.get("node") or "",
+            item.get("node") or item.get("gateway") or "",
             item.get("label") or "",
             until(item.get("expiresAt")),
             age(item.get("lastUsedAt") or ""),

@@ -1,4 +1,4 @@
-"""`gpuwright up`: a whole control plane on this machine, with a Postgres of its own, until Ctrl-C."""
+"""`gpuwright up`: a whole control plane on this machine, and a fleet for it to plan, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,8 +19,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cli import exits
-from cli.arguments import completes
+from cli.arguments import completes, whole
 from cli.exits import Failed
+from cli.fleet import Fleet, Wanted, await_served, declared, running
 from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
@@ -27,18 +29,31 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 EPILOG = """\
-The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, `postgres.log`.
+On an empty database a fleet is declared (examples/fleet.yaml: 16 GPUs of three types, 12 services, 2 jobs), simulated
+under a load that moves, and planned. Where HAProxy is installed two of its services are real: processes of
+gpuwright-serve behind a real gateway, under a real agent on simulated GPUs. --empty starts the control plane alone.
+
+The data is in the folder of --data-dir: `postgres/` (the database), `admin.token`, logs.
 With DATABASE_URL set, that database is used and no Postgres is started.
 
 Examples:
   gpuwright up
-  gpuwright up --data-dir /srv/gpuwright --port 9000
+  gpuwright up --gpus 1000 --services 300
+  gpuwright up --empty --data-dir /srv/gpuwright --port 9000
 """
 ADMIN_LABEL = "gpuwright up"
-NEXT = (
+NEXT_EMPTY = (
     "gpuwright apply -f examples/quickstart.yaml",
     "gpuwright get services",
     "gpuwright --help",
+)
+NEXT = (
+    ("top", "gpuwright top", "what runs, what it costs, what was decided"),
+    ("get", "gpuwright get services -A", "what was promised"),
+    ("explain", "gpuwright explain service shop/search", "why there, why so many"),
+    ("what-if", "gpuwright what-if --rate shop/search=x2", "what twice the load would cost"),
+    ("drain", "gpuwright drain l4-1", "empty a node without losing a request"),
+    ("edit", "gpuwright edit service shop/search", "another rate or SLO, and watch it follow"),
 )
 
 
@@ -50,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         "files",
     )
+    parser.add_argument("--empty", action="store_true", help="no fleet and no planner: the control plane alone")
+    parser.add_argument("--gpus", metavar="G", type=whole(1), help="declare a generated fleet of so many GPUs instead")
+    parser.add_argument("--services", metavar="N", type=whole(1), help="with so many services")
     add_listening_arguments(parser)
 
 
@@ -63,17 +81,43 @@ def run(args: argparse.Namespace) -> int:
             log = _write_logs(data_dir, settings)
             _migrate(url)
             token = _admin_token(data_dir, settings)
+            fleet = None if args.empty else _fleet(data_dir, settings, Wanted(args.gpus, args.services))
+            with contextlib.ExitStack() as children:
 
-            def ready(listening: Listening) -> None:
-                serving.append(listening)
-                reached = reachable(listening.url)
-                context = _remember(data_dir, reached, settings.tls_cert)
-                seconds = time.monotonic() - started
-                print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
+                def ready(listening: Listening) -> None:
+                    serving.append(listening)
+                    reached = reachable(listening.url)
+                    context = _remember(data_dir, reached, settings.tls_cert)
+                    seconds = time.monotonic() - started
+                    print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
+                    if fleet is not None:
+                        gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
+                        print(fleet_screen(fleet, gateway), flush=True)
+                        _tell_when_served(children, settings, started)
+                    print(ending(fleet is not None), flush=True)
 
-            listen(settings, ready)
+                listen(settings, ready)
         say(f"stopped; the data is safe in {data_dir}")
     return exits.OK
+
+
+def _fleet(data_dir: Path, settings: Settings, wanted: Wanted) -> Fleet | None:
+    from app.store.database import Database
+
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    try:
+        return declared(database, data_dir, wanted, say)
+    finally:
+        database.close()
+
+
+def _tell_when_served(children: contextlib.ExitStack, settings: Settings, started: float) -> None:
+    ended = threading.Event()
+    telling = threading.Thread(
+        target=await_served, args=(settings, lambda line: print(line, flush=True), started, ended), daemon=True
+    )
+    children.callback(ended.set)
+    telling.start()
 
 
 def first_screen(
@@ -92,8 +136,29 @@ def first_screen(
     if token:
         lines.append(f"  token     {token}")
         lines.append(f"            admin; shown this once, kept in {data_dir / 'admin.token'}")
-    lines += ["", "Next, in another terminal:"]
-    lines += [f"  {command}" for command in (*_activation(), *NEXT)]
+    return "\n".join(lines)
+
+
+def fleet_screen(fleet: Fleet, gateway: str) -> str:
+    """What runs beside the control plane."""
+    lines = [f"  fleet     {len(fleet.nodes)} simulated nodes, a planner in mode auto, load that moves"]
+    if gateway:
+        real = " and ".join(fleet.real_services)
+        lines.append(f"  gateway   http://{gateway}: real requests to {real}, on {fleet.real_node}")
+    return "\n".join(lines)
+
+
+def ending(with_fleet: bool) -> str:
+    """What to type next."""
+    from cli.main import BY_NAME
+
+    commands = [*NEXT_EMPTY]
+    if with_fleet:
+        usable = [(command, about) for verb, command, about in NEXT if verb in BY_NAME]
+        width = max(len(command) for command, _ in usable)
+        commands = [f"{command:{width}}    {about}" for command, about in usable]
+    lines = ["", "Next, in another terminal:"]
+    lines += [f"  {command}" for command in (*_activation(), *commands)]
     lines += ["", "Ctrl-C stops it and keeps the data.", ""]
     return "\n".join(lines)
 

@@ -126,7 +126,7 @@ class Job:
     deadline: datetime | None = None
     max_price_per_hour: float | None = None
     is_preemptible: bool = True
-    priority: int = 100
+    priority: float = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from solvers.planning.planner import Draft, drafts, prepared
 from solvers.planning.problem import Problem
 from solvers.planning.realise import Standing
 from solvers.planning.tables import Tables, tables
-from solvers.planning.workers import Worker, gathered
+from solvers.planning.workers import Worker, gathered, in_turn
 
 CLOSED = 1e-6
 EXACT = "exact"
@@ -47,14 +47,33 @@ class Claim:
     is_last: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan, and what makes it again anywhere: see `again`."""
+
+    plan: Plan
+    work: int  # steps to its draft
+    is_exact: bool  # whether they are the exact planner's steps
+    is_cut: bool  # whether the seconds ended the search
+
+
 def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None) -> Plan:
     """The cheapest right plan found within the budget, with its certificate."""
+    return find(problem, budget, on_better).plan
+
+
+def find(
+    problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None, *, alone: bool = False
+) -> Found:
+    """The plan of `solve`, and how it was come by. `alone`: no process is forked, the same work is done in turn."""
+    if alone and budget.work is None:
+        raise ValueError("a plan that is found alone ends by its work: budget.work is None")
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
     t = tables(problem)
     bounding = Worker("bound", _bounds(t, budget.work))
     pays = bool(len(t.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
-    if pays:
+    if pays and not alone:
         bounding.start()
     try:
         making = drafts(prepared(t), budget.seed)
@@ -63,6 +82,7 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
         bounding.stop()
         raise
     notes, of_bound, is_bounded = "", "", False
+    is_cut = budget.seconds is not None and budget.seconds <= 0
 
     def tell() -> None:
         if on_better:
@@ -75,7 +95,7 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
         # The planner goes on where the first plan was made: a forked process has all that is known here.
         workers = [Worker("planner", _plans(making, budget.work)), bounding]
         claim: Claim
-        for claim in gathered(workers, deadline):
+        for claim in in_turn([bounding, workers[0]]) if alone else gathered(workers, deadline):
             before = (best.cost, known)
             if claim.draft and _is_better(claim.draft, best):
                 best = claim.draft
@@ -89,7 +109,8 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
                 notes, of_bound = notes + "; proved", ""
                 break
         else:
-            if deadline is not None and time.monotonic() >= deadline and budget.work is not None:
+            is_cut = deadline is not None and time.monotonic() >= deadline
+            if is_cut and budget.work is not None:
                 notes += "; cut short by the seconds"
         for worker in workers:
             if worker.failed:
@@ -97,7 +118,8 @@ def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | Non
     plan = finished(t, best, known, best.method + notes + of_bound)
     certificate = plan.certificate
     assert certificate
-    return replace(plan, certificate=replace(certificate, work=best.work, seconds=time.monotonic() - began))
+    plan = replace(plan, certificate=replace(certificate, work=best.work, seconds=time.monotonic() - began))
+    return Found(plan, best.work, best.method == EXACT, is_cut)
 
 
 def _closed(cost: float, bound: float) -> bool:
@@ -136,9 +158,9 @@ def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
     said = False
     if exact.applies(t):
         for proof in exact.prove(t, most):
-            steps = -(-proof.work // BOUND_WORK)
-            draft = Draft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
-            yield Claim(draft=draft, bound=proof.bound, proof=f"; bound {proof.bound:.6g} by the exact search")
+            yield Claim(
+                draft=proved(t, proof), bound=proof.bound, proof=f"; bound {proof.bound:.6g} by the exact search"
+            )
             said = proof.proved
     if said:
         yield Claim(is_last=True)
@@ -147,6 +169,12 @@ def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
     for found in bound.rounds(t, most):
         yield Claim(bound=found.bound, proof=about_bound(found, left_out))
     yield Claim(is_last=True)
+
+
+def proved(t: Tables, proof: exact.Proof) -> Draft | None:
+    """The exact planner's plan, once it has one."""
+    steps = -(-proof.work // BOUND_WORK)
+    return Draft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
 
 
 def _standing(t: Tables, stands: tuple[exact.Stand, ...]) -> Standing:

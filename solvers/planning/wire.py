@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -29,9 +29,14 @@ class WrongPlan(ValueError):
 
 def to_json(plan: Plan, problem: Problem) -> dict[str, Any]:
     """The plan as the contract writes it; `problem` says whether a job makes steps or answers requests."""
+    return written(plan, {name for name, job in problem.jobs.items() if job.kind == "offline"})
+
+
+def written(plan: Plan, offline: Collection[str]) -> dict[str, Any]:
+    """The same, where nothing is known but which jobs answer requests."""
     return {
         "instances": [_instance_out(instance) for instance in plan.instances],
-        "jobs": [_job_out(placed, problem) for placed in plan.jobs],
+        "jobs": [_job_out(placed, offline) for placed in plan.jobs],
         "unserved": [
             {
                 "service": entry.service,
@@ -68,9 +73,8 @@ def _instance_out(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _job_out(placed: PlacedJob, problem: Problem) -> dict[str, Any]:
-    job = problem.jobs.get(placed.job)
-    speed = SPEEDS[1] if job and job.kind == "offline" else SPEEDS[0]
+def _job_out(placed: PlacedJob, offline: Collection[str]) -> dict[str, Any]:
+    speed = SPEEDS[1] if placed.job in offline else SPEEDS[0]
     return {
         "job": placed.job,
         "node": placed.node,

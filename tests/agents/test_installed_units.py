@@ -16,7 +16,7 @@ import pytest
 
 from agents.privileged import __main__ as privileged
 from agents.privileged.place import SOCKET, STATE
-from cli.verbs import agent, gateway
+from cli.verbs import agent, gateway, planner, serve
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
@@ -40,8 +40,9 @@ def command(name: str) -> list[str]:
     return [word for word in shlex.split(line) if not word.startswith("$")]
 
 
-def test_there_is_a_unit_for_each_part_of_a_node() -> None:
-    assert [path.stem for path in UNITS] == ["gpuwright-agent", "gpuwright-gateway", "gpuwright-privileged"]
+def test_there_is_a_unit_for_each_part_of_a_node_and_of_the_control_plane() -> None:
+    parts = ["agent", "api", "gateway", "planner", "privileged"]
+    assert [path.stem for path in UNITS] == [f"gpuwright-{part}" for part in parts]
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
@@ -56,7 +57,14 @@ def test_systemd_accepts_every_unit(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 @pytest.mark.parametrize(
-    ("name", "most"), [("gpuwright-agent", 4.5), ("gpuwright-privileged", 2.5), ("gpuwright-gateway", 2.0)]
+    ("name", "most"),
+    [
+        ("gpuwright-agent", 4.5),
+        ("gpuwright-privileged", 2.5),
+        ("gpuwright-gateway", 2.0),
+        ("gpuwright-api", 2.0),
+        ("gpuwright-planner", 2.0),
+    ],
 )
 def test_no_unit_is_more_exposed_than_it_was(name: str, most: float) -> None:
     path = ROOT / "deploy" / "systemd" / f"{name}.service"
@@ -120,6 +128,13 @@ def test_the_command_line_of_each_unit_is_one_that_its_program_takes() -> None:
     assert run.helper == str(SOCKET)
     assert run.state_dir == Path("/var/lib", settings("gpuwright-agent")["StateDirectory"][0])
 
+    for name, verb in (("gpuwright-api", serve), ("gpuwright-planner", planner)):
+        words = command(name)
+        parser = argparse.ArgumentParser()
+        verb.add_arguments(parser)
+        parser.parse_args(words[2:])
+        assert words[:2] == [f"{INSTALLED}/bin/gpuwright", verb.__name__.rpartition(".")[2]]
+
     words = command("gpuwright-gateway")
     assert words[:2] == [f"{INSTALLED}/bin/gpuwright", "gateway"]
     parser = argparse.ArgumentParser()
@@ -127,6 +142,22 @@ def test_the_command_line_of_each_unit_is_one_that_its_program_takes() -> None:
     beside = parser.parse_args(words[2:])
     assert beside.what == "run"
     assert beside.folder == Path("/var/lib", settings("gpuwright-gateway")["StateDirectory"][0])
+
+
+@pytest.mark.parametrize("name", ["gpuwright-api", "gpuwright-planner"])
+def test_who_plans_may_compile_loops_and_lower_itself(name: str) -> None:
+    unit = settings(name)
+    assert "MemoryDenyWriteExecute" not in unit
+    assert not any(value.startswith("~") and "@resources" in value for value in unit["SystemCallFilter"])
+    assert unit["Environment"] == [f"XDG_CACHE_HOME=/var/cache/{unit['CacheDirectory'][0]}"]
+
+
+def test_the_planner_outlives_its_solver_and_listens_to_nobody() -> None:
+    unit = settings("gpuwright-planner")
+    assert unit["OOMPolicy"] == ["continue"]
+    assert unit["CapabilityBoundingSet"] == [""]
+    assert settings("gpuwright-api")["CapabilityBoundingSet"] == ["CAP_NET_BIND_SERVICE"]
+    assert unit["EnvironmentFile"] == settings("gpuwright-api")["EnvironmentFile"], "one database, one file"
 
 
 def test_users_that_units_name_are_made_by_sysusers() -> None:

@@ -97,3 +97,13 @@ def test_a_percentile_beyond_the_last_edge_is_that_edge() -> None:
 def test_nothing_served_has_no_percentile() -> None:
     assert percentile_ms((), 98, LATENCY_EDGES_MS) is None
     assert percentile_ms((0, 0), 98, LATENCY_EDGES_MS) is None
+
+
+def test_batches_and_busy_time_are_those_of_the_minute_over_all_copies() -> None:
+    before = {"a.1.1": Told(Counters(), "gateway", Served(Counters(), busy_seconds=5.0, batches=50.0))}
+    now = {
+        "a.1.1": Told(Counters(), "gateway", Served(Counters(), busy_seconds=7.0, batches=60.0)),
+        "a.1.2": Told(Counters(), "gateway", Served(Counters(), busy_seconds=1.0, batches=5.0)),
+    }
+    said = Minute(NOON, before).instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, now)["a"]
+    assert (said.batches, said.busy_seconds) == (15, 3)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -47,6 +48,10 @@ class DatabaseServer:
         self.server = server
         self._migrated = False
 
+    def answer_before_the_disk(self) -> None:
+        """Commits wait for no disk: for a server that nobody crashes, whose tests would wait for little else."""
+        self._execute(f"ALTER ROLE {ROLE} SET synchronous_commit = off")
+
     def create(self) -> str:
         """A new database with our schema; its URL."""
         if not self._migrated:
@@ -62,6 +67,11 @@ class DatabaseServer:
     def drop(self, url: str) -> None:
         name = urlsplit(url).path.lstrip("/")
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def stands_at(self, url: str, moment: datetime) -> None:
+        """Whoever connects to this database from now on finds that it is this moment, for ever."""
+        name = urlsplit(url).path.lstrip("/")
+        self._execute(f"ALTER DATABASE \"{name}\" SET gpuwright.moment = '{moment.isoformat()}'")
 
     def _new(self, name: str, template: str) -> str:
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" OWNER {ROLE}')

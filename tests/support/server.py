@@ -49,7 +49,7 @@ class RunningServer:
         self.admin_token = self.token("admin")
         self.process = self._launch()
 
-    def token(self, scope: str, *, tenant: str = "", node: str = "") -> str:
+    def token(self, scope: str, *, tenant: str = "", node: str = "", gateway: str = "") -> str:
         """A new token, put into the database directly."""
         new = tokens.new()
         database = Database(self.database_url, pool_size=1)
@@ -62,6 +62,7 @@ class RunningServer:
                     scope=scope,
                     tenant=tenant,
                     node=node,
+                    gateway=gateway,
                     created_by="tests",
                 )
             )
@@ -78,8 +79,12 @@ class RunningServer:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = 30.0,
+        peer: str = "127.0.0.1",
     ) -> Reply:
-        """One request on a connection of its own; as the admin, unless a token (or "" for none) is given."""
+        """One request on a connection of its own; as the admin, unless a token (or "" for none) is given.
+
+        `peer` is the address it comes from: limits on who has failed are kept by that.
+        """
         sent = dict(headers or {})
         token = self.admin_token if token is None else token
         if token:
@@ -87,7 +92,9 @@ class RunningServer:
         if body is not None and not isinstance(body, bytes | str):
             body = json.dumps(body)
             sent.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_seconds)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=timeout_seconds, source_address=(peer, 0)
+        )
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()

@@ -14,7 +14,7 @@ from psycopg import Copy, sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.store import partitions, schema, versions
+from app.store import lease, partitions, schema, versions
 from app.store.backup.archive import (
     DAMAGE,
     FORMAT,
@@ -77,6 +77,7 @@ def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Conte
         raise BackupError(f"{file} is damaged: {', '.join(wrong)} differ from its manifest; nothing was restored")
     _set_sequences(connection, manifest["sequences"])
     versions.leap(connection)
+    lease.leap(connection)
     return contents
 
 

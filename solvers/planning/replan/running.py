@@ -8,7 +8,7 @@ from math import inf
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
-from solvers.planning.problem import Instance, PlacedJob, State
+from solvers.planning.problem import Instance, PlacedJob, Problem, State
 from solvers.planning.promise import keep, timeouts
 from solvers.planning.realise import NONE_UNSERVED
 from solvers.planning.replan.cover import settle
@@ -41,16 +41,61 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
     state = t.problem.state
     assert state
     choices = [
-        Choice(list(state.running), _left(t, state.running), AS_IT_RUNS),
+        Choice(as_predicted(t.problem, state.running), _left(t, state.running), AS_IT_RUNS),
         repaired(t),
         Choice(laid_over(t, cold), list(unserved), ""),
     ]
     best, least = choices[-1], inf
-    for choice in choices:
+
+    def weigh(choice: Choice) -> None:
+        nonlocal best, least
         value = _value(t, choice)
         if value < least * (1 - SAME):
             best, least = choice, value
+
+    for choice in choices:
+        weigh(choice)
+    if best.unserved:
+        for choice in {id(one): one for one in (best, choices[1])}.values():
+            weigh(_fitted_in(t, choice))
     return best
+
+
+def _fitted_in(t: Tables, choice: Choice) -> Choice:
+    """The same, with services fitted in as their explanation would say that they could be."""
+    from solvers.planning.explain import filled
+
+    alone = replace(t.problem, jobs={}, state=State(None, t.problem.state.running) if t.problem.state else None)
+    roomy = filled(alone, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)))
+    more = len(choice.unserved) - len(roomy.unserved)
+    if not more:
+        return choice
+    origin = f"{more} services fitted in beside {choice.origin or 'the plan'}"
+    return Choice(list(roomy.instances), list(roomy.unserved), origin)
+
+
+def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
+    """Lines as they stand. What a State says of them has no predictions; a plan's lines do, and its reasons need them.
+
+    Without jobs: these are placed beside a plan later.
+    """
+    if all(line.exec_ms > 0 for line in lines):
+        return list(lines)
+    if not all(_is_profiled(problem, line) for line in lines):
+        return list(lines)  # the judge will refuse them as they are
+    from solvers.planning.explain.applied import renewed
+
+    order = sorted(range(len(lines)), key=lambda at: lines[at].place)  # that in which they come back
+    told, _ = renewed(problem, [lines[at] for at in order], (), {line.place for line in lines})
+    found = list(lines)
+    for at, one in zip(order, told, strict=True):
+        found[at] = replace(lines[at], exec_ms=one.exec_ms, latency_ms=one.latency_ms)
+    return found
+
+
+def _is_profiled(problem: Problem, line: Instance) -> bool:
+    profile = problem.profile(line.service, line.variant, line.node)
+    return profile is not None and line.batch in profile.latency_ms
 
 
 def fuller(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.gateway.api import MOST_BODY_BYTES, Listening, tokens_of
+from agents.gateway.api import MOST_BODY_BYTES, Listening
+from agents.gateway.callers import Caller, callers_of
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.sidecar import AlreadyRunning, Sidecar
+from agents.gateway.wire import Declared
 from agents.routes import Route, RoutesAway
 from tests.agents.gateway.test_reloads import insist
 from tests.agents.gateway.test_routes import answering
@@ -28,7 +31,9 @@ from tests.support.caller import until
 from tests.support.haproxy import ROOT, Copies, Gateway
 from tests.support.postgres import free_port
 
-TOKENS = "node-1 one-secret\nnode-2 two-secret\n* all-secret\n"
+TOKENS = (
+    "node-1 one-secret\nnode-2 two-secret\nnode-4 bound-secret 127.0.0.1 10.1.0.0/16 shop/search lab/*\n* all-secret\n"
+)
 
 
 @dataclass
@@ -68,7 +73,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     try:
         gateway.start_haproxy()
         sidecar = Sidecar(gateway.state, gateway.master, gateway.requests)
-        listening = Listening(sidecar, "127.0.0.1:0", tokens_of(TOKENS))
+        listening = Listening(sidecar, "127.0.0.1:0", callers_of(TOKENS))
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield Api(gateway, listening.server_address[1], folder)
@@ -210,10 +215,36 @@ def test_the_socket_is_its_owners_alone(gateway: Gateway) -> None:
 
 
 def test_a_token_file_is_read_by_lines() -> None:
-    assert tokens_of("# nodes\nnode-1 a\n\nb\n") == {"a": "node-1", "b": "*"}
-    for text in ("", "# none\n", "a b c\n"):
+    assert callers_of("# nodes\nnode-1 a\n\nb\n") == {"a": Caller("node-1"), "b": Caller("*")}
+    for text in ("", "# none\n"):
         with pytest.raises(ValueError, match="token"):
-            tokens_of(text)
+            callers_of(text)
+    for word in ("c", "10.0.0.1/8", "shop/", "/search", "shop/search/x", "10.0.0.1:9000"):
+        with pytest.raises(ValueError, match="neither an address"):
+            callers_of(f"node-1 a {word}\n")
+
+
+@pytest.mark.parametrize(
+    ("route", "allowed"),
+    [
+        ({}, True),
+        ({"address": "10.1.2.3:9001", "service": "lab/anything"}, True),
+        ({"address": "10.2.0.1:9001"}, False),
+        ({"address": "[::1]:9001"}, False),
+        ({"service": "shop/other"}, False),
+        ({"service": "lab2/x"}, False),
+    ],
+)
+def test_a_token_may_be_bound_to_addresses_and_services(route: dict[str, str], allowed: bool) -> None:
+    bound = callers_of(TOKENS)["bound-secret"]
+    assert (bound.objection(msgspec.json.decode(put(**route), type=Declared)) == "") == allowed
+
+
+def test_a_source_declares_nothing_that_its_token_is_not_for(api: Api) -> None:
+    said = api.say("PUT", "/v1/routes/node-4", put(service="shop/other"), token="bound-secret")
+    assert (said.status, said.json["reason"]) == (403, "forbidden")
+    assert "node-4" not in api.say("GET", "/v1/routes").json
+    assert api.say("PUT", "/v1/routes/_node-4", put()).status == 422  # what the control plane says is not theirs to say
 
 
 @pytest.mark.parametrize(

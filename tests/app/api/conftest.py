@@ -14,7 +14,8 @@ from tests.support.world import declare_world
 @pytest.fixture(scope="module")
 def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
     url = postgres.create()
-    with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", GPUWRIGHT_RATE_BURST="100000") as running:
+    rates = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_REPORT_RATE_PER_SECOND": "10000"}
+    with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", **rates) as running:
         declare_world(running)
         yield running
     postgres.drop(url)

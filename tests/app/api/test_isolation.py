@@ -15,6 +15,7 @@ from app.access import TABLE, Noun, Role, Verb
 from app.main import assemble
 from app.manifests.model import BY_PLURAL, Kind
 from app.settings import Settings
+from tests.support.reports import instance, report, send
 from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type, job, manifest, model, node, profile, service
 
@@ -22,7 +23,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 OPEN = {"/healthz", "/readyz", "/openapi.json", "/api/v1/join"}  # no token needed
 ANY_TOKEN = {"/api/v1/whoami"}
 BY_DOCUMENT = {"/api/v1/apply", "/api/v1/watch"}  # what they may do depends on what they are asked for
-NOUNS = {
+NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/tokens": Noun.TOKEN,
     "/api/v1/tokens/{token_id}": Noun.TOKEN,
     "/api/v1/jointokens": Noun.JOIN_TOKEN,
@@ -34,6 +35,27 @@ NOUNS = {
     "/api/v1/nodes/{name}/telemetry": Noun.TELEMETRY,
     "/api/v1/nodes/{name}/state": Noun.NODE_STATE,
     "/api/v1/nodes/{name}/token": Noun.NODE_TOKEN,
+    "/api/v1/endpoints": Noun.ENDPOINTS,
+    "/api/v1/gateways/{name}/counts": Noun.GATEWAY_COUNTS,
+    "/api/v1/plans": Noun.PLAN,
+    "/api/v1/plans/current": Noun.PLAN,
+    "/api/v1/plans/{generation}": Noun.PLAN,
+    "/api/v1/plans/{generation}/diff": Noun.PLAN,
+    "/api/v1/plans/{generation}/record": Noun.PLAN_RECORD,
+    **{
+        f"/api/v1/plans/{{generation}}/{verb}": Noun.PLAN
+        for verb in ("approve", "reject", "pause", "resume", "abort", "rollback")
+    },
+    "/api/v1/explain/services/{tenant}/{name}": Kind.SERVICE,
+    "/api/v1/explain/jobs/{tenant}/{name}": Kind.JOB,
+    "/api/v1/explain/instances/{instance}": Noun.PLAN,
+    "/api/v1/explain/plans/{generation}": Noun.PLAN,
+    "/api/v1/whatif": Noun.WHAT_IF,
+    "/api/v1/cordons": Noun.CORDON,
+    **{f"/api/v1/nodes/{{name}}/{verb}": Noun.CORDON for verb in ("cordon", "drain", "uncordon")},
+    "/api/v1/events": Noun.EVENT,
+    "/api/v1/slo": Noun.ATTAINMENT,
+    "/api/v1/overview": Noun.OVERVIEW,
 }
 CANARY = "canary"  # part of every name of the other tenant's things
 LAST = "told-last"
@@ -68,6 +90,10 @@ def world(server: RunningServer) -> RunningServer:
     ]
     reply = server.request("POST", "/api/v1/apply", documents)
     assert reply.status == 200, reply.text
+    copy = {"id": f"{CANARY}.1", "instance": CANARY, "gpu": 0, "stage": "ready", "address": "10.0.0.1:9000"}
+    theirs = report("node-1", instances=[instance(CANARY, tenant="other", service=f"{CANARY}-service")], copies=[copy])
+    assert send(server, server.token("node", node="node-1"), theirs).status == 200
+    assert CANARY in server.request("GET", "/api/v1/endpoints?waitSeconds=10").text
     return server
 
 
@@ -78,6 +104,7 @@ def tokens(world: RunningServer) -> dict[Role, str]:
         Role.OPERATOR: world.token("operator"),
         Role.ADMIN: world.token("admin"),
         Role.NODE: world.token("node", node="node-1"),
+        Role.GATEWAY: world.token("gateway", gateway="edge-1"),
         Role.TENANT_VIEWER: world.token("viewer", tenant="shop"),
         Role.TENANT_OPERATOR: world.token("operator", tenant="shop"),
     }
@@ -97,7 +124,7 @@ def test_the_table_speaks_of_every_role() -> None:
 
 @pytest.mark.parametrize(("method", "path"), GUARDED + [(m, p) for m, p in routes() if p in ANY_TOKEN | BY_DOCUMENT])
 def test_no_route_answers_without_a_token(world: RunningServer, method: str, path: str) -> None:
-    reply = world.request(method, filled(path, "any"), token="")
+    reply = world.request(method, filled(path, "any"), token="", peer=f"127.0.1.{len(path)}")
     assert reply.status == 401
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.headers["www-authenticate"].startswith("Bearer")
@@ -131,8 +158,10 @@ def test_what_another_tenant_has_looks_exactly_like_what_is_not_there(
 
 def ask(world: RunningServer, token: str, method: str, path: str, marker: str) -> Reply:
     plural = path.removeprefix("/api/v1/").split("/")[0]
+    plural = path.split("/")[4] if plural == "explain" else plural
     last = {"services": "service", "jobs": "job", "models": "model", "profiles": "model-fp16-v100"}.get(plural, "thing")
     target = path.replace("{tenant}", "other").replace("{name}", f"{marker}-{last}").replace("{token_id}", marker)
+    target = target.replace("{generation}", "7").replace("{instance}", f"{marker}-instance")
     return world.request(method, target, *sample(method, path), token=token, headers=head(method))
 
 
@@ -151,7 +180,7 @@ QUERIES = ["", "?tenant=other", "?labelSelector=team", "?fieldSelector=spec.mode
 def test_no_list_shows_another_tenant(world: RunningServer, tokens: dict[Role, str], role: Role, path: str) -> None:
     for query in QUERIES:
         reply = world.request("GET", path + query, token=tokens[role])
-        told = json.dumps(reply.json["items"]) if reply.status == 200 else reply.json["detail"]
+        told = reply.text if reply.status < 300 else reply.json["detail"]
         assert CANARY not in told
         assert "other" not in told
 
@@ -200,8 +229,9 @@ def test_a_tenant_is_not_told_which_others_a_model_admits(world: RunningServer, 
 
 def filled(path: str, tenant: str) -> str:
     # A node's token ends with its Node, so the one deleted on the way is another.
-    name = "node-1" if "/nodes/{name}/" in path else "search"
+    name = "node-1" if "/nodes/{name}/" in path else "edge-1" if "/gateways/" in path else "search"
     path = path.replace("/assignment", "/assignment?waitSeconds=0")
+    path = path.replace("{generation}", "7").replace("{instance}", "shop/search/1")
     return path.replace("{tenant}", tenant).replace("{name}", name).replace("{token_id}", "abcdefabcdef")
 
 
@@ -217,6 +247,8 @@ def sample(method: str, path: str) -> tuple[bytes, ...]:
         return (b'{"metadata": {"labels": {}}}',)
     if method == "POST":
         return (json.dumps({"scope": "viewer"} if path == "/api/v1/tokens" else {}).encode(),)
+    if path == "/api/v1/gateways/{name}/counts":
+        return (b'{"began": "now", "sequence": 1}',)
     if method == "PUT":
         noun = noun_of(path)
         made = {

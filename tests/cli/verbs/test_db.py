@@ -37,6 +37,15 @@ def test_migrate_goes_forward_and_back_and_says_so(
     assert "schema 77 is not known" in capsys.readouterr().err
 
 
+@pytest.fixture
+def durable(each_database: GivenDatabase) -> None:
+    """This database waits for its disk, as ours do by themselves and the tests' do not."""
+    with psycopg.connect(each_database.direct_url) as connection:
+        name = connection.info.dbname
+        connection.execute(f'ALTER ROLE CURRENT_USER IN DATABASE "{name}" SET synchronous_commit = on'.encode())
+
+
+@pytest.mark.usefixtures("durable")
 def test_check_tells_a_pooler_and_a_deaf_listen(
     each_database: GivenDatabase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,6 +57,7 @@ def test_check_tells_a_pooler_and_a_deaf_listen(
     assert ("leave GPUWRIGHT_DATABASE_DIRECT unset" in said) != each_database.direct
 
 
+@pytest.mark.usefixtures("durable")
 def test_check_finds_the_direct_way_past_a_pooler(
     each_database: GivenDatabase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,17 @@ class Up:
         self.errors = data.parent / "errors.txt"
         variables = {**os.environ, "GPUWRIGHT_CONFIG": str(config), **environment}
         with self.screen.open("w") as screen, self.errors.open("w") as errors:
-            command = [sys.executable, "-m", "cli.main", "up", "--data-dir", str(data), "--port", str(self.port)]
+            command = [
+                sys.executable,
+                "-m",
+                "cli.main",
+                "up",
+                "--empty",
+                "--data-dir",
+                str(data),
+                "--port",
+                str(self.port),
+            ]
             self.process = subprocess.Popen(
                 [*command, *arguments], stdout=screen, stderr=errors, env=variables, start_new_session=True
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +13,10 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Job, JobProfile, Node, Problem, State
 from solvers.planning.promise import keep
 from solvers.planning.replan.match import laid_over
+from solvers.planning.replan.running import as_predicted
 from solvers.planning.solve import Budget, solve
 from solvers.planning.tables import tables
+from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
@@ -118,3 +121,21 @@ def test_a_plan_laid_over_itself_on_other_gpus_takes_their_place(problem: Proble
     other = replace(problem, state=State(running=tuple(swapped)))
     found = laid_over(tables(other), plan.instances)
     assert sorted(found, key=lambda one: one.id) == sorted(swapped, key=lambda one: one.id)
+
+
+@pytest.mark.parametrize("seed", [40, 47])
+def test_what_runs_comes_without_predictions_and_is_explained_all_the_same(seed: int) -> None:
+    problem = random_problem(seed)
+    bare = tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in solve(problem, NOW).instances)
+    risen = problem.with_rates({name: 2 * one.rate_per_second for name, one in problem.services.items()})
+    plan = solve(replace(risen, state=State(now=problem.state.now if problem.state else None, running=bare)), NOW)
+    assert plan.unserved and all(left.reason for left in plan.unserved)
+    assert plan.instances and all(one.exec_ms > 0 for one in plan.instances)
+
+
+def test_predictions_of_what_runs_are_those_of_its_plan() -> None:
+    problem = random_problem(3)
+    plan = solve(problem, NOW)
+    bare = [replace(one, exec_ms=0.0, latency_ms=0.0) for one in plan.instances]
+    for line, known in zip(as_predicted(problem, bare), plan.instances, strict=True):
+        assert (line.exec_ms, line.latency_ms) == pytest.approx((known.exec_ms, known.latency_ms))

@@ -1,0 +1,74 @@
+"""Questions to the desk: what is asked about, read at one moment, and the answer or a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.access import Principal
+from app.api.solvers import with_solvers
+from app.context import Context
+from app.control.desk import Busy, NoAnswer
+from app.problem import Problem
+from app.store import pieces, plan_reads, plans
+
+if TYPE_CHECKING:
+    from app.control.snapshot import Expected, Snapshot
+    from app.control.solving.aside import Aside
+    from solvers.planning.plan import Plan
+
+RETRY = {"Retry-After": "5"}
+
+
+def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
+    """The desk's answer; 503 where it has too much to do, or was lost over it."""
+    try:
+        return with_solvers(lambda: ctx.desk.ask(order, seconds, who.tenant or who.id))
+    except Busy:
+        raise Problem("unavailable", "other questions are being answered; ask again shortly", headers=RETRY) from None
+    except NoAnswer as lost:
+        raise Problem("unavailable", f"the question was given up: {lost}", headers=RETRY) from None
+
+
+def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
+    """A plan and what it was made from. Generation 0: the one in force, else the newest."""
+    from app.control.store import whole
+    from solvers.planning.plan import Plan
+
+    number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
+    row = plans.one(connection, number) if number else None
+    if row is None:
+        told = f"there is no plan {generation}" if generation else "nothing was planned yet"
+        raise Problem("not-found", told)
+    hashes = [bytes.fromhex(digest) for digest in row["snapshot"]]
+    found = pieces.get(connection, [*hashes, bytes(row["body"])])
+    if len(found) < len({*hashes, bytes(row["body"])}):
+        raise Problem("gone", f"what plan {number} was made from is no longer kept")
+    return whole([found[digest] for digest in hashes]), msgspec.json.decode(found[bytes(row["body"])], type=Plan)
+
+
+def now(connection: Connection) -> Snapshot:
+    """The world as it is, with the rates that were planned for last where services still are what they were."""
+    from app.control.observe import Knowledge, Observer
+    from app.control.snapshot import Expected
+
+    number = plan_reads.newest(connection)
+    last: Mapping[str, Expected] = {}
+    if number:
+        try:
+            last = recorded(connection, number)[0].expected
+        except Problem:  # no longer kept: what is declared will do
+            last = {}
+
+    def expecting(known: Knowledge) -> dict[str, Expected]:
+        rates = {
+            f"{one.tenant}/{one.name}": float(str(one.spec["ratePerSecond"]))
+            for one in known.declared
+            if one.kind == "Service"
+        }
+        return {name: last.get(name) or Expected(rate, reason="declared") for name, rate in rates.items()}
+
+    return Observer().snapshot(connection, 0, expecting)

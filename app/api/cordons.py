@@ -1,0 +1,132 @@
+"""Keeping plans off nodes and GPUs: cordon, uncordon, drain. The planner does the rest, and says what cannot leave."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy import Connection
+
+from app.access import Noun, Verb, require
+from app.api import asking
+from app.api.asking import Asked, By, Who, answer, write_once
+from app.api.objects import Name
+from app.control.events import Reason, happened
+from app.manifests.model import Key, Kind
+from app.problem import Problem
+from app.store import audit, clock, cordons, events, objects
+from app.world import declare
+
+router = APIRouter(prefix="/api/v1", tags=["cordons"])
+
+LONGEST = timedelta(days=3650)  # of a drain; a moment near the year 10000 is none for everybody who reads it
+
+
+class Asking(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What is asked of a node; nothing given: of all its GPUs, without an end."""
+
+    gpu: Annotated[int, msgspec.Meta(ge=0, le=1023)] | None = None
+    deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+
+
+_asking = msgspec.json.Decoder(Asking)
+(_SCHEMA,), _ = msgspec.json.schema_components([Asking], ref_template="#/components/schemas/{name}")
+BODY = {"requestBody": {"required": False, "content": {"application/json": {"schema": _SCHEMA}}}}
+
+
+def schemas() -> dict[str, Any]:
+    """The components that the routes here refer to."""
+    _, components = msgspec.json.schema_components([Asking], ref_template="#/components/schemas/{name}")
+    return components
+
+
+@router.get("/cordons", summary="Nodes and GPUs that are cordoned or drained")
+def list_cordons(
+    ctx: Asked, who: Who, node: Annotated[str, Query(max_length=63, description="Of this node")] = ""
+) -> Response:  # fmt: skip
+    require(who, Noun.CORDON, Verb.READ)
+    found = ctx.database.read(lambda connection: cordons.listed(connection, node))
+    return answer({"kind": "CordonList", "items": [one.wire() for one in found]})
+
+
+@router.post("/nodes/{name}/cordon", summary="Place nothing new on a node, or on one GPU of it", openapi_extra=BODY)
+def cordon(request: Request, who: Who, by: By, body: asking.Body, name: Name) -> Response:
+    return _put(request, who, by, body, name, "cordon")
+
+
+@router.post(
+    "/nodes/{name}/drain",
+    summary="Move everything off a node, or off one GPU of it, make before break",
+    openapi_extra=BODY,
+)
+def drain(request: Request, who: Who, by: By, body: asking.Body, name: Name) -> Response:
+    """What cannot leave stays and is named, with the reason, in events and in `gpuwright explain`."""
+    return _put(request, who, by, body, name, "drain")
+
+
+@router.post("/nodes/{name}/uncordon", summary="Let plans use a node or a GPU again", openapi_extra=BODY)
+def uncordon(request: Request, who: Who, by: By, body: asking.Body, name: Name) -> Response:
+    """Without a GPU the node and all its GPUs."""
+    require(who, Noun.CORDON, Verb.WRITE)
+    asked = _read(body)
+
+    def write(connection: Connection) -> Response:
+        lifted = cordons.lift(connection, name, cordons.WHOLE if asked.gpu is None else asked.gpu)
+        if not lifted:
+            if asked.gpu is not None and any(one.gpu == cordons.WHOLE for one in cordons.listed(connection, name)):
+                raise Problem("conflict", f"all of node {name} is cordoned; uncordon it whole, then cordon its GPUs")
+            raise Problem("not-found", f"{_named(name, asked.gpu)} is not cordoned")
+        before = {"cordons": [one.wire() for one in lifted]}
+        audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
+        what = f"{_named(name, asked.gpu)} may be used again"
+        events.record(connection, [happened(Reason.UNCORDON, what, kind="Node", name=name, about=str(asked.gpu))])
+        return answer({"kind": "CordonList", "items": [one.wire() for one in lifted]})
+
+    return write_once(request, body, write)
+
+
+def _put(
+    request: Request, who: Who, by: By, body: bytes, name: str, mode: Literal["cordon", "drain"]
+) -> Response:  # fmt: skip
+    require(who, Noun.CORDON, Verb.WRITE)
+    asked = _read(body)
+    if mode == "cordon" and asked.deadline is not None:
+        raise Problem("bad-request", "a cordon has no deadline; drain moves what runs there away by one")
+
+    def write(connection: Connection) -> Response:
+        node = objects.get(connection, Key(Kind.NODE, "", name))
+        if node is None:
+            raise declare.missing(Key(Kind.NODE, "", name))
+        gpus = int(str(node.spec["gpus"]))
+        if asked.gpu is not None and asked.gpu >= gpus:
+            raise Problem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {asked.gpu}")
+        if asked.deadline is not None and (left := asked.deadline - clock.now(connection)) <= timedelta():
+            raise Problem("invalid", f"the deadline {asked.deadline.isoformat()} has passed")
+        if asked.deadline is not None and left > LONGEST:
+            told = f"the deadline {asked.deadline.isoformat()} is more than {LONGEST.days} days away"
+            raise Problem("invalid", told)
+        gpu = cordons.WHOLE if asked.gpu is None else asked.gpu
+        made = cordons.put(connection, name, gpu, mode, asked.deadline, who.id, asked.message)
+        audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
+        if mode == "cordon":  # of a drain the leader says how much is to leave
+            what = f"{_named(name, asked.gpu)} gets nothing new" + (f": {asked.message}" if asked.message else "")
+            events.record(connection, [happened(Reason.CORDON, what, kind="Node", name=name, about=str(asked.gpu))])
+        return answer(made.wire())
+
+    return write_once(request, body, write)
+
+
+def _read(body: bytes) -> Asking:
+    if not body.strip():
+        return Asking()
+    try:
+        return _asking.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Problem("invalid", f"the body is no asking: {error}") from None
+
+
+def _named(node: str, gpu: int | None) -> str:
+    return f"node {node}" if gpu is None else f"GPU {gpu} of node {node}"

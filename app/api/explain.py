@@ -1,0 +1,144 @@
+"""Why: of a service, an instance, a job and a plan, in numbers and in sentences."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from sqlalchemy import Connection
+
+from app.access import Noun, Principal, Reach, Verb, require
+from app.api import asides, plan_wire
+from app.api.asking import Asked, Who, answer
+from app.api.objects import Name
+from app.api.solvers import with_solvers
+from app.context import Context
+from app.control.explain.plan import spelled_plan, why_held_back, why_nothing_changed
+from app.manifests.model import Key, Kind
+from app.problem import Problem
+from app.store import objects, plan_reads
+from app.store.objects import rfc3339
+from app.world import declare
+
+router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
+
+SECONDS = 20.0
+CYCLES = 50
+OF_THE_FLEET = ("alternatives", "lately", "runnerUp", "shapes", "unfit", "why")
+Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Of this plan; of the one in force by default")]
+
+
+@router.get("/services/{tenant}/{name}", summary="Why a service is served as it is, or is not")
+def explain_service(ctx: Asked, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
+    """Which GPU, batch and share, and what the runner-up would cost; what is unserved, and the change that helps."""
+    granted = require(who, Kind.SERVICE, Verb.READ, tenant)
+    _there(ctx, Key(Kind.SERVICE, tenant, name))
+    said = _asked(ctx, who, "service", f"{tenant}/{name}", of)
+    return answer(shown(_with_what_was_held_back(ctx, said, f"{tenant}/{name}", of), who, granted))
+
+
+@router.get("/jobs/{tenant}/{name}", summary="Why a job runs where it runs, or waits")
+def explain_job(ctx: Asked, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
+    granted = require(who, Kind.JOB, Verb.READ, tenant)
+    _there(ctx, Key(Kind.JOB, tenant, name))
+    said = _asked(ctx, who, "job", f"{tenant}/{name}", of)
+    return answer(shown(said, who, granted))
+
+
+@router.get("/instances/{instance:path}", summary="Why an instance is where it is and as it is")
+def explain_instance(
+    ctx: Asked, who: Who, instance: Annotated[str, Path(max_length=200, pattern=r"^[!-~]+$")], of: Of = 0
+) -> Response:
+    granted = require(who, Noun.PLAN, Verb.READ)
+
+    def owner(connection: Connection) -> str | None:
+        number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
+        body = plan_wire.body(connection, number) if number else None
+        found = (one for one in (body or {"instances": ()})["instances"] if one["id"] == instance)
+        one = next(found, None)
+        return one["service"] if one else None
+
+    service = ctx.database.read(owner)
+    if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
+        raise Problem("not-found", f"the plan has no instance {instance}")
+    return answer(shown(_asked(ctx, who, "instance", instance, of), who, granted))
+
+
+@router.get("/plans/{generation}", summary="Why a plan is as it is, and why nothing changed since")
+def explain_plan(
+    ctx: Asked, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the one in force")]
+) -> Response:  # fmt: skip
+    granted = require(who, Noun.PLAN, Verb.READ)
+
+    def read(connection: Connection) -> dict[str, Any]:
+        number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
+        row = plan_reads.head(connection, number) if number else None
+        body = plan_wire.body(connection, number) if row else None
+        if row is None or body is None:
+            raise Problem("not-found", f"there is no plan {generation}" if generation else "nothing was planned yet")
+        if granted is Reach.OWN:
+            own = plan_wire.of_tenant(body, who.tenant)
+            head = plan_wire.head(row, who.tenant)
+            said = spelled_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
+            return {"generation": number, "sentences": said[1:], "others": own["others"]}
+        cycles = [
+            {**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, CYCLES)
+        ]  # fmt: skip
+        return {
+            "generation": number,
+            "sentences": spelled_plan(row, body, body["heldBack"]),
+            "lately": why_nothing_changed(cycles),
+            "heldBack": body["heldBack"],
+            "certificate": body["certificate"],
+        }
+
+    return answer(ctx.database.read(read))
+
+
+def _there(ctx: Context, key: Key) -> None:
+    if ctx.database.read(lambda connection: objects.get(connection, key)) is None:
+        raise declare.missing(key)
+
+
+def _asked(
+    ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int
+) -> dict[str, Any]:
+    def order() -> Any:
+        from app.control.explain.asked import Explain
+
+        snapshot, plan = ctx.database.read(lambda connection: asides.recorded(connection, of))
+        return Explain(snapshot, plan, what, name)
+
+    said: dict[str, Any] = asides.ask(ctx, who, with_solvers(order), SECONDS)
+    if "missing" in said:
+        raise Problem("not-found", said["missing"])
+    return said
+
+
+def shown(said: dict[str, Any], who: Principal, granted: Reach) -> dict[str, Any]:
+    """What names neighbours, and what other nodes hold, is for those who may see the fleet."""
+    if granted is not Reach.OWN:
+        return said
+    kept = {key: value for key, value in said.items() if key not in OF_THE_FLEET}
+    kept["sentences"] = [one for one in said["sentences"] if not _names_others(one)]
+    if _names_others(kept.get("reason") or ""):
+        kept["reason"] = ""
+    return kept
+
+
+def _with_what_was_held_back(ctx: Context, said: dict[str, Any], name: str, of: int) -> dict[str, Any]:
+    """The changes that the plan, or a cycle since, would have made to the service and did not."""
+
+    def read(connection: Connection) -> tuple[list[Any], list[dict[str, Any]]]:
+        number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
+        body = plan_wire.body(connection, number) or {"heldBack": ()}
+        held = [one for one in body["heldBack"] if one["service"] == name]
+        return held, [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, CYCLES)]
+
+    held, cycles = ctx.database.read(read)
+    lately = [sentence for sentence in why_nothing_changed(cycles) if f"{name}: " in sentence]
+    return said | {"sentences": [*said["sentences"], *why_held_back(held)], "heldBack": held, "lately": lately}
+
+
+def _names_others(sentence: str) -> bool:
+    return sentence.startswith(("why this GPU: ", "why not cheaper: "))

@@ -1,0 +1,125 @@
+"""The whole at a glance, for `gpuwright top`: services, GPUs, the plan's cost against its bound, last decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from fastapi import APIRouter, Response
+from sqlalchemy import Connection
+
+from app.access import Noun, Reach, Verb, require
+from app.api import plan_wire
+from app.api.asides import recorded
+from app.api.asking import Asked, Who, answer
+from app.api.slo import promises
+from app.control import slo
+from app.control.explain.counting import counted
+from app.control.explain.shares import costs_of_services
+from app.control.posed import pose
+from app.problem import Problem
+from app.store import events, lease, loads, outlook, plan_reads, plans, telemetry
+from app.store.events import Wanted
+from app.store.objects import rfc3339
+
+router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
+
+RATE_WINDOW = timedelta(seconds=60)
+SLO_WINDOW = "30m"
+LAST = 10
+
+
+@router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
+def overview(ctx: Asked, who: Who) -> Response:
+    """A tenant is told of its own services."""
+    tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
+    return answer(ctx.database.read(lambda connection: _whole(connection, tenant)))
+
+
+def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
+    number = plan_reads.in_force(connection) or plan_reads.newest(connection)
+    body = plan_wire.body(connection, number) if number else None
+    found: dict[str, Any] = {"services": _services(connection, number, body or {}, tenant)}
+    if tenant:
+        return found
+    row = plan_reads.head(connection, number) if number else None
+    leader = lease.current(connection)
+    return found | {
+        "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),
+        "plan": plan_wire.head(row) if row else None,
+        "decisions": [plan_wire.head(one) for one in plan_reads.page(connection, 2**62, LAST)],
+        "cycles": [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)],
+        "events": [
+            {"at": rfc3339(one.last_at), "reason": one.reason, "severity": one.severity, "message": one.message}
+            for one in events.recent(connection, Wanted(), LAST)
+        ],
+        "money": outlook.get(connection, outlook.MONEY),
+        "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
+    }
+
+
+def _services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
+    rates = {one.service: one for one in loads.answered(connection, RATE_WINDOW)}
+    promised = promises(connection, tenant)
+    kept = slo.all_kept(connection, {name: promise["percentile"] for name, promise in promised})
+    costs = _costs(connection, number) if number else {}
+    planned: dict[str, list[dict[str, Any]]] = {}
+    for one in body.get("instances", ()):
+        planned.setdefault(one["service"], []).append(one)
+    missed = {one["service"]: one["ratePerSecond"] for one in body.get("unserved", ())}
+    return [
+        {
+            "service": name,
+            "ratePerSecond": rates[name].requests / rates[name].seconds if name in rates else None,
+            "plannedPerSecond": sum(one["ratePerSecond"] for one in planned.get(name, ())),
+            "unservedPerSecond": missed.get(name, 0.0),
+            "attained": kept[name].attainment.get(SLO_WINDOW),
+            "burnRate": kept[name].burn_rates.get(SLO_WINDOW),
+            "budgetLeft": kept[name].budget_left,
+            "sloMs": promise["latencyMs"],
+            "percentile": promise["percentile"],
+            "latencyMs": max((one["predicted"]["latencyMs"] for one in planned.get(name, ())), default=None),
+            "instances": len(planned.get(name, ())),
+            "pricePerHour": costs.get(name),
+        }
+        for name, promise in promised
+    ]
+
+
+def _costs(connection: Connection, number: int) -> dict[str, float]:
+    """What each service costs by the plan's own prices; nothing where its snapshot is no longer kept."""
+    row = plans.one(connection, number)
+    if row is None:
+        return {}
+    key = (*row["snapshot"], bytes(row["body"]).hex())
+    if key not in _known:
+        try:
+            snapshot, plan = recorded(connection, number)
+        except Problem:
+            return {}
+        posed = pose(snapshot)
+        while len(_known) >= MOST_KNOWN:
+            _known.pop(next(iter(_known)), None)
+        _known[key] = dict(costs_of_services(posed.problem, counted(posed, plan)))
+    return _known[key]
+
+
+_known: dict[tuple[str, ...], dict[str, float]] = {}  # by the hashes of a plan and its snapshot
+MOST_KNOWN = 8
+
+
+def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, float]]) -> list[dict[str, Any]]:
+    """Those that the plan uses, with what they drew in the last minute."""
+    on: dict[tuple[str, int], dict[str, Any]] = {}
+    for one in (*body.get("instances", ()), *body.get("jobs", ())):
+        gpu = on.setdefault(
+            (one["node"], one["gpu"]),
+            {"node": one["node"], "gpu": one["gpu"], "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": []},
+        )
+        gpu["smPercent"] += one["smPercent"]
+        gpu["memoryGib"] += one["memoryGib"]
+        gpu["services" if "service" in one else "jobs"].append(one.get("service") or one["job"])
+    for place, gpu in on.items():
+        gpu["powerW"], gpu["utilizationPercent"] = measured.get(place, (None, None))
+    return [on[place] for place in sorted(on)]

@@ -1,0 +1,81 @@
+"""Recorded plans on the wire: whole, or what of them a tenant may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.manifests.model import Key, Kind
+from app.store import objects, pieces, plans
+from app.store.objects import rfc3339
+from solvers.planning.plan import Plan
+from solvers.planning.wire import written
+
+ANOTHER = "another tenant"
+Row = Mapping[str, Any]
+
+
+def head(row: Row, tenant: str = "") -> dict[str, Any]:
+    """A plan in a list. Sentences, prices and who decided are for those who may see the fleet."""
+    said = {
+        "generation": row["generation"],
+        "at": rfc3339(row["at"]),
+        "lane": row["lane"],
+        "state": row["state"],
+        "reason": row["reason"] or None,
+        "base": row["base"],
+        "services": [name for name in row["services"] if not tenant or name.startswith(f"{tenant}/")],
+    }
+    if tenant:
+        return said
+    return said | {
+        "epoch": row["epoch"],
+        "message": row["message"] or None,
+        "method": row["method"],
+        "cost": row["cost"],
+        "bound": row["bound"],
+        "gap": row["gap"],
+        "changes": row["changes"],
+        "decidedBy": row["decided_by"] or None,
+        "decidedAt": rfc3339(row["decided_at"]) if row["decided_at"] else None,
+        "asked": sorted(row["asked"]),
+        "rollout": row["rollout"],
+    }
+
+
+def body(connection: Connection, generation: int) -> dict[str, Any] | None:
+    """The plan in the contract's words, with what was held back; None where it is not kept."""
+    row = plans.one(connection, generation)
+    if row is None:
+        return None
+    plan = decoded(connection, row)
+    keys = [Key(Kind.JOB, *one.job.split("/", 1)) for one in plan.jobs]
+    jobs = objects.get_many(connection, keys)
+    offline = {f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline"}
+    return written(plan, offline) | {"heldBack": row["solved_by"].get("heldBack", [])}
+
+
+def decoded(connection: Connection, row: Row) -> Plan:
+    """The plan of a row, on the indexes that nodes use."""
+    digest = bytes(row["body"])
+    return msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan)
+
+
+def of_tenant(plan: Mapping[str, Any], tenant: str) -> dict[str, Any]:
+    """Its own instances, jobs and reasons; how much more there is."""
+
+    def mine(one: Mapping[str, Any], field: str) -> bool:
+        return str(one[field]).startswith(f"{tenant}/")
+
+    own = {
+        "instances": [one for one in plan["instances"] if mine(one, "service")],
+        "jobs": [one for one in plan["jobs"] if mine(one, "job")],
+        "unserved": [one for one in plan["unserved"] if mine(one, "service")],
+        "unplaced": [one for one in plan["unplaced"] if mine(one, "job")],
+        "heldBack": [one for one in plan["heldBack"] if mine(one, "service")],
+    }
+    others = {name: len(plan[name]) - len(kept) for name, kept in own.items()}
+    return own | {"others": {"tenant": ANOTHER} | others}

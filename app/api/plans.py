@@ -1,0 +1,279 @@
+"""Plans: their history, each in full, what one changes, the record to replay it; and what operators say to them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from sqlalchemy import Connection
+
+from app.access import Noun, Reach, Verb, require
+from app.api import asking, cursors, plan_wire
+from app.api.asking import JSON, Asked, By, Who, answer, write_once
+from app.api.solvers import with_solvers
+from app.control.events import Reason, happened
+from app.control.explain.difference import ServiceDifference, differences, in_words
+from app.problem import Problem
+from app.store import audit, events, plan_reads
+
+router = APIRouter(prefix="/api/v1/plans", tags=["plans"])
+
+NEWEST = 2**62
+Generation = Annotated[int, Path(ge=1, lt=NEWEST, description="The plan's number")]
+Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", description="Why, for the record")]
+
+
+@router.get("", summary="Every decision, newest first")
+def list_plans(
+    ctx: Asked,
+    who: Who,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    cursor: Annotated[str, Query(max_length=1000)] = "",
+) -> Response:
+    """A tenant is told of those that changed something of its own."""
+    tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
+    before = cursors.decode(cursor, int)[0] if cursor else NEWEST
+    rows = ctx.database.read(lambda connection: plan_reads.page(connection, before, limit + 1, tenant))
+    following = cursors.encode(rows[limit - 1]["generation"]) if len(rows) > limit else None
+    items = [plan_wire.head(row, tenant) for row in rows[:limit]]
+    return answer({"kind": "PlanList", "metadata": {"next": following}, "items": items})
+
+
+@router.get("/current", summary="The plan that nodes are brought to; where there is none, the newest of all")
+def current_plan(ctx: Asked, who: Who) -> Response:
+    granted = require(who, Noun.PLAN, Verb.READ)
+
+    def read(connection: Connection) -> dict[str, Any]:
+        generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
+        if not generation:
+            raise Problem("not-found", "nothing was planned yet; is a planner running? (gpuwright planner)")
+        return _whole(connection, generation, who.tenant if granted is Reach.OWN else "")
+
+    return answer(ctx.database.read(read))
+
+
+@router.get("/{generation}", summary="One plan: instances, certificate, reasons, what was held back, its rollout")
+def get_plan(ctx: Asked, who: Who, generation: Generation) -> Response:
+    """A tenant is told of its own, and how much more there is."""
+    tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
+    return answer(ctx.database.read(lambda connection: _whole(connection, generation, tenant)))
+
+
+@router.get("/{generation}/diff", summary="What a plan changes, service by service; against its base by default")
+def diff_plan(
+    ctx: Asked,
+    who: Who,
+    generation: Generation,
+    against: Annotated[int | None, Query(ge=0, lt=NEWEST, description="Another plan; 0: nothing at all")] = None,
+) -> Response:
+    tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
+
+    def read(connection: Connection) -> dict[str, Any]:
+        row = plan_reads.head(connection, generation)
+        after = plan_wire.body(connection, generation)
+        if row is None or after is None:
+            raise _missing(generation)
+        other = (row["base"] or 0) if against is None else against
+        before = plan_wire.body(connection, other) if other else {}
+        if before is None:
+            if against is not None:
+                raise _missing(other)
+            other, before = 0, {}
+        found = [
+            one for one in differences(before, after, after["heldBack"])
+            if not tenant or one.service.startswith(f"{tenant}/")
+        ]  # fmt: skip
+        told = [_difference(one) for one in found if one.is_changed or one.reasons]
+        same = sum(1 for one in found if not (one.is_changed or one.reasons))
+        costs = {} if tenant else {"cost": {"before": _cost(before), "after": _cost(after)}}
+        return {"generation": generation, "against": other, "services": told, "unchanged": same, **costs}
+
+    return answer(ctx.database.read(read))
+
+
+@router.get(
+    "/{generation}/record",
+    summary="All that a plan was made from, and what was decided: enough to make it again offline",
+)
+def plan_record(ctx: Asked, who: Who, generation: Generation) -> Response:
+    require(who, Noun.PLAN_RECORD, Verb.READ)
+
+    def read(connection: Connection) -> bytes:
+        from app.control import replay
+
+        try:
+            record = replay.record_of(connection, generation)
+        except KeyError:
+            raise Problem("gone", f"what plan {generation} was made from is no longer kept") from None
+        if record is None:
+            raise _missing(generation)
+        return replay.to_json(record)
+
+    return Response(with_solvers(lambda: ctx.database.read(read)), media_type=JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What an operator says to a plan: from which states it may go to which."""
+
+    verb: str
+    summary: str
+    froms: tuple[str, ...]
+    to: str
+    done: str
+    reason: Reason
+
+
+MOVES = (
+    Move(
+        "approve",
+        "Let a plan that waits for approval be rolled out",
+        ("proposed",),
+        "rolling",
+        "approved",
+        Reason.PLAN_APPROVED,
+    ),
+    Move(
+        "reject", "Refuse a plan that waits for approval", ("proposed",), "rejected", "rejected", Reason.PLAN_REJECTED
+    ),
+    Move("pause", "Take no further step of a rollout", ("rolling",), "paused", "paused", Reason.ROLLOUT_PAUSED),
+    Move(
+        "resume",
+        "Go on with a rollout that was paused, or that stopped",
+        ("paused", "stopped"),
+        "rolling",
+        "resumed",
+        Reason.ROLLOUT_RESUMED,
+    ),
+    Move(
+        "abort",
+        "End a rollout where it stands",
+        ("rolling", "paused", "stopped"),
+        "aborted",
+        "aborted",
+        Reason.ROLLOUT_ABORTED,
+    ),
+)
+ACTED_UPON = ("rolling", "paused", "stopped", "aborted", "done")
+
+
+def _route(move: Move) -> None:
+    @router.post(f"/{{generation}}/{move.verb}", summary=move.summary, operation_id=f"{move.verb}Plan")
+    def say(
+        request: Request, who: Who, by: By, body: asking.Body, generation: Generation, message: Message = ""
+    ) -> Response:
+        require(who, Noun.PLAN, Verb.WRITE)
+        _no_more_than_nothing(body)
+
+        def write(connection: Connection) -> Response:
+            state = plan_reads.state_of(connection, generation)
+            if state is None:
+                raise _missing(generation)
+            if state not in move.froms:
+                raise Problem("conflict", f"plan {generation} is {state}; only {_or(move.froms)} can be {move.done}")
+            if move.verb == "approve":
+                _still_holds(connection, generation)
+            else:
+                _is_newest(connection, generation, state)
+            plan_reads.move(connection, generation, move.froms, move.to, who.id, message or None)
+            entry = by.entry(move.verb, Noun.PLAN, name=str(generation), detail=f"{state} -> {move.to}")
+            audit.record(connection, [entry])
+            said = happened(move.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
+            events.record(connection, [said])
+            return answer({"generation": generation, "state": move.to, "before": state})
+
+        return write_once(request, body, write)
+
+
+for _move in MOVES:
+    _route(_move)
+
+
+@router.post("/{generation}/rollback", summary="Undo a plan: bring nodes back to what it replaced")
+def rollback_plan(
+    request: Request, who: Who, by: By, body: asking.Body, generation: Generation
+) -> Response:  # fmt: skip
+    """The leader makes a new plan of it, whose rollout is a rollout like any other."""
+    require(who, Noun.PLAN, Verb.WRITE)
+    _no_more_than_nothing(body)
+
+    def write(connection: Connection) -> Response:
+        state = plan_reads.state_of(connection, generation)
+        row = plan_reads.head(connection, generation)
+        if state is None or row is None:
+            raise _missing(generation)
+        if state not in ACTED_UPON:
+            raise Problem("conflict", f"plan {generation} is {state}: nodes are not brought to it")
+        _is_newest(connection, generation, state)
+        if not row["base"] or plan_reads.head(connection, row["base"]) is None:
+            raise Problem(
+                "conflict", f"plan {generation} replaced no plan that is kept: there is nothing to go back to"
+            )
+        plan_reads.ask(connection, generation, "rollback", who.id)
+        audit.record(connection, [by.entry("rollback", Noun.PLAN, name=str(generation), detail=f"to {row['base']}")])
+        return answer({"generation": generation, "state": state, "asked": "rollback", "to": row["base"]}, 202)
+
+    return write_once(request, body, write)
+
+
+def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, Any]:
+    row, body = plan_reads.head(connection, generation), plan_wire.body(connection, generation)
+    if row is None or body is None:
+        raise _missing(generation)
+    return plan_wire.head(row, tenant) | (plan_wire.of_tenant(body, tenant) if tenant else body)
+
+
+def _still_holds(connection: Connection, generation: int) -> None:
+    """A plan says what to do to the one in force when it was made: to another one it would do something else."""
+    row = plan_reads.head(connection, generation)
+    standing = plan_reads.in_force(connection)
+    if row is not None and (row["base"] or 0) != standing:
+        raise Problem(
+            "conflict", f"plan {generation} was made for plan {row['base'] or 0}, and plan {standing} is in force now"
+        )
+
+
+def _is_newest(connection: Connection, generation: int, state: str) -> None:
+    standing = plan_reads.in_force(connection)
+    if state in ACTED_UPON and standing != generation:
+        raise Problem("conflict", f"plan {standing} is in force now; plan {generation} is past")
+
+
+def _no_more_than_nothing(body: bytes) -> None:
+    if re.fullmatch(rb"\s*(\{\s*\})?\s*", body) is None:
+        raise Problem("bad-request", "this request takes no body")
+
+
+def _missing(generation: int) -> Problem:
+    return Problem("not-found", f"there is no plan {generation}, or it is no longer kept")
+
+
+def _or(words: tuple[str, ...]) -> str:
+    return " or ".join(words)
+
+
+def _cost(plan: dict[str, Any]) -> dict[str, float] | None:
+    certificate = plan.get("certificate")
+    return {name: certificate[name] for name in ("cost", "resourceCost", "unservedCost")} if certificate else None
+
+
+def _difference(one: ServiceDifference) -> dict[str, Any]:
+    return {
+        "service": one.service,
+        "words": in_words(one),
+        "before": _camel(asdict(one.before)),
+        "after": _camel(asdict(one.after)),
+        **{name: getattr(one, name) for name in ("started", "stopped", "moved", "resized", "retuned", "kept")},
+        "reasons": list(one.reasons),
+    }
+
+
+def _camel(shapes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "instances": shapes["instances"],
+        "ratePerSecond": shapes["rate_per_second"],
+        "unservedPerSecond": shapes["unserved_per_second"],
+        "shapes": list(shapes["on"]),
+    }

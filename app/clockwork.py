@@ -1,0 +1,47 @@
+"""Jobs by the clock that go on when the clock is set back: a scheduler would sleep until it comes round again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime, timedelta
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+LOOKS_EVERY_SECONDS = 1.0
+SET_BACK_SECONDS = 0.5  # less is a clock that is being disciplined
+
+log = logging.getLogger(__name__)
+
+
+class Clockwork(BackgroundScheduler):  # type: ignore[misc]
+    """A scheduler that compares the wall's clock, which it goes by, with one that nobody sets."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(threads)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        self.ahead = _ahead()
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+
+    def _process_jobs(self) -> float:
+        was, self.ahead = self.ahead, _ahead()
+        if was - self.ahead > SET_BACK_SECONDS:
+            log.warning("clock_set_back", extra={"seconds": round(was - self.ahead, 3)})
+            self._set_back(timedelta(seconds=was - self.ahead))
+        wait = super()._process_jobs()
+        return LOOKS_EVERY_SECONDS if wait is None else min(wait, LOOKS_EVERY_SECONDS)
+
+    def _set_back(self, by: timedelta) -> None:
+        now = datetime.now(UTC)
+        for job in self.get_jobs():
+            if job.next_run_time is not None:
+                job.modify(next_run_time=max(now, job.next_run_time - by))
+
+
+def _ahead() -> float:
+    """How far the wall's clock is ahead of the one that nobody sets."""
+    return time.time() - time.monotonic()

@@ -1,0 +1,173 @@
+"""One cycle, top to bottom: from what is known at one moment to a decision on record, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from app.control.deciding import drafted, holding, mode_of, parts, posing, under_way
+from app.control.decision import Answer, Decision, HeldBack, Outcome, State
+from app.control.events import Event, Reason, happened
+from app.control.observe import Expecting
+from app.control.posed import Posed
+from app.control.small import following, is_preferred, is_upheaval, saying
+from app.control.snapshot import Snapshot
+from app.control.store import Overtaken, Store
+from app.control.tracing import note, phase
+from app.control.worth import falls_short
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
+JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
+
+
+class Solving(Protocol):
+    """Who answers questions: a process with a deadline, or the same in this one for simulations."""
+
+    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer: ...
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an answer may cost: seconds, which cut it short, and steps of work, which are the same everywhere."""
+
+    seconds: float = 10.0
+    work: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The last question, and what came of it: asked again at once, it has the same answer."""
+
+    question: bytes = b""
+    outcome: Outcome = Outcome.UNCHANGED
+    at: datetime | None = None
+    around: tuple[str, ...] = ()
+
+    def stands(self, snapshot: Snapshot, posed: Posed) -> bool:
+        """Whether asking again would come to the same."""
+        now = snapshot.at
+        if posed.question != self.question or self.at is None or self.around != around(snapshot):
+            return False
+        if self.outcome in (Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG):
+            return now < self.at + AGAIN_AFTER
+        return now < self.at + JOBS_AGAIN_AFTER or not posed.problem.jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Cycled:
+    """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
+
+    outcome: Outcome
+    asked: Asked
+    generation: int = 0
+    decision: Decision | None = None
+    snapshot: Snapshot | None = None
+    posed: Posed | None = None
+    message: str = ""
+    overtaken: bool = False  # by another decision, while this one was made
+
+
+def around(snapshot: Snapshot) -> tuple[str, ...]:
+    """What decides over an answer beside the question: who rests, and who may act."""
+    return (mode_of(snapshot), *sorted(snapshot.resting))
+
+
+def run_cycle(
+    store: Store, solver: Solving, expecting: Expecting, before: Asked, budget: Budget, reason: Reason = Reason.CYCLE
+) -> Cycled:
+    """Observe, pose, solve, judge, hold back, record. What nodes are told then is the rollout's business."""
+    with phase("observe"):
+        snapshot = store.snapshot(expecting)
+    with phase("pose"):
+        posed = posing(snapshot)
+    if waiting := under_way(snapshot, posed):
+        store.note(Outcome.UNCHANGED, waiting.reason, waiting.message, None)
+        return Cycled(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+    if before.stands(snapshot, posed):
+        store.note(Outcome.UNCHANGED, Reason.UNCHANGED, "the same question as before: its answer stands", None)
+        return Cycled(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+    with phase("solve"):
+        answer = solver.solve(posed.problem, seconds=budget.seconds, work=budget.work, seed=budget.seed)
+    note(outcome=answer.outcome)
+    asked = Asked(posed.question, answer.outcome, snapshot.at, around(snapshot))
+    if answer.plan is None:
+        return _nothing(store, snapshot, posed, answer, asked)
+    large = answer.plan
+    if is_upheaval(snapshot, large.changes):
+        with phase("solve"):
+            answer = _smaller(solver, posed, large, budget) or answer
+    with phase("judge"):
+        decision = drafted(snapshot, posed, answer, reason=reason)
+    if decision.answer.outcome is Outcome.WRONG:
+        return _nothing(store, snapshot, posed, decision.answer, replace(asked, outcome=Outcome.WRONG))
+    with phase("hold_back"):
+        decision = holding(snapshot, posed, decision)
+        if decision.desired == snapshot.standing and answer.plan is large and falls_short(posed.problem):
+            # Nothing of it can be done, and somebody waits or is late: at least what fits beside what stands.
+            small = _smaller(solver, posed, None, budget)
+            if small is not None:
+                least = drafted(snapshot, posed, small, reason=reason)
+                if least.answer.outcome is not Outcome.WRONG:
+                    decision = holding(snapshot, posed, least)
+        if decision.answer.recipe.get("kind") == "follow":
+            decision = saying(decision, large)
+    if decision.desired == snapshot.standing:
+        held = decision.held_back
+        store.note(
+            Outcome.UNCHANGED, held[0].reason if held else Reason.UNCHANGED, _said(held), snapshot if held else None
+        )
+        return Cycled(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+    with phase("record"):
+        try:
+            found = parts(snapshot, decision)
+            generations = store.record(snapshot, found, _happened(decision, found))
+        except Overtaken as overtaken:
+            # Its question is forgotten: it is asked again of what stands now.
+            return Cycled(Outcome.UNCHANGED, before, 0, None, snapshot, posed, str(overtaken), overtaken=True)
+    if not generations:
+        return Cycled(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+    return Cycled(answer.outcome, asked, generations[0], found[0], snapshot, posed)
+
+
+def _smaller(solver: Solving, posed: Posed, large: Plan | None, budget: Budget) -> Answer | None:
+    """The least change, where it serves as much or the large plan is too large to be ordered; None otherwise."""
+    problem, plan, rates = following(posed)
+    if large is not None and not rates:
+        return None  # nothing has moved that it could follow
+    answer = solver.follow(problem, plan, rates, seconds=budget.seconds)
+    if answer.plan is None or (large is not None and not is_preferred(answer.plan, large)):
+        return None
+    return answer
+
+
+def _nothing(store: Store, snapshot: Snapshot, posed: Posed, answer: Answer, asked: Asked) -> Cycled:
+    """No plan came: the last good one stands, and that is said."""
+    reason = {
+        Outcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
+        Outcome.CRASHED: Reason.SOLVER_CRASHED,
+        Outcome.WRONG: Reason.SOLVER_WRONG,
+    }.get(answer.outcome, Reason.NOTHING_TO_PLAN)
+    said = [happened(reason, answer.message or reason.sentence)]
+    store.note(answer.outcome, reason, answer.message, snapshot, said)
+    return Cycled(answer.outcome, asked, 0, None, snapshot, posed, answer.message)
+
+
+def _said(held: tuple[HeldBack, ...]) -> str:
+    return "; ".join(f"{one.service}: {one.message}" if one.service else one.message for one in held[:5])
+
+
+def _happened(decision: Decision, found: Sequence[Decision]) -> list[Event]:
+    changes = decision.plan.changes
+    told = ", ".join(
+        f"{count} {name}" for name in ("start", "stop", "move", "resize", "retune") if (count := getattr(changes, name))
+    )
+    planned = happened(Reason.PLANNED, told or "nothing changes but weights", kind="Plan")
+    if any(one.state is State.PROPOSED for one in found):
+        return [planned, happened(Reason.PLAN_PROPOSED, kind="Plan")]
+    return [planned]

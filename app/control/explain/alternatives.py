@@ -1,0 +1,209 @@
+"""What one instance could be instead, each judged in the plan's place: other GPUs, types, variants and shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from solvers.latency import latency_at, timeout_for
+from solvers.planning.explain.applied import renewed
+from solvers.planning.explain.ground import Ground, ground
+from solvers.planning.explain.options import Notes, Options, Terms, options
+from solvers.planning.explain.spots import Lot, empty, lot, taken
+from solvers.planning.judge import Change, Standing, Verdict
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.promise import keep
+
+MOST_JUDGED = 12  # alternatives of one instance
+ENOUGH = 1 - 1e-9  # of a rate
+EQUAL = 1e-9  # of a cost
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Other instances in place of one, carrying what it carries; what the plan would cost with them."""
+
+    instances: tuple[Instance, ...]
+    gpu_type: str
+    opens: bool  # GPUs that nothing ran on
+    adds_per_hour: float  # to the plan's cost; negative: it would be cheaper
+    churn: float  # what changing to it costs, once
+    is_right: bool
+    broken: str = ""  # the rule that it breaks
+
+    @property
+    def first(self) -> Instance:
+        return self.instances[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that was looked at for one instance."""
+
+    instance: Instance
+    alternatives: tuple[Alternative, ...]  # right ones first, the cheapest first
+    unfit: tuple[tuple[str, str], ...]  # GPU type, and why nothing there carries it
+
+    @property
+    def runner_up(self) -> Alternative | None:
+        """The cheapest that is right."""
+        return next((one for one in self.alternatives if one.is_right), None)
+
+
+def alternatives(problem: Problem, plan: Plan, instance: Instance, standing: Standing | None = None) -> Found:
+    """What else could carry this instance's rate, with everything else kept as it is."""
+    standing = standing or Standing(problem, plan, keep)
+    before = standing.verdict()
+    rest = [one for one in plan.instances if one is not instance]
+    known = ground(problem, rest, plan.jobs)
+    service = problem.services[instance.service]
+    terms = Terms(service, problem.policy, problem.limits.get(service.tenant))
+    notes = Notes()
+    looked = [options(problem, some, terms, notes) for some in _lots(problem, plan, known, instance)]
+    drafts = _drafts(looked, instance, terms)
+    judged = [_judged(problem, plan, standing, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
+    judged.sort(key=lambda one: (not one.is_right, one.adds_per_hour, one.first.sm_percent, one.first.place))
+    types = {one.gpu_type for one in judged}
+    nodes = {node.gpu_type for node in problem.nodes.values()}
+    unfit = tuple((name, _why_unfit(problem, terms, name, instance.rate_per_second)) for name in sorted(nodes - types))
+    return Found(instance, tuple(judged), unfit)
+
+
+def _lots(problem: Problem, plan: Plan, known: Ground, instance: Instance) -> Iterator[Lot]:
+    """The fleet's room, but for the instance's own place: what could stand there is another question."""
+    for some in known.lots:
+        spots = []
+        for spot in some.spots:
+            places = tuple(place for place in spot.places if place != instance.place)
+            if places:
+                spots.append(replace(spot, places=places, node=problem.nodes[places[0][0]]))
+        yield lot(spots)
+    others = [one for one in plan.instances if one.place == instance.place and one is not instance]
+    jobs = [job for job in plan.jobs if job.place == instance.place]
+    yield lot([taken(problem, instance.place, others, jobs)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Instances that carry the rate by what is known of their GPUs; the judge has not seen them."""
+
+    instances: tuple[Instance, ...]
+    gpu_type: str
+    opens: bool
+    price: float  # roughly, to look at the cheapest first
+
+
+def _drafts(looked: Sequence[Options], instance: Instance, terms: Terms) -> list[_Draft]:
+    """The leanest of each kind: by GPU type, variant, and whether GPUs are opened for it; cheapest first."""
+    best: dict[tuple[object, ...], _Draft] = {}
+    for one in looked:
+        for row in range(len(one.spot)):
+            draft = _draft(one, row, instance, terms)
+            if draft is None or _is_same(draft, instance):
+                continue
+            spot = one.lot.spots[int(one.spot[row])]
+            key = (draft.gpu_type, draft.instances[0].variant, draft.opens, spot.places[0] == instance.place)
+            if key not in best or _rank(draft) < _rank(best[key]):
+                best[key] = draft
+    return sorted(best.values(), key=_rank)
+
+
+def _rank(draft: _Draft) -> tuple[object, ...]:
+    first = draft.instances[0]
+    return (draft.price, len(draft.instances), first.sm_percent, -first.clock_mhz, first.place)
+
+
+def _draft(one: Options, row: int, instance: Instance, terms: Terms) -> _Draft | None:
+    """As few instances as carry the rate in this way, each with as few SMs as do."""
+    caps, rate = one.cap[row], instance.rate_per_second
+    most = float(caps.max())
+    if not most > 0:
+        return None
+    spot = one.lot.spots[int(one.spot[row])]
+    copies = max(1, ceil(rate * ENOUGH / most))
+    if copies > len(spot.places):
+        return None
+    each = rate / copies
+    sm = int(np.argmax(caps >= each * ENOUGH))
+    way = one.ways[one.way[row]]
+    batch, exec_ms = int(way.at.batches[one.by[row, sm]]), float(one.exec_ms[row, sm])
+    judged = exec_ms * (1 + terms.policy.exec_margin)
+    service = terms.service
+    wait = timeout_for(batch, judged, service.slo_ms, service.percentile, each)
+    if wait is None:
+        return None
+    made = tuple(
+        replace(
+            instance, id=f"{instance.id}/instead-{number}", node=place[0], gpu=place[1], variant=way.profile.variant,
+            batch=batch, batch_timeout_ms=wait, sm_percent=sm, memory_gib=way.profile.memory_gib[batch],
+            clock_mhz=way.clock_mhz, rate_per_second=each, exec_ms=exec_ms,
+            latency_ms=latency_at(batch, judged, each, service.percentile, wait),
+        )
+        for number, place in enumerate(spot.places[:copies], 1)
+    )  # fmt: skip
+    whole = spot.is_empty and terms.policy.pricing == "gpu"
+    price = spot.node.price_per_hour * copies * (1.0 if whole else sm / 100)
+    return _Draft(made, spot.gpu_type.name, spot.is_empty and made[0].place != instance.place, price)
+
+
+def _is_same(draft: _Draft, instance: Instance) -> bool:
+    """Whether it is what stands there already, or that with another share or batch: of those the instance tells."""
+    first = draft.instances[0]
+    return (first.place, first.variant) == (instance.place, instance.variant)
+
+
+def _judged(
+    problem: Problem, plan: Plan, standing: Standing, before: Verdict, instance: Instance, draft: _Draft
+) -> Alternative:
+    """What the judge says of the plan with these in the instance's place; the standing plan is left as it was."""
+    places = {instance.place, *(one.place for one in draft.instances)}
+    beside = [one for one in plan.instances if one.place in places and one is not instance]
+    jobs = [job for job in plan.jobs if job.place in places]
+    after, after_jobs = renewed(problem, [*beside, *draft.instances], jobs, places)
+    there = Change(stop=(*beside, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs))
+    verdict = standing.apply(there)
+    back = Change(stop=there.start, start=there.stop, stop_jobs=there.start_jobs, start_jobs=there.stop_jobs)
+    standing.apply(back)
+    old = {(found.where, found.rule) for found in before.violations}
+    broken = [found for found in verdict.violations if (found.where, found.rule) not in old]
+    changed = sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in draft.instances)
+    new = {one.id for one in draft.instances}
+    adds = verdict.cost.total - before.cost.total
+    return Alternative(
+        instances=tuple(one for one in after if one.id in new),
+        gpu_type=draft.gpu_type,
+        opens=draft.opens,
+        adds_per_hour=0.0 if abs(adds) <= EQUAL * max(1.0, before.cost.total) else adds,
+        churn=problem.policy.move_price * changed,
+        is_right=not broken,
+        broken=str(broken[0]) if broken else "",
+    )
+
+
+def _why_unfit(problem: Problem, terms: Terms, gpu_type: str, rate: float) -> str:
+    """Why no GPU of a type could carry what the instance does; of a full one, what it would take of it."""
+    service = terms.service
+    if service.gpu_types is not None and gpu_type not in service.gpu_types:
+        return "not among its gpuTypes"
+    profiles = [
+        one for key, one in problem.profiles.items()
+        if key[0] == service.model and key[1] in service.variants and key[2] == gpu_type
+    ]  # fmt: skip
+    if not profiles:
+        return "its model has no profile there"
+    fastest = min(time for one in profiles for curve in one.latency_ms.values() for _, time in curve)
+    if fastest * (1 + terms.policy.exec_margin) > service.slo_ms:
+        return f"its fastest exec there, {fastest:.4g} ms, misses the SLO of {service.slo_ms:g} ms"
+    alike = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
+    node = min(alike, key=lambda node: (node.price_per_hour, node.name))
+    one = options(problem, lot([empty(problem, node, [(node.name, 0)])]), terms, Notes())
+    enough = (one.cap >= rate * ENOUGH).any(axis=0) if one.cap.size else np.zeros(1, dtype=bool)
+    if not enough.any():
+        return "even an empty one does not carry it alone"
+    sm = int(np.argmax(enough))
+    worth = node.price_per_hour * (1.0 if service.is_dedicated else sm / 100)
+    return f"it would take {sm} % of one, worth {worth:.3g} an hour, but none has the room"

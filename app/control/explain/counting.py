@@ -1,0 +1,36 @@
+"""Plans as problems count: the indexes of GPUs that are planned on, from those that nodes use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.control.posed import Posed
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+
+def counted(posed: Posed, plan: Plan) -> Plan:
+    """A recorded plan on the problem's indexes, without what stands on GPUs that the problem leaves out."""
+    at = {(node, real): index for node, gpus in posed.gpus.items() for index, real in enumerate(gpus)}
+    services = posed.problem.services
+    return replace(
+        plan,
+        instances=tuple(
+            replace(one, gpu=at[one.place]) for one in plan.instances if one.place in at and one.service in services
+        ),
+        jobs=tuple(replace(one, gpu=at[one.place]) for one in plan.jobs if one.place in at),
+        unserved=tuple(one for one in plan.unserved if one.service in services),
+    )
+
+
+def predicted(problem: Problem, plan: Plan) -> Plan:
+    """The plan with its predictions: lines that were taken over as they ran have none."""
+    if all(one.exec_ms > 0 for one in plan.instances):
+        return plan
+    if any(problem.profile(one.service, one.variant, one.node) is None for one in plan.instances):
+        return plan
+    from solvers.planning.explain.applied import renewed  # compiled loops: only where they are needed
+
+    places = {one.place for one in plan.instances}
+    instances, jobs = renewed(problem, plan.instances, plan.jobs, places)
+    return replace(plan, instances=tuple(instances), jobs=tuple(jobs))

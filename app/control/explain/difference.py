@@ -1,0 +1,132 @@
+"""What changes from one plan to another, service by service: instances, shapes, rates and money before and after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+JSON: TypeAlias = Any
+Body: TypeAlias = dict[str, JSON]  # a plan in the contract's words
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """How many instances there are of each shape: GPU type or node, variant, batch, SM%."""
+
+    instances: int
+    rate_per_second: float
+    unserved_per_second: float
+    on: tuple[str, ...]  # `3 on node-1/0..`, in words
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceDifference:
+    """One service in two plans."""
+
+    service: str
+    before: Shapes
+    after: Shapes
+    started: int
+    stopped: int
+    moved: int
+    resized: int
+    retuned: int
+    kept: int
+    reasons: tuple[str, ...]  # why it is unserved, or held back
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.started or self.stopped or self.moved or self.resized or self.retuned) or (
+            abs(self.before.unserved_per_second - self.after.unserved_per_second) > 1e-9
+        )
+
+
+def differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) -> list[ServiceDifference]:
+    """Every service of either plan, those that change first."""
+    old, new = _by_service(before), _by_service(after)
+    missed_before, missed_after = _unserved(before), _unserved(after)
+    held: dict[str, list[str]] = {}
+    for one in held_back:
+        held.setdefault(one["service"], []).append(f"held back ({one['reason']}): {one['message']}")
+    found = []
+    for name in sorted(old.keys() | new.keys() | missed_before.keys() | missed_after.keys() | held.keys()):
+        left = missed_after.get(name)
+        reasons = [f"unserved: {left['reason']}"] if left and left.get("reason") else []
+        found.append(
+            ServiceDifference(
+                name,
+                _shapes(old.get(name, []), missed_before.get(name)),
+                _shapes(new.get(name, []), left),
+                **_moves(old.get(name, []), new.get(name, [])),
+                reasons=(*reasons, *held.get(name, ())),
+            )
+        )
+    return sorted(found, key=lambda one: (not one.is_changed, one.service))
+
+
+def _by_service(plan: Body) -> dict[str, list[JSON]]:
+    found: dict[str, list[JSON]] = {}
+    for one in plan.get("instances", ()):
+        found.setdefault(one["service"], []).append(one)
+    return found
+
+
+def _unserved(plan: Body) -> dict[str, JSON]:
+    return {one["service"]: one for one in plan.get("unserved", ())}
+
+
+def _shapes(mine: Sequence[JSON], missed: JSON) -> Shapes:
+    shapes = Counter((one["variant"], one["batch"], one["smPercent"]) for one in mine)
+    told = tuple(
+        f"{number} x {variant}, batch {batch}, {sm} %" for (variant, batch, sm), number in sorted(shapes.items())
+    )
+    return Shapes(
+        len(mine), sum(one["ratePerSecond"] for one in mine), missed["ratePerSecond"] if missed else 0.0, told
+    )
+
+
+def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
+    """As the contract counts changes: on the same GPU a keep, retune or resize; starts and stops pair into moves."""
+    counts = dict.fromkeys(("started", "stopped", "moved", "resized", "retuned", "kept"), 0)
+    left = list(old)
+    starts = 0
+    for one in new:
+        there = [other for other in left if (other["node"], other["gpu"]) == (one["node"], one["gpu"])]
+        same = next((other for other in there if _shape(other) == _shape(one)), None) or next(iter(there), None)
+        if same is None:
+            starts += 1
+            continue
+        left.remove(same)
+        kind = "resized" if _shape(same) != _shape(one) else "kept" if _tuning(same, one) else "retuned"
+        counts[kind] += 1
+    counts["moved"] = min(starts, len(left))
+    counts["started"], counts["stopped"] = starts - counts["moved"], len(left) - counts["moved"]
+    return counts
+
+
+def _shape(one: JSON) -> tuple[JSON, ...]:
+    return (one["variant"], one["smPercent"], one["memoryGib"])
+
+
+def _tuning(one: JSON, other: JSON) -> bool:
+    """Whether batch, timeout, clock and rate are the same."""
+    return all(
+        abs(one[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
+        for name in ("batch", "batchTimeoutMs", "clockMhz", "ratePerSecond")
+    )
+
+
+def in_words(one: ServiceDifference) -> str:
+    """`2 -> 3 instances: 1 started, 1 resized`."""
+    moves = [
+        f"{number} {word}"
+        for word, number in (
+            ("started", one.started), ("stopped", one.stopped), ("moved", one.moved), ("resized", one.resized),
+            ("retuned", one.retuned),
+        )
+        if number
+    ]  # fmt: skip
+    said = f"{one.before.instances} -> {one.after.instances} instances"
+    return f"{said}: {', '.join(moves)}" if moves else said

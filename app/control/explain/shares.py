@@ -1,0 +1,46 @@
+"""What each instance costs an hour: its part of the GPU that services pay for, by weight of SMs and memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+
+
+def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
+    """Money per hour by instance id: GPUs only, without energy."""
+    on: dict[tuple[str, int], list[Instance]] = defaultdict(list)
+    for one in plan.instances:
+        on[one.place].append(one)
+    found: dict[str, float] = {}
+    for (name, _), residents in on.items():
+        node, memory_gib = problem.nodes[name], problem.type_of(name).memory_gib
+        weights = [weight(one, memory_gib) for one in residents]
+        paid = node.price_per_hour * used_part(problem, residents, memory_gib)
+        for one, own in zip(residents, weights, strict=True):
+            found[one.id] = paid * own / (sum(weights) or 1.0)
+    return found
+
+
+def costs_of_services(problem: Problem, plan: Plan) -> Mapping[str, float]:
+    """Money per hour by service: what its instances cost together."""
+    of = costs_of_instances(problem, plan)
+    found: dict[str, float] = dict.fromkeys(problem.services, 0.0)
+    for one in plan.instances:
+        found[one.service] += of[one.id]
+    return found
+
+
+def weight(one: Instance, memory_gib: float) -> float:
+    """The larger of its parts of the GPU: of SMs, or of memory."""
+    return max(one.sm_percent / 100, one.memory_gib / memory_gib)
+
+
+def used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:
+    """The part of a GPU that its services pay: all of it, or where shares are priced what they use."""
+    if problem.policy.pricing == "gpu" or any(problem.services[one.service].is_dedicated for one in residents):
+        return 1.0
+    by_sm = sum(one.sm_percent for one in residents) / 100
+    return min(1.0, max(by_sm, sum(one.memory_gib for one in residents) / memory_gib))

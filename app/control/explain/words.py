@@ -1,0 +1,28 @@
+"""How explanations spell numbers: money, rates and times, short and always the same."""
+
+from __future__ import annotations
+
+
+def money(per_hour: float) -> str:
+    """An amount per hour."""
+    return f"{per_hour:,.4g}" if abs(per_hour) < 100 else f"{per_hour:,.2f}"
+
+
+def signed(per_hour: float) -> str:
+    """A difference, with its sign."""
+    return f"{'+' if per_hour > 0 else '-' if per_hour < 0 else ''}{money(abs(per_hour))}"
+
+
+def rate(per_second: float) -> str:
+    """Requests in a second."""
+    return f"{per_second:,.4g}" if per_second < 10_000 else f"{per_second:,.0f}"
+
+
+def ms(milliseconds: float) -> str:
+    """A time."""
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds:,.0f} ms"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 instance`, `3 instances`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,30 @@
+"""Whether the solver answered in time is in no problem: it goes on record with what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.control.decision import Answer
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+
+class Follows(Protocol):
+    """The solver's short way from a plan to other rates."""
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
+
+
+@dataclass(slots=True)
+class Heard:
+    """A solver whose outcomes are written down, in the order of its answers."""
+
+    solver: Follows
+    outcomes: list[str] = field(default_factory=list)
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+        answer = self.solver.follow(problem, plan, rates, seconds=seconds)
+        self.outcomes.append(str(answer.outcome))
+        return answer

@@ -1,0 +1,281 @@
+"""From the cheapest rung up: batches, then SM% in the slack, then new instances; the first that suffices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from app.control.decision import Answer, Outcome
+from app.control.fast.heard import Follows, Heard
+from app.control.fast.neighbourhood import Neighbourhood, around, cost_on
+from app.control.fast.resize import in_the_way, resized, without
+from app.control.fast.retune import retuned
+from app.control.fast.watch import Call
+from app.manifests.model import JSON
+from solvers.planning.plan import Plan, Unplaced
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.realise import NONE_UNSERVED
+
+SECONDS = 0.8  # for the last rung: the whole has one
+SAME = 1e-9
+LEAST_RATE = 1e-3
+GROWS = 1.2  # by the time that new instances serve: then they are started at once
+MADE_WAY = "services needed its share of the GPU"
+
+
+class Rung(StrEnum):
+    """How far up the ladder, the lowest first."""
+
+    RETUNE = "retune"  # batch, timeout, rates
+    RESIZE = "resize"  # more SM% where there are some to spare
+    START = "start"  # new instances
+    PARTLY = "partly"  # nothing suffices: what there was room for
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """What the fast lane decided: a whole plan, and what of it is new."""
+
+    plan: Plan
+    rates: Mapping[str, float]  # what these services are planned for from now on
+    rungs: Mapping[str, Rung]  # by service
+    reason: str  # load_rose, slo_missed
+    message: str
+    cost_delta_per_hour: float = 0.0  # of services
+    preempted: tuple[str, ...] = ()  # jobs that make way
+    unserved: Mapping[str, float] = field(default_factory=dict)  # of the callers, what even so nobody carries
+    answer: Answer = field(default_factory=lambda: Answer(Outcome.SOLVED))
+
+    @property
+    def rung(self) -> Rung:
+        """The highest of them."""
+        return max(self.rungs.values(), key=list(Rung).index)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        return tuple(sorted(self.rungs))
+
+
+def quicken(
+    problem: Problem, plan: Plan, calls: Sequence[Call], solver: Follows | None = None, *, strict: bool = False,
+    seconds: float = SECONDS, elsewhere: Mapping[str, float] | None = None,
+) -> Quick | None:  # fmt: skip
+    """The cheapest step for each caller; None where nothing helps. `plan` is what runs, `problem` what it answers.
+
+    `elsewhere` is what instances carry that the problem does not know of, as on a cordoned GPU: it counts.
+    Callers of higher priority choose first. The solver follows `plan` itself, which it may have made ready for, so who
+    needs new instances gets them before the others take their steps beside them.
+    """
+    services = problem.services
+    held = elsewhere or {}
+    known = [_less(call, held.get(call.service, 0.0)) for call in calls if call.service in services]
+    order = sorted(known, key=lambda one: (-services[one.service].priority, one.service))
+    course = Course(problem, plan)
+    outside = [call for call in order if not course.inside(call, strict, ahead=solver is not None)]
+    answer: Answer | None = None
+    heard = Heard(solver) if solver else None
+    if outside:
+        course, answer = _outside(problem, plan, outside, heard, strict, seconds)
+        for call in order:
+            if call.service not in course.rungs and not course.inside(call, strict):
+                course.partly(call, strict)
+    if not course.rungs:
+        return None
+    quick = _told(course, problem, plan, order, answer)
+    recipe: dict[str, JSON] = {
+        "kind": "quicken",
+        "calls": {call.service: [call.rate_per_second, call.least] for call in order},
+        "strict": strict,
+        "solver": heard is not None,
+        "followed": list(heard.outcomes) if heard else [],
+    }
+    quick = replace(quick, answer=replace(quick.answer, recipe=recipe))
+    return replace(quick, rates={name: rate + held.get(name, 0.0) for name, rate in quick.rates.items()})
+
+
+class Course:
+    """A plan on its way up the ladder."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self.problem, self.plan = problem, plan
+        self.rungs: dict[str, Rung] = {}
+        self.rates: dict[str, float] = {}
+
+    def inside(self, call: Call, strict: bool, ahead: bool = False) -> bool:
+        """On the GPUs that it has, and nobody makes way: for what it will need soon, else for what it needs now.
+
+        `ahead`: not for now alone where much more will be needed by the time that a new instance serves.
+        """
+        area = around(self.problem, self.plan, [call.service])
+        grows = ahead and call.rate_per_second > call.least * GROWS
+        for rate in (call.rate_per_second,) if grows else dict.fromkeys((call.rate_per_second, call.least)):
+            after = retuned(area, call.service, rate)
+            if after:
+                return self._take(after, call.service, rate, Rung.RETUNE)
+            after = resized(area, call.service, rate, strict)
+            if after:
+                return self._take(after, call.service, rate, Rung.RESIZE)
+        return False
+
+    def pushing(self, call: Call, strict: bool) -> bool:
+        """The same, and preemptible jobs beside it make way, as few GPUs' as will do: services come first."""
+        area = around(self.problem, self.plan, [call.service])
+        for rate in dict.fromkeys((call.rate_per_second, call.least)):
+            gone: frozenset[str] = frozenset()
+            for jobs in in_the_way(area, call.service):
+                gone |= jobs
+                after = resized(without(area, gone), call.service, rate, strict)
+                if after:
+                    self.leave_out(gone)
+                    return self._take(after, call.service, rate, Rung.RESIZE)
+        return False
+
+    def partly(self, call: Call, strict: bool) -> bool:
+        """Nothing suffices: as far as batches and slack go."""
+        area = around(self.problem, self.plan, [call.service])
+        after = resized(area, call.service, call.least, strict, partly=True)
+        after = after or retuned(area, call.service, call.least, partly=True)
+        return after is not None and self._take(after, call.service, call.least, Rung.PARTLY)
+
+    def leave_out(self, jobs: Collection[str]) -> None:
+        """These jobs no longer run."""
+        self.plan = replace(
+            self.plan,
+            jobs=tuple(one for one in self.plan.jobs if one.job not in jobs),
+            unplaced=self.plan.unplaced + tuple(Unplaced(job, MADE_WAY) for job in sorted(jobs)),
+        )
+
+    def follow(self, after: Plan, calls: Sequence[Call]) -> None:
+        """Take over what the solver made of these callers. What is only foreseen, without room, is no demand yet."""
+        carried = dict.fromkeys((call.service for call in calls), 0.0)
+        for line in after.instances:
+            if line.service in carried:
+                carried[line.service] += line.rate_per_second
+        missed = {one.service: one for one in after.unserved}
+        for call in calls:
+            name, rate = call.service, call.rate_per_second
+            left = missed.pop(name, None)
+            if left:
+                rate = max(call.least, carried[name])
+                if rate - carried[name] > NONE_UNSERVED * rate:
+                    missed[name] = replace(left, rate_per_second=rate - carried[name])
+            self.rungs[name] = Rung.PARTLY if name in missed else Rung.START
+            self.rates[name] = rate
+        self.problem = self.problem.with_rates(self.rates)
+        self.plan = replace(after, unserved=tuple(missed[name] for name in sorted(missed)))
+
+    def _take(self, after: Neighbourhood, service: str, rate: float, rung: Rung) -> bool:
+        new = {line.id: line for line in after.plan.instances}
+        missed = {one.service: one for one in self.plan.unserved if one.service != service}
+        missed |= {one.service: one for one in after.plan.unserved if one.service == service}
+        self.problem = self.problem.with_rates({service: rate})
+        self.plan = replace(
+            self.plan,
+            instances=tuple(new.get(line.id, line) for line in self.plan.instances),
+            unserved=tuple(missed[name] for name in sorted(missed)),
+        )
+        self.rungs[service], self.rates[service] = rung, rate
+        return True
+
+
+def _outside(
+    problem: Problem, plan: Plan, calls: Sequence[Call], solver: Follows | None, strict: bool, seconds: float
+) -> tuple[Course, Answer | None]:
+    """New instances; where these would open a GPU, or leave something unserved, jobs make way instead.
+
+    A service never pays for a job's sake: what jobs hold counts as free to it.
+    """
+    followed, answer = _followed(problem, plan, calls, solver, seconds)
+    if followed and not _missed(followed, calls) and cost_delta(problem, plan, followed.plan) <= SAME:
+        return followed, answer
+    if not any(problem.jobs[one.job].is_preemptible for one in plan.jobs):
+        return followed or Course(problem, plan), answer
+    pushed = Course(problem, plan)
+    if all(pushed.pushing(call, strict) for call in calls):
+        return pushed, None
+    pushed = Course(problem, plan)
+    bare = Course(problem, plan)
+    bare.leave_out([one.job for one in plan.jobs if problem.jobs[one.job].is_preemptible])
+    alone, other = _followed(problem, bare.plan, calls, solver, seconds)
+    if alone and (followed is None or _missed(alone, calls) < _missed(followed, calls) * (1 - SAME)):
+        return _with_jobs_again(alone, plan), other
+    return followed or pushed, answer if followed else None
+
+
+def _followed(
+    problem: Problem, plan: Plan, calls: Sequence[Call], solver: Follows | None, seconds: float
+) -> tuple[Course | None, Answer | None]:
+    if solver is None:
+        return None, None
+    answer = solver.follow(problem, plan, {call.service: call.rate_per_second for call in calls}, seconds=seconds)
+    if answer.outcome is not Outcome.SOLVED or answer.plan is None:
+        return None, answer
+    course = Course(problem, plan)
+    course.follow(answer.plan, calls)
+    return course, answer
+
+
+def _with_jobs_again(course: Course, before: Plan) -> Course:
+    """Jobs go on where they ran, as far as what services now do leaves them their place."""
+    from solvers.planning.jobs import place_jobs  # compiled loops; rarely needed here
+
+    state = course.problem.state
+    assert state
+    problem = replace(course.problem, state=replace(state, jobs=before.jobs))
+    placed = place_jobs(problem, course.plan.instances, work=0)
+    stay = {one.job: one for one in before.jobs}
+    kept = tuple(one for one in placed.jobs if one.job in stay)
+    gone = sorted(stay.keys() - {one.job for one in kept})
+    told = {one.job: one for one in before.unplaced} | {job: Unplaced(job, MADE_WAY) for job in gone}
+    unplaced = tuple(told[job] for job in sorted(told))
+    course.plan = replace(course.plan, instances=placed.instances, jobs=kept, unplaced=unplaced)
+    return course
+
+
+def _less(call: Call, carried: float) -> Call:
+    least = LEAST_RATE
+    return replace(
+        call, rate_per_second=max(call.rate_per_second - carried, least), least=max(call.least - carried, least)
+    )
+
+
+def _missed(course: Course, calls: Sequence[Call]) -> float:
+    """What callers lack, weighed by their priority."""
+    names = {call.service for call in calls}
+    services = course.problem.services
+    return sum(
+        one.rate_per_second * services[one.service].priority for one in course.plan.unserved if one.service in names
+    )
+
+
+def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
+    """What services pay more an hour. Only nodes on which something differs are looked at."""
+
+    def by_node(plan: Plan) -> dict[str, set[Instance]]:
+        found: dict[str, set[Instance]] = {}
+        for line in plan.instances:
+            found.setdefault(line.node, set()).add(line)
+        return found
+
+    was, now = by_node(before), by_node(after)
+    nodes = {node for node in was.keys() | now.keys() if was.get(node) != now.get(node)}
+    return cost_on(problem, after, nodes) - cost_on(problem, before, nodes)
+
+
+def _told(course: Course, problem: Problem, before: Plan, calls: Sequence[Call], answer: Answer | None) -> Quick:
+    ran = {one.job for one in before.jobs}
+    gone = tuple(sorted(ran - {one.job for one in course.plan.jobs}))
+    left = {one.service: one.rate_per_second for one in course.plan.unserved if one.service in course.rungs}
+    asked = [call for call in calls if call.service in course.rungs]
+    return Quick(
+        plan=replace(course.plan, certificate=None),
+        rates=course.rates,
+        rungs=course.rungs,
+        reason=str(asked[0].cause),
+        message="; ".join(f"{call.service}: {call.message}" for call in asked[:3]),
+        cost_delta_per_hour=cost_delta(problem, before, course.plan),
+        preempted=gone,
+        unserved=left,
+        answer=Answer(Outcome.SOLVED, course.plan, seconds=answer.seconds if answer else 0.0),
+    )

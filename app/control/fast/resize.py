@@ -1,0 +1,183 @@
+"""The second rung: more SM% for instances whose GPUs have some to spare (InSS, case 2; Mudi's shadow instance, M6).
+
+A resize is a second copy beside the first: the GPU's memory must hold both for a while, and under the strict
+hand-over its SMs, too. Where preemptible jobs hold what is needed, they may have to go: services come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from app.control.fast.neighbourhood import Neighbourhood
+from app.control.fast.retune import ENOUGH, Seat, capacity, seats_of, shared_out, told, with_batches
+from app.control.fast.shapes import able, best
+from solvers.planning.judge import gpus as gpu_rules
+from solvers.planning.judge.readings import Gpu, Reader, slow_down
+from solvers.planning.judge.tolerances import at_most
+from solvers.planning.problem import Instance, Policy, Problem
+
+PLENTY = 1.5  # times what is needed: chances beyond it are not looked for, the emptiest GPUs come first
+BEARS = 1 + 2e-9  # of its limit: a neighbour that carries all it may still does
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A GPU with one of its instances larger: how much more that one carries, and what becomes of the others."""
+
+    seat: Seat
+    others: tuple[Seat, ...]
+    gain_per_second: float
+    sm_percent: int  # more than before
+
+
+def resized(
+    area: Neighbourhood, service: str, target: float, strict: bool = False, partly: bool = False
+) -> Neighbourhood | None:
+    """The service carrying `target` with more SM% where there are some to spare; None where that is not enough.
+
+    `partly`: then as much of it as there is room for, if that is worth a step.
+    """
+    policy, gpus = area.problem.policy, area.gpus()
+    seats = seats_of(gpus, service, policy)
+    if not seats:
+        return None
+    seats = with_batches(seats, policy, target)
+    short, grown = target - capacity(seats), dict[str, Grown]()
+    chances: list[Grown] = []
+    found = 0.0
+    for seat in sorted(
+        seats, key=lambda seat: (gpus[seat.resident.instance.place].sm_percent, seat.resident.instance.id)
+    ):
+        if found >= PLENTY * short:
+            break
+        chance = _grown(area.problem, gpus[seat.resident.instance.place], seat, short, strict)
+        if chance:
+            chances.append(chance)
+            found += chance.gain_per_second
+    # Who gains most goes first: each resize is a hand-over. One a GPU: neighbours were looked at as they are.
+    taken: set[tuple[str, int]] = set()
+    for chance in sorted(chances, key=lambda one: (-one.gain_per_second, one.seat.resident.instance.id)):
+        line = chance.seat.resident.instance
+        if short <= target * (1 - ENOUGH):
+            break
+        if line.place in taken:
+            continue
+        if chance.gain_per_second > short:  # less of it will do
+            old = next(seat for seat in seats if seat.resident.instance.id == line.id)
+            less = _grown(area.problem, gpus[line.place], old, short, strict)
+            grown[line.id] = less or chance
+        else:
+            grown[line.id] = chance
+        taken.add(line.place)
+        short -= grown[line.id].gain_per_second
+    seats = [grown[seat.resident.instance.id].seat if seat.resident.instance.id in grown else seat for seat in seats]
+    others = [seat for one in grown.values() for seat in one.others]
+    return shared_out(area, service, seats, others, target, partly)
+
+
+def without(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
+    """The same without these jobs."""
+    state = area.problem.state
+    problem = replace(
+        area.problem,
+        jobs={name: job for name, job in area.problem.jobs.items() if name not in jobs},
+        state=replace(state, jobs=tuple(one for one in state.jobs if one.job not in jobs)) if state else None,
+    )
+    stay = replace(area.plan, jobs=tuple(one for one in area.plan.jobs if one.job not in jobs))
+    places = {one.place for one in area.plan.jobs if one.job in jobs}
+    bare = replace(area, problem=problem, plan=stay)
+    lines: list[Instance] = []
+    for place, gpu in bare.gpus().items():
+        if place in places:  # who stood beside them answers sooner now
+            seats = [
+                Seat(one, shape) for one in gpu.residents if (shape := able(one, problem.policy, one.instance.batch))
+            ]
+            lines += told(problem, seats, [seat.resident.instance.rate_per_second for seat in seats])
+    return bare.becoming(lines, {})
+
+
+def in_the_way(area: Neighbourhood, service: str) -> list[frozenset[str]]:
+    """Preemptible jobs beside the service's instances, GPU by GPU: those that are missed least come first."""
+    places = {line.place for line in area.plan.instances if line.service == service}
+    jobs = area.problem.jobs
+    beside: dict[tuple[str, int], list[str]] = {}
+    for one in area.plan.jobs:
+        if one.place in places:
+            beside.setdefault(one.place, []).append(one.job)
+
+    def missed(names: list[str]) -> tuple[bool, float, list[str]]:
+        return any(jobs[name].deadline for name in names), sum(jobs[name].priority for name in names), sorted(names)
+
+    able_to_go = [names for names in beside.values() if all(jobs[name].is_preemptible for name in names)]
+    return [frozenset(names) for names in sorted(able_to_go, key=missed)]
+
+
+def _grown(problem: Problem, gpu: Gpu, seat: Seat, need: float, strict: bool) -> Grown | None:
+    """The least SM% that gives `need` more, else the most that fits; None where nothing is gained."""
+    line, profile = seat.resident.instance, seat.resident.profile
+    if profile is None or need <= 0:
+        return None
+    curve = profile.latency_ms[seat.shape.batch]
+    spare = 100 - int(gpu.sm_percent)
+    most = min(curve[-1][0], line.sm_percent + spare)
+    if strict:
+        most = min(most, spare)  # both copies at once
+    low, high = line.sm_percent, most  # with as many, too: a copy may be started with more memory
+    found: Grown | None = None
+    while low <= high:
+        middle = (low + high) // 2
+        one = _at(problem, gpu, seat, middle)
+        if one is None:
+            high = middle - 1
+            continue
+        if one.gain_per_second >= need:
+            found, high = one, middle - 1
+        else:
+            if found is None or one.gain_per_second > found.gain_per_second:
+                found = one
+            low = middle + 1
+    return found if found and found.gain_per_second > 0 else None
+
+
+def _at(problem: Problem, gpu: Gpu, seat: Seat, sm_percent: int) -> Grown | None:
+    """The GPU with the instance at this SM%, if everybody there still keeps its promise."""
+    policy, old = problem.policy, seat.resident.instance
+    asked = sum(one.instance.memory_gib for one in gpu.residents) + sum(job.placed.memory_gib for job in gpu.jobs)
+    room = gpu.type.memory_gib - asked  # for a second copy, while there are two
+    after = _with(problem, gpu, replace(old, sm_percent=sm_percent))
+    resident = next(one for one in after.residents if one.instance.id == old.id)
+    shape = best(resident, policy, room)
+    if shape is None or not at_most(max(old.memory_gib, shape.memory_gib), room):
+        return None
+    if any(rule(problem, after) for rule in gpu_rules.RULES):
+        return None
+    others = _others(after, old, policy)
+    if others is None:
+        return None
+    gain = shape.rate_per_second - seat.shape.rate_per_second
+    return Grown(Seat(resident, shape), others, gain, sm_percent - old.sm_percent)
+
+
+def _with(problem: Problem, gpu: Gpu, line: Instance) -> Gpu:
+    reader = Reader(problem)
+    after = Gpu(gpu.node, gpu.type, gpu.index)
+    for one in gpu.residents:
+        there = line if one.instance.id == line.id else one.instance
+        after.residents.append(reader.resident(there, one.service, gpu.node))
+    after.jobs = [reader.job(one.placed, gpu.node) for one in gpu.jobs]
+    slow_down(after, problem.policy)
+    return after
+
+
+def _others(gpu: Gpu, line: Instance, policy: Policy) -> tuple[Seat, ...] | None:
+    """The neighbours, at their own batches and rates; None where one of them could no longer bear its rate."""
+    found = []
+    for one in gpu.residents:
+        if one.instance.id == line.id:
+            continue
+        shape = able(one, policy, one.instance.batch)
+        if shape is None or one.instance.rate_per_second > shape.rate_per_second * BEARS:
+            return None
+        found.append(Seat(one, shape))
+    return tuple(found)

@@ -1,0 +1,56 @@
+"""What an instance that runs could carry: by the batch it has, and by the batches that its memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from solvers.latency import max_rate
+from solvers.planning.judge.readings import Resident, value_at
+from solvers.planning.judge.tolerances import at_most
+from solvers.planning.problem import Policy
+
+WITHIN = 1 - 1e-9  # of a limit: rates are made of products of floats
+
+
+@dataclass(frozen=True, slots=True)
+class Able:
+    """A batch, what it carries at most, and its execution time."""
+
+    batch: int
+    rate_per_second: float
+    exec_ms: float
+    memory_gib: float
+
+
+def able(resident: Resident, policy: Policy, batch: int) -> Able | None:
+    """What it carries at this batch where it stands, with the SM% it has; None where the promise cannot be kept."""
+    profile, service, line = resident.profile, resident.service, resident.instance
+    if profile is None or service is None or resident.exec_ms is None or not resident.alone_ms:
+        return None
+    if batch not in profile.latency_ms:
+        return None
+    # Neighbours and clock slow every batch alike.
+    exec_ms = resident.exec_ms / resident.alone_ms * value_at(profile.latency_ms[batch], line.sm_percent)
+    judged = exec_ms * (1 + policy.exec_margin)
+    if judged > service.slo_ms:
+        return None
+    rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile)
+    rate = min(rate, policy.utilization * 1000.0 * batch / exec_ms) * WITHIN
+    return Able(batch, rate, exec_ms, profile.memory_gib[batch]) if rate > 0 else None
+
+
+def batches(resident: Resident, policy: Policy, memory_gib: float) -> Iterator[Able]:
+    """Every batch that fits into so much memory: what it was started with, so nothing restarts."""
+    if resident.profile is None:
+        return
+    for batch, needed in sorted(resident.profile.memory_gib.items()):
+        if at_most(needed, memory_gib):
+            found = able(resident, policy, batch)
+            if found:
+                yield found
+
+
+def best(resident: Resident, policy: Policy, memory_gib: float) -> Able | None:
+    """The batch that carries most; of equals the smallest, which answers sooner."""
+    return max(batches(resident, policy, memory_gib), key=lambda one: (one.rate_per_second, -one.batch), default=None)

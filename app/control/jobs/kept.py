@@ -1,0 +1,59 @@
+"""Between what is known of jobs and how it is stored: a state that was written comes back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.control.jobs.state import JobState, Phase
+from app.store import job_states
+from app.store.job_states import JobRow
+
+COLUMNS = {field.name for field in fields(JobRow)}
+DETAILS = tuple(field.name for field in fields(JobState) if field.name not in COLUMNS)
+
+
+def row_of(state: JobState) -> JobRow:
+    """As it is stored."""
+    tenant, _, job = state.job.partition("/")
+    said: dict[str, Any] = msgspec.to_builtins(state)
+    return JobRow(
+        tenant, job, state.phase.value, state.since, state.done, state.per_second, state.first_started_at,
+        state.finished_at, state.failures, {name: said[name] for name in DETAILS},
+    )  # fmt: skip
+
+
+def state_of(row: JobRow) -> JobState:
+    """As it was."""
+    detail = row.detail or {}
+    said = {name: detail[name] for name in DETAILS if name in detail}
+    return msgspec.convert(
+        {
+            **said,
+            "job": f"{row.tenant}/{row.job}",
+            "phase": Phase(row.phase),
+            "since": row.since,
+            "done": row.done,
+            "per_second": row.per_second,
+            "first_started_at": row.first_started_at,
+            "finished_at": row.finished_at,
+            "failures": row.failures,
+        },
+        JobState,
+    )
+
+
+def read(connection: Connection) -> dict[str, JobState]:
+    """Every job that is known."""
+    return {state.job: state for state in map(state_of, job_states.read(connection))}
+
+
+def write(connection: Connection, before: Mapping[str, JobState], after: Mapping[str, JobState]) -> None:
+    """What has changed: states that are new or other, and those that are gone."""
+    job_states.write(connection, [row_of(state) for name, state in after.items() if state != before.get(name)])
+    gone = [(tenant, job) for tenant, _, job in (name.partition("/") for name in before.keys() - after.keys())]
+    job_states.remove(connection, gone)

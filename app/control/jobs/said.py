@@ -1,0 +1,77 @@
+"""What a job's object says of it: phase, progress, predicted end, conditions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from app.control.jobs.life import predicted_end, soonest_end
+from app.control.jobs.state import WAITING, JobState, Phase, Work
+
+
+def said(state: JobState, work: Work, now: datetime) -> dict[str, Any]:
+    """For the status of a job's object; moments in RFC 3339, what is not known left out."""
+    end = predicted_end(state, work, now)
+    found: dict[str, Any] = {
+        "phase": state.phase.value,
+        "progress": round(min(1.0, state.done / work.units), 6),
+        f"{work.unit}Done": state.done,
+        f"{work.unit}PerSecond": round(state.per_second, 6),
+        "failures": state.failures,
+        "preemptions": state.preemptions,
+        f"{work.unit}Repeated": state.repeated,
+        "since": _text(state.since),
+        "conditions": conditions(state, work, now),
+    }
+    for name, moment in (
+        ("predictedEnd", end),
+        ("startedAt", state.first_started_at),
+        ("finishedAt", state.finished_at),
+        ("retryAt", state.need.retry_at if state.phase in WAITING else None),
+    ):
+        if moment is not None:
+            found[name] = _text(moment)
+    if state.phase in (Phase.STARTING, Phase.RUNNING):
+        found["node"] = state.node
+    return found
+
+
+def conditions(state: JobState, work: Work, now: datetime) -> list[dict[str, str]]:
+    """Placed, Finished and, where there is a deadline, OnTime."""
+    need = state.need
+    if state.phase in WAITING:
+        why = "; ".join(part for part in (need.reason, need.relaxation) if part)
+        placed = ("False", "Preempted" if state.phase is Phase.PREEMPTED else "Queued", why or "it waits for a place")
+    elif state.phase is Phase.FAILED:
+        placed = ("False", "Failed", state.message)
+    elif state.phase is Phase.FINISHED:
+        placed = ("False", "Finished", "it needs no place any more")
+    else:
+        placed = ("True", state.phase.value.capitalize(), state.message if state.fell else f"it runs on {state.node}")
+    over = {Phase.FINISHED: ("True", "Done"), Phase.FAILED: ("False", "Failed")}.get(state.phase, ("False", "NotYet"))
+    found = [
+        _condition("Placed", *placed),
+        _condition("Finished", *over, f"{state.done:g} of {work.units:g} {work.unit}"),
+    ]
+    if work.deadline is not None:
+        found.append(_condition("OnTime", *_on_time(state, work, now)))
+    return found
+
+
+def _on_time(state: JobState, work: Work, now: datetime) -> tuple[str, str, str]:
+    assert work.deadline is not None
+    deadline = _text(work.deadline)
+    if state.phase is Phase.FINISHED and state.finished_at:
+        late = state.finished_at > work.deadline
+        return ("False" if late else "True", "Late" if late else "InTime", f"the deadline was {deadline}")
+    end = predicted_end(state, work, now) or soonest_end(state, work, now)
+    told = f"its end is foreseen at {_text(end)}, its deadline is {deadline}" if end else f"its deadline is {deadline}"
+    return ("False", "Late", told) if state.is_late else ("True", "InTime", told)
+
+
+def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": type_, "status": status, "reason": reason, "message": message[:500]}
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

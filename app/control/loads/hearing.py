@@ -1,0 +1,99 @@
+"""What gateways and nodes have said since one last listened."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+from sqlalchemy import Connection
+
+from agents.contract import Copy, Excursion, GpuIndex, HeldBack, InstanceMinute, Moment, Reason
+from app.store import clock, gateways, loads
+from app.store.gateways import GatewayTold
+
+OVERLAP = timedelta(seconds=3)  # that a report may show late after its own time
+
+log = logging.getLogger(__name__)
+
+
+class GpuWord(msgspec.Struct, rename="camel", gc=False):
+    """Of a GPU's minute, what tells whether its readings mean anything."""
+
+    index: GpuIndex
+    health: Reason = "ok"
+    power_mean_w: float = 0.0
+    throttle_reasons: tuple[Reason, ...] = ()
+
+
+class Word(msgspec.Struct, rename="camel", gc=False):
+    """Of a report, what is learnt from."""
+
+    node: str
+    incarnation: int
+    sequence: int
+    at: Moment  # the agent's clock, which may be wrong
+    minute: Moment
+    generation: int = 0
+    gpus: tuple[GpuWord, ...] = ()
+    instances: tuple[InstanceMinute, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    excursions: tuple[Excursion, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (self.incarnation, self.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A node's report, and when the database heard it."""
+
+    received_at: datetime
+    word: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far one has listened."""
+
+    reports_at: datetime | None = None
+    known: Mapping[tuple[str, int], datetime] = field(default_factory=dict)  # reports within the overlap
+    gateways_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What was said since; reports of one node stand in their order."""
+
+    at: datetime
+    reports: Sequence[Heard] = ()
+    gateways: Sequence[GatewayTold] = ()
+    cursor: Cursor = field(default_factory=Cursor)
+    unreadable: int = 0
+
+
+_decoder = msgspec.json.Decoder(Word)
+
+
+def hear(connection: Connection, after: Cursor) -> Readings:
+    """Everything said after a cursor, and the cursor to go on from."""
+    rows = loads.heard(connection, after.reports_at - OVERLAP if after.reports_at else None, list(after.known))
+    reports = []
+    unreadable = 0
+    for row in rows:
+        try:
+            reports.append(Heard(row.received_at, _decoder.decode(zlib.decompress(row.body))))
+        except (msgspec.MsgspecError, zlib.error):
+            unreadable += 1
+            log.warning("report_unreadable", extra={"node": row.node})
+    newest = max((row.received_at for row in rows), default=after.reports_at)
+    came = {(row.node, row.ordinal): row.received_at for row in rows}
+    known = {key: at for key, at in {**after.known, **came}.items() if newest and at > newest - OVERLAP}
+    told = gateways.newest(connection, after.gateways_at)
+    gateways_at = max((one.received_at for one in told), default=after.gateways_at)
+    return Readings(clock.now(connection), reports, told, Cursor(newest, known, gateways_at), unreadable)

@@ -1,0 +1,46 @@
+"""Latency histograms on the edges that reports have."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from agents.contract import LATENCY_EDGES_MS
+
+
+def within(counts: Sequence[float], latency_ms: float) -> float:
+    """How many of the counted were no slower. Inside a bucket as if spread evenly: a tail thins out, so no more."""
+    edge = bisect_left(LATENCY_EDGES_MS, latency_ms)
+    inside = float(sum(counts[:edge]))
+    if edge < min(len(counts), len(LATENCY_EDGES_MS)):
+        below = LATENCY_EDGES_MS[edge - 1] if edge else 0.0
+        inside += counts[edge] * (latency_ms - below) / (LATENCY_EDGES_MS[edge] - below)
+    return inside
+
+
+def within_at_best(counts: Sequence[float], latency_ms: float) -> float:
+    """How many may have been no slower, as far as their bucket tells: the others certainly were."""
+    return float(sum(counts[: bisect_left(LATENCY_EDGES_MS, latency_ms) + 1]))
+
+
+def quantile_ms(counts: Sequence[float], percentile: float) -> float | None:
+    """The latency at a percentile, linear within its bucket; None where nothing was counted."""
+    total = sum(counts)
+    wanted, reached = total * percentile / 100, 0.0
+    for edge, count in enumerate(counts):
+        if count and reached + count >= wanted:
+            if edge >= len(LATENCY_EDGES_MS):
+                break
+            below = LATENCY_EDGES_MS[edge - 1] if edge else 0.0
+            return below + (LATENCY_EDGES_MS[edge] - below) * (wanted - reached) / count
+        reached += count
+    return LATENCY_EDGES_MS[-1] if total else None
+
+
+def add(into: list[int], counts: Sequence[int]) -> None:
+    """Add counts to a histogram that grows as it must."""
+    if len(counts) > len(into):
+        into.extend([0] * (len(counts) - len(into)))
+    for edge, count in enumerate(counts):
+        if count:
+            into[edge] += count

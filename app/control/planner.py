@@ -1,0 +1,334 @@
+"""The planner: leads or stands by, runs cycles, answers load quickly, and brings nodes to the plan in force.
+
+Everything it rests on is handed in, so that a simulation drives the same code in virtual time. Its methods may be
+called from several threads: what follows from a plan is one at a time, and solving keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from app.control import metrics
+from app.control.base import Base, base_of
+from app.control.bringing import bring
+from app.control.cycle import Asked, Budget, Cycled, run_cycle
+from app.control.deciding import parts, posing
+from app.control.decision import Answer, State
+from app.control.events import Reason, happened, known
+from app.control.fast import Call, Watch, quicken, watched
+from app.control.fast.watch import Seen
+from app.control.figures import After
+from app.control.jobs import Reading, Window, arrived
+from app.control.living import answer, live
+from app.control.metrics import Figures
+from app.control.observe import Knowledge
+from app.control.operating import expire, rolled_back, undoing
+from app.control.posed import Posed, staying
+from app.control.snapshot import Correction, Declared, Expected, Snapshot
+from app.control.store import Deposed, Look, Overtaken, Store
+from app.control.telling import Telling
+from app.control.times import cycle_seconds, start_seconds
+from app.control.tracing import phase
+from app.store import plans
+from app.store.database import Unavailable
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+CYCLE_SECONDS = 30.0
+FORGOTTEN_AT_ONCE = 200
+LONGEST_GAP = timedelta(seconds=15)  # between two looks at a rollout
+LIFE_EVERY = timedelta(seconds=2)
+ENDS = (Reason.JOB_FINISHED, Reason.JOB_FAILED)  # what they held is free
+SET_BACK = timedelta(seconds=5)  # of the database's clock: less is made good by waiting
+SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
+
+log = logging.getLogger(__name__)
+
+
+class Solving(Protocol):
+    """Who answers questions: a process with a deadline, or the same in this one for simulations."""
+
+    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer: ...
+    def prepare(self, problem: Problem, plan: Plan) -> None: ...
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
+
+
+class Forecasting(Protocol):
+    """Who says what is asked of services, and what will be."""
+
+    def begin(self) -> None: ...
+    def promise(self, declared: Sequence[Declared]) -> None: ...
+    def look(self) -> Mapping[str, Seen]: ...
+    def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool: ...
+    def keep(self) -> None: ...
+    def of_jobs(self) -> Sequence[Reading]: ...
+    def expect(
+        self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
+    ) -> Mapping[str, Expected]: ...
+
+
+@dataclass(slots=True)
+class Planner:
+    """One of possibly several; only the one that holds the lease acts."""
+
+    store: Store
+    solver: Solving
+    loads: Forecasting
+    budget: Budget = field(default_factory=Budget)
+    cycle_seconds: float = CYCLE_SECONDS
+    called_for: Reason | None = None  # a cycle is wanted before its time
+    _asked: Asked = field(default_factory=Asked)
+    _base: Base | None = None
+    _watches: Mapping[str, Watch] = field(default_factory=dict)
+    _moved_at: dict[str, datetime] = field(default_factory=dict)
+    _telling: Telling = field(init=False)
+    _starts: Mapping[str, float] = field(default_factory=dict)
+    _last_at: datetime | None = None
+    _lived_at: datetime | None = None
+    _brought_at: datetime | None = None
+    _declared: Sequence[Declared] | None = None  # that the last cycle knew
+    _window: Window = field(default_factory=Window)
+    _proven: frozenset[str] = frozenset()
+    _ailing: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())
+    _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
+
+    def __post_init__(self) -> None:
+        self._telling = Telling(self.store.database, self.solver)
+
+    def world_moved(self) -> bool:
+        """Whether anything is declared otherwise than the last cycle knew; statuses do not count.
+
+        Jobs that come alone wait a little for others: `advance` calls for their cycle.
+        """
+        if self._declared is None:
+            return True
+        came = arrived(self._declared, self.store.world())
+        if came.jobs and not came.others and self._window.since is None:
+            self._window = self._window.arrived(self.store.moment().timestamp(), came.jobs)
+        return came.others > 0
+
+    def lead(self) -> bool:
+        """Take or renew the lease; a new leader knows nothing of what the one before it asked."""
+        now = self.store.moment()
+        if self._last_at is not None and now < self._last_at - SET_BACK:
+            # All that we know would be news again only once those times come again: we begin anew.
+            log.warning("clock_set_back", extra={"seconds": (self._last_at - now).total_seconds()})
+            self.store.epoch = 0
+        self._last_at = now
+        before = self.store.epoch
+        leads = self.store.lead(self._begin)
+        if self.store.epoch != before:
+            if not leads:
+                self._forget_everything()
+            log.info("leader" if leads else "standing_by", extra={"epoch": self.store.epoch})
+        return leads
+
+    def _begin(self) -> None:
+        """What a new leader has to know before it may act: a plan made without it would take back what load needs."""
+        self._forget_everything()
+        self._proven = self.store.proven()
+        self.loads.begin()
+
+    def cycle(self, reason: Reason = Reason.CYCLE) -> Cycled | None:
+        """One full cycle, if we lead."""
+        if not self.store.epoch:
+            return None
+        self.called_for = None
+        try:
+            with phase("cycle"):
+                self._undo()
+                found = run_cycle(self.store, self.solver, self._expecting, self._asked, self.budget, reason)
+            metrics.CYCLES.labels(found.outcome).inc()
+            self._asked = found.asked
+            self._gathered(found)
+            if found.overtaken:
+                self.called_for = reason
+            elif found.snapshot and found.posed:
+                self.loads.promise(found.snapshot.declared)
+                self._follow(found, found.snapshot, found.posed)
+            self.loads.keep()
+        except Overtaken:
+            self.called_for = reason
+            return None
+        except Deposed as deposed:
+            self._step_down(deposed)
+            return None
+        except Unavailable:
+            # Half of it may have been said: the same question is asked anew, and its answer told again.
+            self._asked, self.called_for = Asked(), reason
+            raise
+        return found
+
+    def _undo(self) -> None:
+        """What somebody wants undone is undone before anything new is decided."""
+        if undoing(self.store) and rolled_back(self.store, self.store.snapshot(self._expecting), self.store.look()):
+            self._asked = Asked()
+
+    def _gathered(self, found: Cycled) -> None:
+        """The cycle has seen all that waited; how long jobs wait for company next follows from what still does."""
+        plan = found.decision.plan if found.decision else Plan(())
+        self._window = self._window.planned(len(plan.unserved), len(plan.unplaced), failed=bool(plan.unplaced))
+        if found.snapshot:
+            self._declared = found.snapshot.declared
+
+    def _follow(self, found: Cycled, snapshot: Snapshot, posed: Posed) -> None:
+        """What a cycle leads to: quick steps start from its plan, and everybody is told what follows from it."""
+        try:
+            if found.decision:
+                answer(self.store.database, self.store.epoch, snapshot, found.decision.plan)
+            self._stand(snapshot, posed, found)
+            base = self._base
+            if base is not None:
+                shown = found.decision.answer.plan if found.decision and not base.snapshot.target else None
+                # Of the plan in force as the base has it, and of all else as it is now.
+                now = replace(snapshot, standing=base.snapshot.standing, target=base.snapshot.target)
+                after = After(now, base.posed, shown or base.plan, found.decision)
+                if not self._telling.tell(self.store.epoch, after):
+                    raise Deposed(f"epoch {self.store.epoch} is over")
+            expire(self.store, snapshot)
+        except Overtaken:
+            self.called_for = Reason.OVERTAKEN
+        except Deposed as deposed:
+            self._step_down(deposed)
+
+    def advance(self) -> bool:
+        """Tell nodes what of the plan in force may be changed now; whether there is more to come."""
+        if not self.store.epoch:
+            return False
+        try:
+            look = self.store.look()
+            gap = self._brought_at is None or look.at > self._brought_at + LONGEST_GAP
+            brought = bring(self.store, look, self._proven, after_a_gap=gap)
+            self._brought_at = look.at
+            # A new one each time: another thread may be reading the one before.
+            recent = {name: at for name, at in self._moved_at.items() if at > look.at - SETTLES_AFTER}
+            self._moved_at = recent | dict.fromkeys(brought.moving, look.at)
+            self._live(look)
+        except Deposed as deposed:
+            self._step_down(deposed)
+            return False
+        if self._window.is_due(look.at.timestamp()):
+            self.called_for = self.called_for or Reason.JOB_APPLIED
+        if (look.seen.ailing, look.seen.lost) != self._ailing:
+            self._ailing = (look.seen.ailing, look.seen.lost)
+            self.called_for = self.called_for or Reason.NODE_LOST
+        return not brought.done
+
+    def _live(self, look: Look) -> None:
+        """Jobs get on; what those that are over held is free for others."""
+        if self._lived_at is not None and look.at < self._lived_at + LIFE_EVERY:
+            return
+        self._lived_at = look.at
+        happened = live(self.store.database, self.store.epoch, look, self.loads.of_jobs())
+        if over := sum(one.reason in ENDS for one in happened):
+            self._window = self._window.arrived(look.at.timestamp(), over)
+
+    def quicken(self) -> int:
+        """Answer what moved since the last look; the generation of the step, 0 where none was needed."""
+        if not self.store.epoch:
+            return 0
+        now = self.store.moment()
+        seen = self.loads.look()  # also where nothing stands yet: what is asked decides what will
+        base = self._base
+        if base is None or not base.snapshot.target:
+            return 0
+        with self._deciding:
+            if self._base is not base:
+                return 0
+            moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
+            looked = watched(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
+            self._watches = looked.watches
+            return self._answer(base, looked.calls) if looked.calls else 0
+
+    def learn(self) -> None:
+        """Correct profiles by what was measured: to be called every minute."""
+        base = self._base
+        if not self.store.epoch or base is None:
+            return
+        try:
+            if self.loads.learn(self.store.epoch, base.posed.problem, base.snapshot.corrections):
+                self.called_for = Reason.CORRECTED
+        except Deposed as deposed:
+            self._step_down(deposed)
+
+    def forget(self, days: float, most_bytes: float) -> int:
+        """Drop old decisions; how many went."""
+        if not self.store.epoch:
+            return 0
+        return self.store.database.write(lambda c: plans.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
+
+    def _answer(self, base: Base, calls: Sequence[Call]) -> int:
+        began = time.perf_counter()
+        strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
+        quick = quicken(base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere)
+        if quick is None:
+            self.called_for = Reason.LOAD_ROSE
+            return 0
+        snapshot, decision = base.decided(quick)
+        if not base.posed.problem.services.keys() & set(decision.services):
+            # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
+            self.called_for = Reason.LOAD_ROSE if quick.unserved else self.called_for
+            return 0
+        acting = parts(snapshot, decision)
+        if not acting or acting[0].state is not State.ROLLING:
+            return 0  # who may not act need not be quick: the cycle proposes and shows
+        said = happened(known(quick.reason) or Reason.LOAD_ROSE, quick.message)
+        try:
+            (generation,) = self.store.record(snapshot, acting[:1], [said])
+        except Overtaken:
+            self._base = None  # the next cycle says what stands
+            self.called_for = Reason.LOAD_ROSE
+            return 0
+        except Deposed as deposed:
+            self._step_down(deposed)
+            return 0
+        metrics.FAST_SECONDS.observe(time.perf_counter() - began)
+        self._base = base.after(quick, acting[0], generation)
+        self.solver.prepare(self._base.posed.problem, self._base.plan)
+        if quick.unserved:
+            self.called_for = Reason.LOAD_ROSE
+        return generation
+
+    def _stand(self, snapshot: Snapshot, posed: Posed, found: Cycled) -> None:
+        """The plan that is in force after a cycle is what quick steps start from."""
+        self.cycle_seconds = cycle_seconds(snapshot.declared)
+        self._starts = start_seconds(snapshot.declared)
+        with self._deciding:
+            if found.generation and found.decision and found.decision.state is State.ROLLING:
+                snapshot = replace(snapshot, standing=found.decision.desired, target=found.generation)
+                posed = posing(snapshot)
+            # What had no way off a draining GPU serves on there until a full cycle finds one.
+            nodes = staying(snapshot.nodes)
+            if nodes != snapshot.nodes:
+                snapshot = replace(snapshot, nodes=nodes)
+                posed = posing(snapshot)
+            base = self._base
+            if base and (base.snapshot.target, base.posed.question) == (snapshot.target, posed.question):
+                return
+            self._base = base_of(snapshot, posed)
+            self.solver.prepare(self._base.posed.problem, self._base.plan)
+
+    def _expecting(self, known: Knowledge) -> Mapping[str, Expected]:
+        services = {f"{one.tenant}/{one.name}": one for one in known.declared if one.kind == "Service"}
+        rates = {name: float(str(one.spec["ratePerSecond"])) for name, one in services.items()}
+        starts, every = start_seconds(known.declared), cycle_seconds(known.declared)
+        return self.loads.expect(rates, known.planned, {name: every + starts[name] for name in rates}, known.at)
+
+    def _step_down(self, deposed: Deposed) -> None:
+        log.warning("deposed", extra={"reason": str(deposed)})
+        self.store.epoch = 0
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self._asked, self._base, self._watches, self.called_for = Asked(), None, {}, Reason.FIRST_PLAN
+        self._declared, self._window = None, Window()
+        self._brought_at = self._lived_at = None
+        self._moved_at = {}
+        self._telling = Telling(self.store.database, self.solver)
+        metrics.show(Figures())

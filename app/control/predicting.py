@@ -1,0 +1,39 @@
+"""What a plan's instances will take, where that has to be found anew: they run among other neighbours now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import isfinite
+
+from solvers.latency import latency_at
+from solvers.planning.judge import Resident
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+
+SAME = 1e-9
+NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more arrives than is ever answered
+
+
+def foreseen(problem: Problem, residents: Iterable[Resident]) -> Mapping[int, Instance]:
+    """By the `id` of each line: the same with its execution time and latency by the judge's own reading."""
+    return {id(one.instance): _foreseen(problem, one) for one in residents}
+
+
+def sayable(plan: Plan) -> Plan:
+    """The plan in numbers that can be written down."""
+    if all(isfinite(one.latency_ms) for one in plan.instances):
+        return plan
+    lines = tuple(replace(one, latency_ms=min(one.latency_ms, NEVER_MS)) for one in plan.instances)
+    return replace(plan, instances=lines)
+
+
+def _foreseen(problem: Problem, resident: Resident) -> Instance:
+    line, exec_ms = resident.instance, resident.exec_ms
+    if exec_ms is None or abs(exec_ms - line.exec_ms) <= SAME * exec_ms:
+        return line
+    judged = exec_ms * (1 + problem.policy.exec_margin)
+    percentile = problem.services[line.service].percentile
+    wait_ms = min(line.batch_timeout_ms, judged)
+    latency_ms = latency_at(line.batch, judged, line.rate_per_second, percentile, wait_ms)
+    return replace(line, exec_ms=exec_ms, latency_ms=float(latency_ms))

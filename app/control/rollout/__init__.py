@@ -1,0 +1,13 @@
+"""How nodes are brought from what they run to what a plan wants: make before break, room and capacity at every step.
+
+`order` finds the steps before a plan is recorded; `advance` says, again and again, what may be told now.
+"""
+
+from __future__ import annotations
+
+from app.control.rollout.advance import advance
+from app.control.rollout.life import begin, roll_back
+from app.control.rollout.order import order
+from app.control.rollout.rules import Advance, Order, RolloutState, Rules, Trial, Waiting
+
+__all__ = ["Advance", "Order", "RolloutState", "Rules", "Trial", "Waiting", "advance", "begin", "order", "roll_back"]

@@ -1,0 +1,63 @@
+"""The first instance of a kind that never ran in this fleet: watched for a while before the others follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, Observed
+from app.control.events import Reason
+from app.control.rollout.capacity import serves
+from app.control.rollout.rules import Canary, Pending, Rules, Trial
+
+
+def key_of(one: AssignedInstance, node: str, rules: Rules) -> str:
+    """What makes two instances the same kind: model/variant/gpuType."""
+    return f"{one.model}/{one.variant}/{rules.gpu_types.get(node, '')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What came of watching."""
+
+    canaries: Mapping[str, Canary]
+    passed: tuple[str, ...] = ()
+    failed: str = ""  # the instance
+    message: str = ""
+
+
+def watch(
+    canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, Pending], observed: Observed,
+    trials: Mapping[str, Trial], rules: Rules, now: float,
+) -> Watched:  # fmt: skip
+    """Where each canary stands now. One that is not told any more is forgotten: nobody knows how it would have been."""
+    if not canaries:
+        return Watched({})
+    there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances}
+    left: dict[str, Canary] = {}
+    passed: list[str] = []
+    for key, canary in sorted(canaries.items()):
+        if canary.instance not in there:
+            continue
+        node, one = there[canary.instance]
+        if canary.instance in pending or not serves(one, node, observed):
+            left[key] = replace(canary, ready_since=0.0)
+            continue
+        since = canary.ready_since or now
+        left[key] = replace(canary, ready_since=since)
+        said = trials.get(canary.instance, Trial())
+        if now - since < rules.canary_seconds:
+            continue
+        if said.requests >= rules.canary_requests:
+            if said.within_percent < one.percentile:
+                message = (
+                    f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {said.within_percent:.2f} % of {said.requests} "
+                    f"within {one.slo_ms:g} ms, and {one.percentile:g} % are promised"
+                )
+                return Watched(canaries, tuple(passed), canary.instance, message)
+        elif now - since < rules.canary_seconds * rules.canary_patience:
+            continue
+        passed.append(key)
+        del left[key]
+    return Watched(left, tuple(passed))

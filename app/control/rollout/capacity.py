@@ -1,0 +1,78 @@
+"""How much of each service is carried now, and what may be taken away from that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, Observed
+from app.control.rollout.changes import owner_of
+from app.control.rollout.rules import Pending, Rules
+
+TINY = 1e-6  # of a rate
+
+
+def serves(one: AssignedInstance, node: str, observed: Observed) -> bool:
+    """Whether its requests are answered, as far as anybody knows."""
+    seen = observed.instances.get(one.id)
+    return seen is not None and seen.stage == "ready" and seen.routed and node not in observed.silent | observed.lost
+
+
+def carried(one: AssignedInstance, node: str, pending: Pending | None, observed: Observed) -> float | None:
+    """What it carries: by its shape, while it is handed over the lesser of both; None while it does not serve."""
+    if not serves(one, node, observed):
+        return None
+    if pending is None:
+        return one.rate_per_second
+    if pending.before is None or pending.is_new:
+        return None
+    return min(one.rate_per_second, pending.before.rate_per_second)
+
+
+class Ledger:
+    """Of some services: what they need, what they have, and what changes take of it."""
+
+    def __init__(
+        self, services: Collection[str], told: Desired, target: Desired, pending: Mapping[str, Pending],
+        observed: Observed, rules: Rules,
+    ) -> None:  # fmt: skip
+        self.now: dict[str, float | None] = {}  # by instance
+        self._rate = dict.fromkeys(services, 0.0)
+        self._count = dict.fromkeys(services, 0)
+        self._need = dict.fromkeys(services, 0.0)
+        counts = dict.fromkeys(services, 0)
+        for node, wanted in told.items():
+            for one in wanted.instances:
+                owner = owner_of(one)
+                if one.service and owner in self._rate:
+                    found = self.now[one.id] = carried(one, node, pending.get(one.id), observed)
+                    if found is not None:
+                        self._rate[owner] += found
+                        self._count[owner] += 1
+        for wanted in target.values():
+            for one in wanted.instances:
+                owner = owner_of(one)
+                if one.service and owner in self._need:
+                    self._need[owner] += one.rate_per_second
+                    counts[owner] += 1
+        self._least = {name: min(rules.min_instances.get(name, 1), count) for name, count in counts.items()}
+
+    def spares(self, service: str, rate: float, instances: int) -> bool:
+        """Whether so much less still serves what the plan serves. Where too little is carried, nothing is spared."""
+        need = self._need[service]
+        enough = rate <= TINY * need or self._rate[service] - rate >= need * (1 - TINY) - TINY
+        return enough and (not instances or self._count[service] - instances >= self._least[service])
+
+    def take(self, service: str, rate: float, instances: int) -> None:
+        """So much less from now on."""
+        self._rate[service] -= rate
+        self._count[service] -= instances
+
+    def share(self, service: str) -> float:
+        """What part of what the plan serves is carried now: 1 when all is."""
+        need = self._need[service]
+        return 1.0 if self._rate[service] >= need * (1 - TINY) - TINY else self._rate[service] / need
+
+    def said(self, service: str) -> str:
+        """The state of a service in words."""
+        return f"{self._rate[service]:g} of {self._need[service]:g} requests/s are carried"

@@ -1,0 +1,133 @@
+"""What differs between what nodes are told and what they shall be told, instance by instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, NodeDesired
+
+NOTHING = NodeDesired()
+
+
+class WrongTarget(ValueError):
+    """A target that no rollout can lead to."""
+
+
+class Kind(StrEnum):
+    """What is done to an instance."""
+
+    STOP = "stop"
+    RETUNE = "retune"  # the same process, told otherwise
+    RESHAPE = "reshape"  # the same instance by another process: its node makes the hand-over
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One instance that is not yet as it shall be."""
+
+    kind: Kind
+    node: str
+    before: AssignedInstance | None
+    after: AssignedInstance | None
+
+    @property
+    def one(self) -> AssignedInstance:
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def id(self) -> str:
+        return self.one.id
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.node, self.one.gpu
+
+    @property
+    def owner(self) -> str:
+        return owner_of(self.one)
+
+    @property
+    def takes_room(self) -> bool:
+        return self.kind in (Kind.START, Kind.RESHAPE)
+
+    @property
+    def growth(self) -> float:
+        """By how much the instance's memory grows."""
+        return (self.after.memory_gib if self.after else 0.0) - (self.before.memory_gib if self.before else 0.0)
+
+
+def owner_of(one: AssignedInstance) -> str:
+    """The service or job, as tenant/name."""
+    return f"{one.tenant or 'default'}/{one.service or one.job}"
+
+
+def changes(told: Desired, target: Desired) -> list[Change]:
+    """Every instance that is to be told otherwise. One that stands somewhere else must have another id."""
+    found: list[Change] = []
+    places: dict[str, tuple[str, int]] = {}
+    for node in sorted({*told, *target}):
+        before, after = told.get(node, NOTHING), target.get(node, NOTHING)
+        if before.instances == after.instances:
+            continue
+        found += _of_node(node, before, after)
+    for change in found:
+        if change.kind is Kind.STOP:
+            places[change.id] = change.place
+    for change in found:
+        if change.kind is Kind.START and change.id in places:
+            there = "/".join(map(str, places[change.id]))
+            here = "/".join(map(str, change.place))
+            raise WrongTarget(f"instance {change.id} stands on {there} and is wanted on {here}: a move has another id")
+    return found
+
+
+def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Change]:
+    old = {one.id: one for one in before.instances}
+    new = {one.id: one for one in after.instances}
+    for id_ in sorted({*old, *new}):
+        was, shall = old.get(id_), new.get(id_)
+        if was == shall:
+            continue
+        if was is None:
+            yield Change(Kind.START, node, None, shall)
+        elif shall is None:
+            yield Change(Kind.STOP, node, was, None)
+        elif was.gpu != shall.gpu:
+            raise WrongTarget(
+                f"instance {id_} moves from GPU {was.gpu} to {shall.gpu} of {node}: a move has another id"
+            )
+        else:
+            yield Change(Kind.RETUNE if same_process(was, shall) else Kind.RESHAPE, node, was, shall)
+
+
+def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
+    """Whether the running process can be told otherwise: its limits and its largest batch are its own for life."""
+    return (
+        was.template == shall.template
+        and (was.args or {}) == (shall.args or {})
+        and was.variant == shall.variant
+        and was.sm_percent == shall.sm_percent
+        and was.memory_gib == shall.memory_gib
+        and (shall.batch.max if shall.batch else 0.0) <= (was.batch.max if was.batch else 0.0)
+    )
+
+
+def has_other_batch(change: Change) -> bool:
+    """Whether what it carries depends on a knob that its node has still to turn."""
+    was, shall = change.before, change.after
+    if was is None or shall is None:
+        return False
+    return (was.batch, was.batch_timeout_ms) != (shall.batch, shall.batch_timeout_ms)
+
+
+def with_instance(wanted: NodeDesired, id_: str, one: AssignedInstance | None) -> NodeDesired:
+    """The node with this instance as it is now; None: without it."""
+    others = [other for other in wanted.instances if other.id != id_]
+    lines = others if one is None else sorted([*others, one], key=lambda line: line.id)
+    return replace(wanted, instances=tuple(lines))

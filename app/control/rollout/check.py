@@ -1,0 +1,123 @@
+"""What has become of the steps that were told: done, under way, or failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, Observed, Seen
+from app.control.events import Reason
+from app.control.rollout.canary import key_of
+from app.control.rollout.capacity import serves
+from app.control.rollout.changes import same_process
+from app.control.rollout.rules import Leaving, Pending, Rules
+
+START_SECONDS = 20.0
+# Why a copy that did nothing wrong is taken down.
+HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Where the steps stand. `failed`: the instances that will not come, with the reason for the first."""
+
+    pending: Mapping[str, Pending]
+    leaving: Mapping[str, Leaving]
+    failed: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+def check(
+    told: Desired, pending: Mapping[str, Pending], leaving: Mapping[str, Leaving], observed: Observed, rules: Rules,
+    now: float,
+) -> Checked:  # fmt: skip
+    """What is still on its way. The time of a silent node does not count: it is waited for until it is lost."""
+    going = {
+        id_: one for id_, one in leaving.items() if one.node not in observed.lost and not _is_gone(id_, one, observed)
+    }
+    if not pending:
+        return Checked(pending, going)
+    there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances if one.id in pending}
+    left: dict[str, Pending] = {}
+    failed: list[tuple[str, str, str]] = []
+    for id_, step in sorted(pending.items()):
+        if id_ not in there or there[id_][0] in observed.lost:
+            continue
+        node, one = there[id_]
+        patience = start_seconds(one, node, rules)
+        if node in observed.silent:
+            left[id_] = replace(step, since=now, held_since=0.0)
+        elif step.before and same_process(step.before, one):
+            if not _is_current(node, observed):
+                left[id_] = step
+        elif one.job:
+            if not _has_changed(one, node, observed):
+                left[id_] = step
+        elif not _is_settled(one, node, step, observed, now, patience):
+            left[id_] = _watched(step, observed.instances.get(id_), _is_current(node, observed), now)
+            why = _failure(left[id_], observed.instances.get(id_), rules, now, patience)
+            if why:
+                failed.append((id_, why[0], f"{id_} on {node}/{one.gpu}: {why[1]}"))
+    if not failed:
+        return Checked(left, going)
+    return Checked(left, going, tuple(id_ for id_, _, _ in failed), failed[0][1], failed[0][2])
+
+
+def _is_gone(id_: str, one: Leaving, observed: Observed) -> bool:
+    seen = observed.instances.get(id_)
+    return _is_current(one.node, observed) and (seen is None or seen.stage in ("", "gone"))
+
+
+def _is_current(node: str, observed: Observed) -> bool:
+    """Whether the node has what it was told last."""
+    return observed.generations.get(node, 0) >= observed.asked.get(node, 0)
+
+
+def _is_settled(
+    one: AssignedInstance, node: str, step: Pending, observed: Observed, now: float, start_seconds: float
+) -> bool:
+    """Whether it serves by the process that was asked for."""
+    seen = observed.instances.get(one.id)
+    if seen is None or not _is_current(node, observed) or not serves(one, node, observed) or seen.copies > 1:
+        return False
+    was = step.before
+    if was and (was.sm_percent, was.memory_gib) == (one.sm_percent, one.memory_gib):
+        return now - step.since >= start_seconds  # both copies look the same from here
+    return _is_shaped(one, seen)
+
+
+def _has_changed(job: AssignedInstance, node: str, observed: Observed) -> bool:
+    """Whether a job's process in the shape before has ended; how the new one fares is the queue's business."""
+    seen = observed.instances.get(job.id)
+    return _is_current(node, observed) and (seen is None or (seen.copies <= 1 and _is_shaped(job, seen)))
+
+
+def _is_shaped(one: AssignedInstance, seen: Seen) -> bool:
+    """Whether what serves is what was asked for; a node that does not say is believed."""
+    return not seen.sm_percent or (
+        abs(seen.sm_percent - one.sm_percent) < 0.01 and abs(seen.memory_gib - one.memory_gib) < 0.01
+    )
+
+
+def _watched(step: Pending, seen: Seen | None, is_current: bool, now: float) -> Pending:
+    if seen is None or not is_current or not seen.reason or seen.reason in HARMLESS:
+        return replace(step, held_since=0.0)
+    return step if step.held_since else replace(step, held_since=now)
+
+
+def _failure(
+    step: Pending, seen: Seen | None, rules: Rules, now: float, start_seconds: float
+) -> tuple[str, str] | None:
+    if seen and step.held_since and now - step.held_since >= rules.held_seconds:
+        return Reason.STEP_FAILED, f"{seen.reason}: {seen.message}" if seen.message else seen.reason
+    limit = max(rules.least_seconds, rules.patience * start_seconds)
+    if now - step.since >= limit:
+        stage = seen.stage if seen and seen.stage else "not seen"
+        return Reason.STEP_TIMED_OUT, f"it is {stage} after {now - step.since:.0f} s"
+    return None
+
+
+def start_seconds(one: AssignedInstance, node: str, rules: Rules) -> float:
+    return rules.start_seconds.get(key_of(one, node, rules), START_SECONDS)

@@ -1,0 +1,37 @@
+"""A target but for what somebody must go without: what is held back stays as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, NodeDesired
+from app.control.rollout.changes import NOTHING, owner_of
+from app.control.rollout.clocks import raised
+
+
+def without(target: Desired, told: Desired, owners: Collection[str]) -> dict[str, NodeDesired]:
+    """The target, but for what belongs to these owners."""
+    found: dict[str, NodeDesired] = {}
+    for node in sorted({*told, *target}):
+        before, after = told.get(node, NOTHING), target.get(node)
+        if after is not None and before.instances == after.instances:
+            found[node] = after
+            continue
+        kept = [one for one in before.instances if owner_of(one) in owners]
+        wanted = [one for one in (after.instances if after else ()) if owner_of(one) not in owners]
+        if kept or after is not None:
+            found[node] = _together(before, after or before, kept, wanted)
+    return found
+
+
+def _together(
+    before: NodeDesired, after: NodeDesired, kept: list[AssignedInstance], wanted: list[AssignedInstance]
+) -> NodeDesired:
+    was = {gpu.index: gpu for gpu in before.gpus}
+    shall = {gpu.index: gpu for gpu in after.gpus}
+    for index in {one.gpu for one in kept} & was.keys():
+        shall[index] = raised(was[index], shall[index]) if index in shall else was[index]
+    lines = sorted([*kept, *wanted], key=lambda one: one.id)
+    return replace(after, instances=tuple(lines), gpus=tuple(shall[index] for index in sorted(shall)))

@@ -1,0 +1,60 @@
+"""A rollout's life: a newer plan takes over where it stands, and an earlier one may come back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from app.control.decision import HeldBack
+from app.control.desired import Desired
+from app.control.events import Reason
+from app.control.rollout.changes import owner_of
+from app.control.rollout.keeping import without
+from app.control.rollout.order import order
+from app.control.rollout.rules import Order, RolloutState, Rules
+from app.control.snapshot import NodeFacts
+
+
+def begin(before: RolloutState, told: Desired, target: Desired, rules: Rules) -> RolloutState:
+    """The state in which a plan takes over: what is on its way still is, whoever asked for it.
+
+    The order is looked for again: from what nodes are told, which need not be what the plan before wanted.
+    """
+    return replace(before, sequence=order(told, target, rules).sequence, steps=0, stuck_since=0.0)
+
+
+def roll_back(
+    earlier: Desired, told: Desired, nodes: Mapping[str, NodeFacts], declared: Collection[str], rules: Rules
+) -> Order:
+    """The way back to what an earlier plan wanted, as far as that is still there.
+
+    What has been declared since stays as it is told, what has been deleted since does not come back, and what stood on
+    a GPU that may not be used any more is held back.
+    """
+    was = {owner_of(one) for wanted in earlier.values() for one in wanted.instances}
+    since = {owner_of(one) for wanted in told.values() for one in wanted.instances} - was
+    target = without(earlier, told, since & set(declared))
+    target = {
+        node: replace(wanted, instances=tuple(one for one in wanted.instances if owner_of(one) in declared))
+        for node, wanted in target.items()
+    }
+    gone = {one.service: one for one in _homeless(target, told, nodes)}
+    found = order(told, without(target, told, gone), rules)
+    return replace(found, stuck=(*gone.values(), *found.stuck))
+
+
+def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeFacts]) -> Iterator[HeldBack]:
+    """Owners of what would have to start where nothing may."""
+    for node, wanted in sorted(target.items()):
+        facts = nodes.get(node)
+        there = {one.id for one in told[node].instances} if node in told else set()
+        for one in wanted.instances:
+            if one.id in there:
+                continue
+            if facts is None or facts.state != "reporting":
+                state = facts.state if facts else "not declared"
+                yield HeldBack(owner_of(one), Reason.NODE_SILENT, f"{one.id} stood on {node}, which is {state}")
+            elif one.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
+                yield HeldBack(
+                    owner_of(one), Reason.CORDONED, f"{one.id} stood on {node}/{one.gpu}, which takes nothing"
+                )

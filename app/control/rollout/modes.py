@@ -1,0 +1,85 @@
+"""Who may act: the fleet's mode, or a service's own, splits one decision into what is done, proposed and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from app.control.decision import Decision, HeldBack, State
+from app.control.desired import Desired
+from app.control.events import Reason
+from app.control.rollout.changes import changes
+from app.control.rollout.keeping import without
+from app.control.rollout.order import order
+from app.control.rollout.rules import Rules
+
+AUTO, APPROVE, ADVISORY = "auto", "approve", "advisory"
+WHY = {
+    APPROVE: (Reason.AWAITS_APPROVAL, "its mode is approve: the change waits for a person"),
+    ADVISORY: (Reason.ADVISORY, "its mode is advisory: the change is shown and not made"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ByMode:
+    """The parts of one decision; None where a part changes nothing.
+
+    `proposed` is what would stand if it were approved, with all that is acted upon already; `shown` all of it.
+    """
+
+    acted: Decision | None
+    proposed: Decision | None
+    shown: Decision | None
+
+
+def by_mode(decision: Decision, standing: Desired, modes: Mapping[str, str], default: str, rules: Rules) -> ByMode:
+    """Each part is what can go without those that may not: nothing is started in the place of what stays.
+
+    `modes` are of services and jobs that have one of their own; jobs have none, and follow the default.
+    """
+    changed = {change.owner for change in changes(standing, decision.desired)}
+    asked: dict[str, set[str]] = {AUTO: set(), APPROVE: set(), ADVISORY: set()}
+    for owner in changed:
+        asked[modes.get(owner, default)].add(owner)
+    if not changed:  # devices and rules of nodes alone: the fleet's own mode
+        whole = replace(decision, state=_state(default))
+        acted, proposed, shown = (whole if default == mode else None for mode in (AUTO, APPROVE, ADVISORY))
+        return ByMode(acted, proposed, shown)
+    acted = _part(decision, standing, asked[APPROVE], asked[ADVISORY], State.ROLLING, rules) if asked[AUTO] else None
+    proposed = _part(decision, standing, (), asked[ADVISORY], State.PROPOSED, rules) if asked[APPROVE] else None
+    shown = replace(decision, state=State.ADVISORY) if asked[ADVISORY] else None
+    return ByMode(acted, proposed, shown)
+
+
+def _part(
+    decision: Decision,
+    standing: Desired,
+    approve: Collection[str],
+    advisory: Collection[str],
+    state: State,
+    rules: Rules,
+) -> Decision | None:
+    held = {
+        owner: HeldBack(owner, *WHY[mode])
+        for mode, owners in ((APPROVE, approve), (ADVISORY, advisory))
+        for owner in sorted(owners)
+    }
+    if not held:
+        return replace(decision, state=state)
+    found = order(standing, without(decision.desired, standing, held), rules)
+    # What finds its place still taken by what is held back waits with it.
+    stays = {one.service: one for one in found.stuck if one.service not in held}
+    services = tuple(sorted({change.owner for change in changes(standing, found.target)}))
+    if not services:
+        return None
+    return replace(
+        decision,
+        state=state,
+        desired=found.target,
+        services=services,
+        held_back=(*decision.held_back, *held.values(), *stays.values()),
+    )
+
+
+def _state(mode: str) -> State:
+    return {AUTO: State.ROLLING, APPROVE: State.PROPOSED}.get(mode, State.ADVISORY)

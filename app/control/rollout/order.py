@@ -1,0 +1,163 @@
+"""Whether there is an order that makes before it breaks, before anything is recorded; and what has none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from app.control.decision import HeldBack
+from app.control.desired import Desired, NodeDesired
+from app.control.events import Reason
+from app.control.rollout.advance import advance
+from app.control.rollout.at_once import AT_ONCE
+from app.control.rollout.changes import Change, Kind, changes, owner_of
+from app.control.rollout.keeping import without
+from app.control.rollout.room import Gpu, Lack, lack, over_full
+from app.control.rollout.rules import Order, RolloutState, Rules, Waiting
+from app.control.rollout.scene import Scene
+from app.control.rollout.search import MOST_CHANGES, components, narrowed, search
+
+SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+GENTLE_ROUNDS = 3  # of holding back only what lacks room itself; after that, all that is left
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    steps: tuple[Desired, ...]
+    made: tuple[str, ...]
+    waiting: tuple[Waiting, ...]  # empty: it came to the end
+
+
+def order(told: Desired, target: Desired, rules: Rules) -> Order:
+    """The steps from what is told to the target. What is stuck stays as it is told, and is named."""
+    rules = replace(rules, unproven=frozenset())
+    held: dict[str, HeldBack] = {}
+    goal: Desired = _possible(told, target, held, rules)
+    turn = 0
+    while True:
+        walk = _walk(told, goal, rules, ())
+        if walk.waiting:
+            walk = _searched(told, goal, rules, walk)
+        if not walk.waiting:
+            return Order(walk.steps, tuple(held.values()), goal, _worth_keeping(told, goal, walk.made))
+        turn += 1
+        held |= {one.service: one for one in _stuck(told, goal, walk, rules, turn > GENTLE_ROUNDS)}
+        goal = _possible(told, target, held, rules)
+
+
+def _walk(told: Desired, target: Desired, rules: Rules, sequence: tuple[str, ...]) -> _Walk:
+    """What comes of `advance` when every step is done at once."""
+    steps: list[Desired] = []
+    made: list[str] = []
+    here = told
+    while True:
+        found = advance(target, here, AT_ONCE, RolloutState(sequence=sequence), rules, SOME_TIME)
+        if not found.changed:
+            return _Walk(tuple(steps), tuple(made), found.waiting)
+        here = found.desired
+        steps.append(here)
+        made += found.made
+
+
+def _searched(told: Desired, target: Desired, rules: Rules, walk: _Walk) -> _Walk:
+    """The same, where looking further than the next step found a way for what was stuck."""
+    left = {one.instance for one in walk.waiting}
+    parts = components(changes(told, target))
+    knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in left for change in part)]
+    found: dict[str, list[str]] = {}
+    for part, start, goal in zip(knots, narrowed(told, knots), narrowed(target, knots), strict=True):
+        way = search(part, start, goal, rules)
+        if way is not None:
+            found |= dict.fromkeys((change.id for change in part), way)
+    if not found:
+        return walk
+    sequence = [id_ for id_ in walk.made if id_ not in found]
+    sequence += [id_ for way in {id(way): way for way in found.values()}.values() for id_ in way]
+    again = _walk(told, target, rules, tuple(sequence))
+    return again if len(again.waiting) < len(walk.waiting) else walk
+
+
+def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
+    """Of the order, that which matters: where several take room on a GPU that is not empty, or give up capacity."""
+    todo = {change.id: change for change in changes(told, target)}
+    crowded = {change.place for change in todo.values() if change.kind in (Kind.STOP, Kind.RESHAPE)}
+    gives: dict[str, int] = {}
+    for change in todo.values():
+        if change.kind is not Kind.START:
+            gives[change.owner] = gives.get(change.owner, 0) + 1
+
+    def matters(change: Change) -> bool:
+        return (
+            change.place in crowded
+            if change.kind is Kind.START
+            else (change.kind is Kind.RESHAPE or gives[change.owner] > 1)
+        )
+
+    return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
+
+
+def _stuck(told: Desired, goal: Desired, walk: _Walk, rules: Rules, all_of_it: bool) -> list[HeldBack]:
+    """What to hold back: at first only that which itself finds no room, for the rest may then go."""
+    here = walk.steps[-1] if walk.steps else told
+    todo = {change.id: change for change in changes(here, goal)}
+    scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
+    lacking: dict[str, list[Lack]] = {}
+    others: dict[str, str] = {}
+    for one in walk.waiting:
+        change = todo.get(one.instance)
+        found = _alone(change, scene) if change else None
+        if found:
+            lacking.setdefault(one.owner, []).append(found)
+        else:
+            others.setdefault(one.owner, one.message)
+    held = [
+        _held(owner, min(found, key=lambda one: (one.memory_gib, one.sm_percent))) for owner, found in lacking.items()
+    ]
+    if all_of_it or not held:
+        held += [
+            HeldBack(owner, Reason.NO_ROOM_TO_HAND_OVER, f"nothing else can make room first: {message}")
+            for owner, message in others.items()
+            if owner not in lacking
+        ]
+    return held
+
+
+def _alone(change: Change, scene: Scene) -> Lack | None:
+    return scene.room_for(change) if change.takes_room else None
+
+
+def _held(owner: str, lacks: Lack) -> HeldBack:
+    return HeldBack(owner, Reason.NO_ROOM_TO_HAND_OVER, lacks.message, lacks.sm_percent, lacks.memory_gib)
+
+
+def _possible(told: Desired, target: Desired, held: dict[str, HeldBack], rules: Rules) -> Desired:
+    """The target without what is held back, and without what then finds its place still taken."""
+    while True:
+        goal = without(target, told, held) if held else target
+        added = {one.service: one for one in _crowded_out(told, goal, held, rules)}
+        if not added:
+            return goal
+        held |= added
+
+
+def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: Rules) -> Iterator[HeldBack]:
+    """Owners of what comes to GPUs that cannot hold all of it; jobs give way to services."""
+    if not held:
+        return
+    coming: dict[tuple[str, int], list[Change]] = {}
+    for change in changes(told, goal):
+        if change.takes_room and change.owner not in held:
+            coming.setdefault(change.place, []).append(change)
+    for (node, index), arrivals in sorted(coming.items()):
+        wanted: NodeDesired = goal[node]
+        gpu = Gpu.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
+        there = [one for one in wanted.instances if one.gpu == index]
+        if not over_full(there, gpu):
+            continue
+        jobs = [change for change in arrivals if change.one.job]
+        without_jobs = [one for one in there if one not in [job.one for job in jobs]]
+        for change in jobs if jobs and not over_full(without_jobs, gpu) else arrivals:
+            staying = [one for one in there if owner_of(one) != change.owner]
+            lacks = lack(change.one, staying, gpu) or Lack("no_room", "what stays there is in its way")
+            yield _held(change.owner, lacks)

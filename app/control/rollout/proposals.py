@@ -1,0 +1,50 @@
+"""Whether a plan that waits for approval may still be approved: what it was made from must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.control.snapshot import Expected, NodeFacts, Snapshot
+
+NOISE = 0.05  # of a rate, where its forecast gave no band
+
+
+def no_longer(then: Snapshot, now: Snapshot) -> str:
+    """What no longer holds of what a plan was made from, in words; empty when all does.
+
+    It depends on the plan that is in force, on what is declared, on which GPUs may be used, on corrections, and on
+    rates staying in their bands. The time of day, money spent and the progress of jobs it does not depend on.
+    """
+    return "; ".join(list(_differences(then, now))[:5])
+
+
+def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
+    if then.target != now.target:
+        yield f"plan {now.target} is in force, and it was plan {then.target}"
+    before = {(one.kind, one.tenant, one.name): one.spec for one in then.declared}
+    after = {(one.kind, one.tenant, one.name): one.spec for one in now.declared}
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            what = "declared" if key not in before else "deleted" if key not in after else "changed"
+            yield f"{key[0]} {'/'.join(filter(None, key[1:]))} was {what}"
+    for node in sorted(then.nodes.keys() | now.nodes.keys()):
+        if _usable(then.nodes.get(node)) != _usable(now.nodes.get(node)):
+            yield f"node {node} is not as it was"
+    if then.corrections != now.corrections:
+        yield "profiles were corrected"
+    for service, expected in sorted(then.expected.items()):
+        rate = now.expected.get(service)
+        if rate is not None and not _in_band(expected, rate.rate_per_second):
+            yield f"{service} is expected at {rate.rate_per_second:g}/s, and it was {expected.rate_per_second:g}/s"
+
+
+def _usable(facts: NodeFacts | None) -> tuple[object, ...] | None:
+    if facts is None:
+        return None
+    return facts.state, facts.failed_gpus, facts.cordoned_gpus, facts.draining_gpus, facts.uuids, facts.templates
+
+
+def _in_band(then: Expected, rate: float) -> bool:
+    low = min(then.low or then.rate_per_second, then.rate_per_second * (1 - NOISE))
+    high = max(then.high or then.rate_per_second, then.rate_per_second * (1 + NOISE))
+    return low <= rate <= high

@@ -1,0 +1,39 @@
+"""In which order changes are asked for, where nothing says that another one is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from app.control.rollout.changes import Change, Kind
+
+FIRST = (Kind.STOP, Kind.RETUNE, Kind.RESHAPE, Kind.START)
+
+
+def usually(todo: Collection[Change]) -> list[Change]:
+    """What makes room first, then what needs a second copy beside it, then what is new; jobs last."""
+    crowded = {change.place for change in todo if change.takes_room}
+    return sorted(todo, key=lambda change: _usual(change, crowded))
+
+
+def _usual(change: Change, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
+    """Of hand-overs those that shrink come first, the smallest new copy before; of those that grow the largest old."""
+    before = change.before.memory_gib if change.before else 0.0
+    after = change.one.memory_gib
+    by_room = (0, after) if change.growth <= 0 else (1, -before)
+    return (
+        bool(change.one.job) and change.kind is not Kind.STOP,
+        FIRST.index(change.kind),
+        change.place not in crowded,
+        *(by_room if change.takes_room else (0, 0.0)),
+        change.id,
+    )
+
+
+def queues_of(change: Change) -> list[object]:
+    """Where it contends with others: for room on a GPU, for what a service can spare."""
+    found: list[object] = []
+    if change.takes_room:
+        found.append(change.place)
+    if change.kind is not Kind.START and change.one.service:
+        found.append(change.owner)
+    return found

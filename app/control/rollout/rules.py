@@ -1,0 +1,113 @@
+"""What a rollout goes by, where it stands, and what it says: small, plain, kept as JSON beside its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agents.contract import AssignedInstance
+from app.control.decision import HeldBack
+from app.control.desired import Desired
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the fleet allows. A shape's key is model/variant/gpuType."""
+
+    memory_gib: Mapping[str, float]  # of one GPU, by node; where it is not known, nothing is started
+    gpu_types: Mapping[str, str] = field(default_factory=dict)  # by node
+    min_instances: Mapping[str, int] = field(default_factory=dict)  # by service
+    start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
+    unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
+    jobs_per_gpu: int = 3
+    patience: float = 5.0  # a copy has so many times its startSeconds, and never less than
+    least_seconds: float = 60.0
+    stuck_seconds: float = 15.0  # in which nothing moves, before the least important gives way
+    held_seconds: float = 10.0  # what a node holds back or cannot start for longer has failed
+    canary_seconds: float = 60.0  # how long the first instance of its kind is watched
+    canary_requests: int = 200  # and how many answers say something
+    canary_patience: float = 5.0  # without so many answers, so many times the time is enough
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a node was told and is not seen to have done yet: a copy to bring up, or another batch."""
+
+    since: float  # seconds
+    before: AssignedInstance | None = None  # what the instance was: it serves so until it serves otherwise
+    is_new: bool = False  # nothing of it has served yet: it was told otherwise while it came up
+    held_since: float = 0.0  # since when the node says that it cannot; 0: it does not say so
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """An instance that is not wanted any more, and holds its place until its node says that it is gone."""
+
+    node: str
+    instance: AssignedInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The first instance of a kind that never ran here."""
+
+    instance: str
+    ready_since: float = 0.0
+    before: AssignedInstance | None = None  # what the instance was
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutState:
+    """All that a rollout remembers; what it does not remember it sees."""
+
+    sequence: tuple[str, ...] = ()  # instances, in the order in which their changes may contend for room
+    pending: Mapping[str, Pending] = field(default_factory=dict)  # by instance
+    leaving: Mapping[str, Leaving] = field(default_factory=dict)  # by instance
+    canaries: Mapping[str, Canary] = field(default_factory=dict)  # by key, on trial
+    proven: tuple[str, ...] = ()  # keys whose canary passed
+    steps: int = 0  # that have been told
+    stuck_since: float = 0.0  # since when nothing moves; 0: something does
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How an instance has answered since it serves."""
+
+    requests: int = 0
+    within_percent: float = 100.0  # of its SLO
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A change that is not made yet, and why."""
+
+    instance: str
+    owner: str
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What to tell now."""
+
+    desired: Desired  # of the whole fleet
+    changed: Desired  # nodes that are to be told something else than before
+    state: RolloutState
+    done: bool = False
+    stopped_reason: str = ""  # a Reason: nothing further is changed, and what failed is taken back
+    message: str = ""
+    waiting: tuple[Waiting, ...] = ()
+    passed: tuple[str, ...] = ()  # keys whose canary has just passed
+    failed: tuple[str, ...] = ()  # services and jobs whose step failed
+    made: tuple[str, ...] = ()  # instances that are told something else, in this order
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The steps from what nodes are told to what they shall be told."""
+
+    steps: tuple[Desired, ...]  # each the whole fleet
+    stuck: tuple[HeldBack, ...]  # what has no order, with the least room that would help
+    target: Desired  # what the steps end at: what is wanted, but for what is stuck, which stays as it is
+    sequence: tuple[str, ...] = ()  # for the rollout's state

@@ -1,0 +1,46 @@
+"""The rules that the declared world gives a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.control.rollout.rules import Rules
+from app.control.snapshot import Declared
+from app.manifests.fleet import PolicySpec
+from app.manifests.work import ServiceSpec
+
+LEAST: int = ServiceSpec.model_fields["min_instances"].default
+JOBS: int = PolicySpec.model_fields["jobs_per_gpu"].default
+START_SECONDS = 20.0
+
+
+def rules_of(declared: Iterable[Declared], unproven: frozenset[str] = frozenset()) -> Rules:
+    """What nodes have, services need and profiles say. `unproven`: shapes that have to show themselves first."""
+    memory: dict[str, float] = {}
+    types: dict[str, str] = {}
+    least: dict[str, int] = {}
+    starts: dict[str, float] = {}
+    jobs = JOBS
+    for one in declared:
+        spec: Any = one.spec
+        match one.kind:
+            case "GpuType":
+                memory[one.name] = float(spec["memoryGib"])
+            case "Node":
+                types[one.name] = spec["gpuType"]
+            case "Service":
+                least[f"{one.tenant}/{one.name}"] = int(spec.get("minInstances", LEAST))
+            case "Profile":
+                key = f"{spec['model']}/{spec['variant']}/{spec['gpuType']}"
+                starts[key] = float(spec.get("startSeconds", START_SECONDS))
+            case "Policy":
+                jobs = int(spec.get("jobsPerGpu", JOBS))
+    return Rules(
+        memory_gib={node: memory[gpu_type] for node, gpu_type in types.items() if gpu_type in memory},
+        gpu_types=types,
+        min_instances=least,
+        start_seconds=starts,
+        unproven=unproven,
+        jobs_per_gpu=jobs,
+    )

@@ -1,0 +1,234 @@
+"""The fleet while the next step is put together: what holds which room, what carries what, what may be changed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, NodeDesired, Observed
+from app.control.events import Reason
+from app.control.rollout import canary
+from app.control.rollout.capacity import Ledger
+from app.control.rollout.changes import (
+    NOTHING,
+    Change,
+    Kind,
+    has_other_batch,
+    owner_of,
+    same_process,
+    with_instance,
+)
+from app.control.rollout.check import start_seconds
+from app.control.rollout.clocks import is_raised
+from app.control.rollout.room import Gpu, Lack, lack
+from app.control.rollout.rules import Canary, Leaving, Pending, RolloutState, Rules
+
+Place = tuple[str, int]
+
+
+class Scene:
+    """Changes are asked for one by one, and made one by one; what is made counts for the next."""
+
+    def __init__(
+        self, told: Desired, target: Desired, state: RolloutState, observed: Observed, rules: Rules,
+        todo: Sequence[Change], now: float,
+    ) -> None:  # fmt: skip
+        self.before, self.target, self.observed, self.rules, self.now = told, target, observed, rules, now
+        self.told: dict[str, NodeDesired] = dict(told)
+        self.pending: dict[str, Pending] = dict(state.pending)
+        self.leaving: dict[str, Leaving] = dict(state.leaving)
+        self.canaries: dict[str, Canary] = dict(state.canaries)
+        self.todo = {change.id: change for change in todo}
+        self._unproven = (rules.unproven | state.canaries.keys()) - set(state.proven)
+        services = {change.owner for change in todo if change.one.service}
+        on_trial = {one.instance: Pending(0.0, one.before) for one in state.canaries.values()}
+        self.ledger = Ledger(services, told, target, {**on_trial, **state.pending}, observed, rules)
+        self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
+        self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are told or not gone yet
+        self._trusted: set[str] = set()  # services of which something serves that is no trial
+        self._coming = Counter(change.place for change in todo if change.takes_room and change.one.service)
+        self._job_starts = {change.owner: change for change in todo if change.one.job and change.kind is Kind.START}
+        self._look(services)
+
+    def _look(self, services: set[str]) -> None:
+        places = {change.place for change in self.todo.values()}
+        jobs = {change.owner for change in self.todo.values() if change.one.job}
+        for node, wanted in self.told.items():
+            for one in wanted.instances:
+                owner = owner_of(one)
+                if one.job and owner in jobs:
+                    self._jobs[owner] += 1
+                if owner in services and self.ledger.now.get(one.id) is not None and self._is_proven(one, node):
+                    self._trusted.add(owner)
+                if (node, one.gpu) in places:
+                    self._holding[node, one.gpu] += self._copies(one)
+        for gone in self.leaving.values():
+            if gone.instance.job:
+                self._jobs[owner_of(gone.instance)] += 1
+            self._holding[gone.node, gone.instance.gpu].append(gone.instance)
+
+    def _is_proven(self, one: AssignedInstance, node: str) -> bool:
+        return canary.key_of(one, node, self.rules) not in self._unproven
+
+    def _copies(self, one: AssignedInstance) -> list[AssignedInstance]:
+        before = self._handed_over(one)
+        return [one, before] if before else [one]
+
+    def _handed_over(self, one: AssignedInstance) -> AssignedInstance | None:
+        """What the instance is by the process that it still has beside the new one."""
+        pending = self.pending.get(one.id)
+        return pending.before if pending and pending.before and not same_process(pending.before, one) else None
+
+    def obstacle(self, change: Change) -> Lack | None:
+        """Why this change cannot be made now; None when it can."""
+        if change.node in self.observed.silent and change.node not in self.observed.lost:
+            return Lack(Reason.NODE_SILENT, f"{change.node} is not heard of")
+        if change.kind is Kind.START and change.id in self.leaving:
+            return Lack("leaving", "it is wanted again, and ends first")
+        if change.one.job:
+            return self._obstacle_of_job(change)
+        match change.kind:
+            case Kind.STOP:
+                return self._would_lack(change, 0.0, 1)
+            case Kind.RETUNE:
+                return self._too_early(change) or self._would_lack(change, change.one.rate_per_second, 0)
+            case Kind.RESHAPE:
+                if self._is_under_way(change) or self._handing_over(change):
+                    return Lack("hand_over_under_way", "one hand-over at a time on a GPU")
+                return (
+                    self.room_for(change)
+                    or self._on_trial(change)
+                    or self._would_lack(change, change.one.rate_per_second, 0)
+                )
+            case Kind.START:
+                return self.room_for(change) or self._on_trial(change)
+
+    def _is_under_way(self, change: Change) -> bool:
+        """Whether a copy comes up that is better waited for: one that has only begun is told otherwise at once."""
+        step = self.pending.get(change.id)
+        if step is None or change.before is None:
+            return False
+        so_far = self.now - step.since
+        return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
+
+    def _would_lack(self, change: Change, rate_after: float, instances: int) -> Lack | None:
+        """Whether the service can do with what this leaves of the instance."""
+        carries = self.ledger.now.get(change.id)
+        if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
+            return None
+        return Lack(Reason.CAPACITY_AT_RISK, self.ledger.said(change.owner))
+
+    def _too_early(self, change: Change) -> Lack | None:
+        """More is sent to an instance only when its GPU is as fast as that was planned for, less when it is at rest."""
+        assert change.before and change.after
+        if change.after.rate_per_second <= change.before.rate_per_second:
+            return Lack("step_under_way", "it carries more or less any moment") if change.id in self.pending else None
+        node = change.node
+        if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.one.gpu):
+            return Lack("clock_first", "its GPU gets a higher clock first")
+        if self.observed.generations.get(node, 0) < self.observed.asked.get(node, 0):
+            return Lack("clock_first", f"{node} has not taken its last assignment yet")
+        return None
+
+    def _handing_over(self, change: Change) -> bool:
+        wanted = self.told.get(change.node, NOTHING).instances
+        others = [one for one in wanted if one.service and one.gpu == change.one.gpu and one.id != change.id]
+        return any(self._handed_over(one) for one in others)
+
+    def room_for(self, change: Change, without: str = "") -> Lack | None:
+        """What its new copy lacks on its GPU as it is now, or without some instance."""
+        memory_gib = self.rules.memory_gib.get(change.node)
+        if memory_gib is None or change.node in self.observed.lost:
+            return Lack("no_node", f"{change.node} is not there")
+        wanted = self.target.get(change.node, NOTHING)
+        there = [one for one in self._holding[change.place] if one.id != without]
+        return lack(change.one, there, Gpu.of(wanted, memory_gib, self.rules.jobs_per_gpu))
+
+    def _on_trial(self, change: Change) -> Lack | None:
+        key = canary.key_of(change.one, change.node, self.rules)
+        if key not in self._unproven or change.owner not in self._trusted:
+            return None
+        first = self.canaries.get(key)
+        if first is None or first.instance == change.id:
+            return None
+        return Lack(Reason.CANARY_FIRST, f"{key} is tried on {first.instance} first")
+
+    def _obstacle_of_job(self, change: Change) -> Lack | None:
+        """Jobs make room before services need it, and come when services have what they need."""
+        if change.kind is Kind.RETUNE:
+            return None
+        if change.kind is Kind.STOP:
+            return self._place_not_free(change)
+        if change.kind is Kind.START and self._jobs[change.owner]:
+            return Lack("job_under_way", "its process elsewhere has not ended yet")
+        if change.id in self.pending:
+            return Lack("hand_over_under_way", "its process in the shape before has not ended yet")
+        shrinks = change.before and (
+            change.one.sm_percent < change.before.sm_percent or change.one.memory_gib < change.before.memory_gib
+        )
+        if not shrinks and self._coming[change.place]:
+            return Lack("services_first", "services take what they need of the GPU first")
+        return self.room_for(change)
+
+    def _place_not_free(self, change: Change) -> Lack | None:
+        """A job goes on where it is while its new place is taken and nobody needs the old one."""
+        later = self._job_starts.get(change.owner)
+        if later is None or self._coming[change.place]:
+            return None
+        if self._coming[later.place] or self.room_for(later, without=change.id):
+            return Lack("job_waits", "it goes on until its new place is free")
+        return None
+
+    def make(self, change: Change) -> None:
+        """Tell the node so, and count with it from now on."""
+        one = change.one
+        self.todo.pop(change.id, None)
+        if change.takes_room and one.service:
+            self._coming[change.place] -= 1
+        self.told[change.node] = with_instance(
+            self.told.get(change.node) or replace(self.target[change.node], instances=(), gpus=()), one.id, change.after
+        )
+        carries = self.ledger.now.get(one.id)
+        if one.service and carries is not None:
+            left = 0.0 if change.kind is Kind.STOP else one.rate_per_second
+            pending = self.pending.get(one.id)
+            until_then = change.before if change.kind is Kind.RESHAPE else pending.before if pending else None
+            if until_then:
+                left = min(left, until_then.rate_per_second)  # the lesser, until the new copy serves
+            left = min(left, carries)  # what it carries more is counted when it has been told
+            self.ledger.take(change.owner, carries - left, 1 if change.kind is Kind.STOP else 0)
+            self.ledger.now[one.id] = None if change.kind is Kind.STOP else left
+        match change.kind:
+            case Kind.STOP:
+                self._leave(change.node, one)
+            case Kind.START | Kind.RESHAPE:
+                self._come(change)
+            case Kind.RETUNE if has_other_batch(change):
+                self.pending.setdefault(one.id, Pending(self.now, change.before))
+
+    def _leave(self, node: str, one: AssignedInstance) -> None:
+        """It holds what it has until its node says that it is gone; in the middle of a hand-over that is twice."""
+        copies = self._copies(one)
+        self.pending.pop(one.id, None)
+        held = msgspec.structs.replace(
+            one,
+            sm_percent=min(100.0, sum(copy.sm_percent for copy in copies)),
+            memory_gib=sum(copy.memory_gib for copy in copies),
+        )
+        self.leaving[one.id] = Leaving(node, held)
+
+    def _come(self, change: Change) -> None:
+        one = change.one
+        if change.kind is Kind.RESHAPE or one.service:
+            self.pending[one.id] = Pending(self.now, change.before, is_new=one.id in self.pending)
+        if one.job:
+            self._jobs[change.owner] += change.kind is Kind.START
+        else:
+            key = canary.key_of(one, change.node, self.rules)
+            if key in self._unproven and change.owner in self._trusted:
+                self.canaries[key] = Canary(one.id, 0.0, change.before)
+        self._holding[change.place].append(one)

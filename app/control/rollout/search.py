@@ -1,0 +1,104 @@
+"""Looking further than the next step: an order for changes that get into each other's way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, NodeDesired
+from app.control.rollout.at_once import AT_ONCE
+from app.control.rollout.changes import NOTHING, Change, owner_of
+from app.control.rollout.clocks import raised
+from app.control.rollout.queue import usually
+from app.control.rollout.rules import RolloutState, Rules
+from app.control.rollout.scene import Scene
+
+MOST_CHANGES = 40  # in one knot; larger ones are left to the usual order
+MOST_LOOKS = 30_000
+
+
+def components(todo: Sequence[Change]) -> list[list[Change]]:
+    """Changes that can be in each other's way, by a GPU or by a service, together."""
+    parent = {change.id: change.id for change in todo}
+
+    def root(id_: str) -> str:
+        while parent[id_] != id_:
+            parent[id_] = parent[parent[id_]]
+            id_ = parent[id_]
+        return id_
+
+    first: dict[object, str] = {}
+    for change in todo:
+        for bond in (change.place, change.owner):
+            parent[root(change.id)] = root(first.setdefault(bond, change.id))
+    found: dict[str, list[Change]] = {}
+    for change in todo:
+        found.setdefault(root(change.id), []).append(change)
+    return list(found.values())
+
+
+def search(part: Sequence[Change], start: Desired, goal: Desired, rules: Rules) -> list[str] | None:
+    """An order in which each change finds room and leaves capacity; None when there is none, or none was found.
+
+    `start` and `goal` are those that `narrowed` gives for the part.
+    """
+    start = {node: _fast(wanted, goal.get(node)) for node, wanted in start.items()}
+    return _deeper(start, goal, usually(part), rules, _Looks(), set())
+
+
+def narrowed(desired: Desired, parts: Sequence[Sequence[Change]]) -> list[dict[str, NodeDesired]]:
+    """For each part what of the fleet matters to it: all on its GPUs, and all of its services."""
+    of: dict[object, int] = {}
+    for number, part in enumerate(parts):
+        for change in part:
+            of[change.place] = of[change.owner] = number
+    lines: list[dict[str, list[AssignedInstance]]] = [{} for _ in parts]
+    for node, wanted in desired.items():
+        for one in wanted.instances:
+            for mine in {of.get((node, one.gpu), -1), of.get(owner_of(one), -1)} - {-1}:
+                lines[mine].setdefault(node, []).append(one)
+    for number, part in enumerate(parts):
+        for change in part:
+            lines[number].setdefault(change.node, [])
+    return [
+        {node: replace(desired.get(node, NOTHING), instances=tuple(found)) for node, found in those.items()}
+        for those in lines
+    ]
+
+
+class _Looks:
+    """How often the search may still look at a change."""
+
+    left = MOST_LOOKS
+
+
+def _deeper(
+    here: Desired, goal: Desired, todo: list[Change], rules: Rules, looks: _Looks, seen: set[frozenset[str]]
+) -> list[str] | None:
+    if not todo:
+        return []
+    mark = frozenset(change.id for change in todo)
+    if mark in seen:
+        return None
+    seen.add(mark)
+    for change in todo:
+        looks.left -= 1
+        if looks.left < 0:
+            return None
+        scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
+        if scene.obstacle(change) is None:
+            scene.make(change)
+            rest = [other for other in todo if other.id != change.id]
+            found = _deeper(scene.told, goal, rest, rules, looks, seen)
+            if found is not None:
+                return [change.id, *found]
+    return None
+
+
+def _fast(told: NodeDesired | None, target: NodeDesired | None) -> NodeDesired:
+    """Clocks are raised before all else, so they are in nobody's way."""
+    was = {gpu.index: gpu for gpu in (told or NOTHING).gpus}
+    shall = {gpu.index: gpu for gpu in (target or NOTHING).gpus}
+    gpus = tuple(raised(gpu, shall.get(index, gpu)) for index, gpu in was.items())
+    return replace(told or NOTHING, gpus=gpus)

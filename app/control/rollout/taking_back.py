@@ -1,0 +1,41 @@
+"""A step that failed is taken back: what it was to replace has never stopped serving."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, NodeDesired
+from app.control.rollout.changes import with_instance
+from app.control.rollout.room import Gpu, lack
+from app.control.rollout.rules import Leaving, Pending, RolloutState, Rules
+
+
+def taken_back(
+    told: Desired, state: RolloutState, failed: Collection[str], rules: Rules, now: float
+) -> tuple[dict[str, NodeDesired], RolloutState]:
+    """The fleet without these: a new instance is left out again, one in another shape gets its old one back."""
+    after: dict[str, NodeDesired] = dict(told)
+    pending, leaving = dict(state.pending), dict(state.leaving)
+    on_trial = {one.instance: one.before for one in state.canaries.values()}
+    for node, wanted in told.items():
+        for one in wanted.instances:
+            if one.id not in failed:
+                continue
+            step = pending.pop(one.id, None)
+            was = (None if step.is_new else step.before) if step else on_trial.get(one.id)
+            if was is None:
+                leaving[one.id] = Leaving(node, one)
+            elif step is None:
+                if not _fits(was, node, wanted, rules):
+                    continue  # its old shape has no room any more: better a bad one than none
+                pending[one.id] = Pending(now, one)
+            after[node] = with_instance(after[node], one.id, was)
+    canaries = {key: one for key, one in state.canaries.items() if one.instance not in failed}
+    return after, replace(state, pending=pending, leaving=leaving, canaries=canaries)
+
+
+def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: Rules) -> bool:
+    there = [one for one in wanted.instances if one.gpu == was.gpu]
+    return lack(was, there, Gpu.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)) is None

@@ -1,0 +1,124 @@
+"""How many GPUs tenants would need for all that is asked of them, and how many the plan in force gives them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from agents.contract import AssignedInstance
+from solvers.latency import limits
+from solvers.planning.problem import Instance, Problem, Profile, Service
+from solvers.planning.promise import accepted_loads
+
+SHORT = 1e-4  # of a rate: less is no shortage
+ROOM = 1.1  # whole SM%, whole instances and neighbours take more than the least that a rate could do with
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What instances take of GPUs: shares, their price, and the rate they carry."""
+
+    gpus: float = 0.0
+    price_per_hour: float = 0.0
+    rate_per_second: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return Used(
+            self.gpus + other.gpus,
+            self.price_per_hour + other.price_per_hour,
+            self.rate_per_second + other.rate_per_second,
+        )
+
+
+def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, Used]:
+    """As tenants' limits count it: a dedicated service's GPU whole, other instances by their SM%."""
+    found: dict[str, Used] = defaultdict(Used)
+    for one in instances:
+        share = 1.0 if problem.services[one.service].is_dedicated else one.sm_percent / 100
+        found[one.service] += Used(share, share * problem.nodes[one.node].price_per_hour, one.rate_per_second)
+    return dict(found)
+
+
+def used_by_tenant(problem: Problem, by_service: dict[str, Used]) -> dict[str, Used]:
+    """The sums of a tenant's services."""
+    found: dict[str, Used] = defaultdict(Used)
+    for service, used in by_service.items():
+        found[problem.services[service].tenant] += used
+    return dict(found)
+
+
+def used_by_assigned(
+    assigned: Iterable[tuple[str, AssignedInstance]], price_per_hour: Mapping[str, float]
+) -> dict[str, Used]:
+    """What tenants' services hold by (node, instance), also on nodes that are lost; prices are by node."""
+    found: dict[str, Used] = defaultdict(Used)
+    for node, one in assigned:
+        if one.service:
+            share = 1.0 if one.dedicated else one.sm_percent / 100
+            found[one.tenant] += Used(share, share * price_per_hour.get(node, 0.0), one.rate_per_second)
+    return dict(found)
+
+
+def demands(problem: Problem, by_service: dict[str, Used]) -> dict[str, dict[int, float]]:
+    """GPUs that each tenant's services need for the whole of their rates, by priority."""
+    found: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    types = gpu_types(problem)
+    for name, service in problem.services.items():
+        found[service.tenant][service.priority] += needed(problem, service, by_service.get(name, Used()), types)
+    return {tenant: dict(by) for tenant, by in found.items()}
+
+
+def gpu_types(problem: Problem) -> tuple[str, ...]:
+    """Those that the fleet has."""
+    return tuple(sorted({node.gpu_type for node in problem.nodes.values()}))
+
+
+def needed(problem: Problem, service: Service, used: Used, types: Sequence[str]) -> float:
+    """What it has, as far as that is needed, and an estimate for the rest; 0 where nothing could serve it."""
+    rate = service.rate_per_second
+    if used.rate_per_second >= rate * (1 - SHORT):
+        return used.gpus * rate / used.rate_per_second
+    each = gpus_per_rate(problem, service, types)
+    return used.gpus + (each * (rate - used.rate_per_second) * ROOM if each < inf else 0.0)
+
+
+def gpus_per_rate(problem: Problem, service: Service, types: Sequence[str]) -> float:
+    """The least part of a GPU of these types that carries one request a second; infinite where none can."""
+    return min(
+        (
+            _least(problem, profile, service)
+            for variant in service.variants
+            for gpu_type in types
+            if (service.gpu_types is None or gpu_type in service.gpu_types)
+            and (profile := problem.profiles.get((service.model, variant, gpu_type)))
+        ),
+        default=inf,
+    )
+
+
+def _least(problem: Problem, profile: Profile, service: Service) -> float:
+    memory_gib = problem.gpu_types[profile.gpu_type].memory_gib
+    rows = [
+        (sm, batch, exec_ms)
+        for batch, curve in profile.latency_ms.items()
+        if profile.memory_gib[batch] <= memory_gib
+        for sm, exec_ms in curve
+    ]
+    if not rows:
+        return inf
+    sm = np.array([row[0] for row in rows], dtype=np.float64)
+    batch = np.array([row[1] for row in rows], dtype=np.int64)
+    judged_ms = np.array([row[2] for row in rows], dtype=np.float64) * (1 + problem.policy.exec_margin)
+    loads = np.zeros(len(rows))
+    table = limits(service.percentile, set(batch.tolist())).prompt
+    accepted_loads(table, batch, service.slo_ms / judged_ms, loads)
+    loads = np.minimum(loads, problem.policy.utilization * (1 + problem.policy.exec_margin))
+    rates = 1000 * loads * batch / judged_ms
+    share = np.ones_like(sm) if service.is_dedicated else sm / 100
+    with np.errstate(divide="ignore"):
+        least = float((share / rates).min())
+    return least if least > 0 else inf

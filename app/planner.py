@@ -1,0 +1,132 @@
+"""The planner's process: what it does by the clock, what wakes it early, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from prometheus_client import start_http_server
+
+from app.clockwork import Clockwork
+from app.control import metrics, tracing
+from app.control.cycle import Budget
+from app.control.events import Reason
+from app.control.hearing import Hearing
+from app.control.planner import Planner
+from app.control.solving import Solver
+from app.control.store import Store
+from app.http.metrics import REGISTRY
+from app.settings import Settings
+from app.store.database import Database, Unavailable, libpq_url
+from app.store.notices import Notices
+
+TICK_SECONDS = 0.5
+SOONEST_SECONDS = 2.0  # between two cycles, whatever wakes them
+AWAY_SECONDS = 2.0  # after the database did not answer
+
+log = logging.getLogger(__name__)
+
+
+class PlannerProcess:
+    """Leads or stands by until `stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._database = Database(
+            settings.database_url, pool_size=5, direct=settings.database_direct, slow_query_ms=settings.slow_query_ms
+        )
+        listen_url = settings.database_listen_url or settings.database_url
+        listens = settings.database_direct or bool(settings.database_listen_url)
+        self._notices = Notices(libpq_url(listen_url), listen=listens)
+        self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._solver = Solver(cores=settings.solver_cores)
+        self.planner = Planner(
+            Store(self._database, self.holder, settings.lease_seconds),
+            self._solver,
+            Hearing(self._database),
+            budget=Budget(seconds=settings.solve_seconds),
+        )
+        self._scheduler = Clockwork(6)
+        self._woken: Reason | None = None
+        self._cycled_at = float("-inf")
+        self._waking = threading.Lock()
+        self._away_until = 0.0
+
+    def start(self) -> None:
+        tracing.configure(self._settings)
+        if self._settings.planner_metrics_port:
+            start_http_server(self._settings.planner_metrics_port, "127.0.0.1", REGISTRY)
+        for stream, reason in (("object", Reason.FLEET_APPLIED), ("wake", Reason.OPERATOR)):
+            self._notices.on_change(stream, self._waking_for(reason))
+        self._notices.start()
+        jobs: list[tuple[Callable[[], object], float]] = [
+            (self.planner.lead, self._settings.lease_seconds / 3),
+            (self._cycle_when_due, TICK_SECONDS),
+            (self.planner.advance, TICK_SECONDS),
+            (self.planner.quicken, TICK_SECONDS),
+            (self.planner.learn, 60.0),
+            (self._forget, 300.0),
+        ]
+        for job, seconds in jobs:
+            self._scheduler.add_job(
+                self._guarded(job), "interval", seconds=seconds, next_run_time=datetime.now(UTC), id=job.__name__
+            )
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Ends what it is at, and lets another planner lead at once."""
+        self._scheduler.shutdown(wait=True)
+        self._notices.stop()
+        try:
+            self.planner.store.step_down()
+        except Unavailable:
+            log.warning("lease_not_released")
+        self._solver.close()
+        tracing.close()
+        self._database.close()
+
+    def _waking_for(self, reason: Reason) -> Callable[[int], None]:
+        return lambda _version: self.wake(reason)
+
+    def wake(self, reason: Reason) -> None:
+        """Cycle soon, whatever the clock says."""
+        with self._waking:
+            self._woken = self._woken or reason
+
+    def _cycle_when_due(self) -> None:
+        since = time.monotonic() - self._cycled_at
+        with self._waking:
+            asked = self._woken or self.planner.called_for
+            if since < SOONEST_SECONDS or not (asked or since >= self.planner.cycle_seconds):
+                return
+            self._woken = None
+        if asked is Reason.FLEET_APPLIED and since < self.planner.cycle_seconds and not self.planner.world_moved():
+            return  # only what is said of objects has changed
+        self._cycled_at = time.monotonic()
+        self.planner.cycle(asked or Reason.CYCLE)
+
+    def _forget(self) -> None:
+        self.planner.forget(self._settings.plan_retention_days, self._settings.plan_retention_mb * 2**20)
+
+    def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
+        """Nothing that one job meets ends the others. While the database is away, they rest."""
+
+        def run() -> None:
+            if time.monotonic() < self._away_until:
+                return
+            try:
+                job()
+            except Unavailable as error:
+                self._away_until = time.monotonic() + AWAY_SECONDS
+                log.warning("database_away", extra={"job": job.__name__, "error": str(error)})
+            except Exception:
+                metrics.FAILED.labels(job.__name__).inc()
+                log.exception("planner_failed", extra={"job": job.__name__})
+
+        return run

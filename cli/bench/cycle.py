@@ -1,0 +1,196 @@
+"""What a cycle costs outside the solver, whether a steady load moves anything, and how soon a decision is heard.
+
+The planner as it is, on a Postgres of its own, over a fleet in virtual time; its solver in a process of its own. Then a
+real server, and many agents, each of which holds a poll.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any
+
+from cli.arguments import whole
+from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
+
+if TYPE_CHECKING:
+    from app.control.decision import Answer
+    from app.control.solving import Solver
+    from cli.bench.system import System
+    from simulation.run import Simulation
+    from solvers.planning.plan import Plan
+    from solvers.planning.problem import Problem
+
+SHOWN = (
+    "gpus", "services", "overhead_ms", "overhead_cpu_ms", "first_overhead_ms", "unchanged_overhead_ms", "solver_ms",
+    "steady_changes", "decision_to_agent_p99_ms",
+)  # fmt: skip
+NOISE = 0.02
+QUIET_CYCLES = 10  # after the first plan, before changes are counted
+MOVED = 0.05  # of services, from round to round
+RISE = 1.3  # of their rates
+ROUNDS = 5
+TICK_SECONDS = 5.0
+AGENT_SECONDS = 20.0
+REPORT_SECONDS = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gpus", metavar="G", type=whole(1), default=1000, help="GPUs; default 1000")
+    parser.add_argument("--services", metavar="N", type=whole(1), default=300, help="services; default 300")
+    add_family_argument(parser)
+    parser.add_argument("--seed", metavar="K", type=whole(0), default=0, help="default 0")
+    parser.add_argument("--cycles", metavar="C", type=whole(0), default=100, help="of a steady load; default 100")
+    parser.add_argument("--agents", metavar="N", type=whole(1, 100_000), default=1000, help="default 1000")
+    parser.add_argument("--cores", metavar="C", type=whole(1), default=1, help="of the solver; default 1")
+    add_plan_arguments(parser)
+
+
+@dataclass(slots=True)
+class Timed:
+    """A solver, and how long each plan took in its process."""
+
+    inner: Solver
+    seconds: float = 0.0
+    asked: int = 0
+
+    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+        answer = self.inner.solve(problem, seconds=seconds, work=work, seed=seed)
+        self.seconds += answer.seconds
+        self.asked += 1
+        return answer
+
+    def prepare(self, problem: Problem, plan: Plan) -> None:
+        self.inner.prepare(problem, plan)
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+        began = perf_counter()
+        answer = self.inner.follow(problem, plan, rates, seconds=seconds)
+        self.seconds += perf_counter() - began
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """One cycle beside its solver: by the clock, and in processor time of planner and Postgres, whoever else runs."""
+
+    wall_ms: float
+    cpu_ms: float
+
+
+@dataclass(slots=True)
+class Cycles:
+    """The planner's cycles, each timed."""
+
+    simulation: Simulation
+    solver: Timed
+    system: System
+    say: Say
+
+    def run(self) -> Took:
+        """One cycle now."""
+        from app.control.events import Reason
+
+        before, asked = self.solver.seconds, self.solver.asked
+        cpu, postgres, began = process_time(), self.system.cpu_seconds()["postgres"], perf_counter()
+        found = self.simulation.planner.cycle(Reason.CYCLE)
+        wall = perf_counter() - began
+        in_solver = self.solver.seconds - before
+        spent = process_time() - cpu + self.system.cpu_seconds()["postgres"] - postgres
+        took = Took((wall - in_solver) * 1000, spent * 1000)
+        outcome = str(found.outcome) if found else "not leading"
+        what = outcome if self.solver.asked > asked else f"{outcome}, the solver was not asked"
+        self.say(
+            f"  {what}: {took.wall_ms:.0f} ms ({took.cpu_ms:.0f} of processors) beside {in_solver:.2f} s of solver"
+        )
+        return took
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """One row, for one size."""
+    from app.control.cycle import Budget
+    from app.control.solving import Solver
+    from benchmarks.families import family
+    from benchmarks.manifests import manifests
+    from cli.bench import api
+    from cli.bench.system import own_system
+    from simulation.run import simulated
+    from simulation.shapes import noisy, steady
+    from simulation.world import of_documents
+
+    documents = manifests(family(args.family, args.gpus, args.services, args.seed))
+    for one in documents:
+        if one["kind"] == "Policy":
+            one["spec"]["mode"] = "auto"
+    world = of_documents(documents)
+    services = [one for one in documents if one["kind"] == "Service"]
+    names = [f"{one['metadata']['tenant']}/{one['metadata']['name']}" for one in services]
+    shapes = {name: noisy(steady, NOISE, f"{args.seed} {name}") for name in names}
+    inner = Solver(cores=args.cores)
+    row: dict[str, Any] = {"gpus": args.gpus, "services": args.services}
+    try:
+        with own_system(say) as system:
+            with simulated(system.database_url, world, shapes, seed=args.seed) as simulation:
+                solver = Timed(inner)
+                simulation.planner.solver = solver
+                simulation.planner.budget = Budget(args.seconds, args.work, args.seed)
+                row |= _overheads(Cycles(simulation, solver, system, say), documents)
+                row["steady_changes"] = _steady(simulation, args.cycles, say) if args.cycles else None
+            tokens = api.declare_nodes(system, args.agents, say)
+            order = api.Order(args.agents, AGENT_SECONDS, args.agents / REPORT_SECONDS)
+            heard = api.load(system, tokens, order, say)
+            row |= {"agents": args.agents, "decision_to_agent_p99_ms": heard["decision_to_agent_p99_ms"]}
+    finally:
+        inner.close()
+    return {"rows": [row]}
+
+
+def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of the first plan, of plans after some rates were declared anew, and of the same question asked again."""
+    from simulation.world import of_documents, put
+
+    simulation = cycles.simulation
+    cycles.say("the first plan")
+    simulation.fleet.tick()
+    simulation.post.collect()
+    simulation.planner.lead()
+    first = cycles.run()
+    simulation.go_on(60.0, TICK_SECONDS)
+    decided: list[Took] = []
+    again: list[Took] = []
+    services = [one for one in documents if one["kind"] == "Service"]
+    few = max(1, round(MOVED * len(services)))
+    for number in range(ROUNDS):
+        moved = services[number * few : (number + 1) * few]
+        for one in moved:
+            one["spec"]["ratePerSecond"] *= RISE
+        put(simulation.database, of_documents(documents))
+        cycles.say(f"round {number + 1}: {len(moved)} services are declared at {RISE:g} times their rate")
+        decided.append(cycles.run())
+        again.append(cycles.run())
+        simulation.go_on(30.0, TICK_SECONDS)
+    worst = max(decided, key=lambda took: took.wall_ms)
+    return {
+        "overhead_ms": round(worst.wall_ms, 1),
+        "overhead_median_ms": round(median(took.wall_ms for took in decided), 1),
+        "overhead_cpu_ms": round(worst.cpu_ms, 1),
+        "first_overhead_ms": round(first.wall_ms, 1),
+        "first_overhead_cpu_ms": round(first.cpu_ms, 1),
+        "unchanged_overhead_ms": round(max(took.wall_ms for took in again), 1),
+        "unchanged_overhead_cpu_ms": round(max(took.cpu_ms for took in again), 1),
+        "solver_ms": round(1000 * cycles.solver.seconds / max(1, cycles.solver.asked), 1),
+    }
+
+
+def _steady(simulation: Simulation, count: int, say: Say) -> int:
+    """Changes of any kind that nodes were told, weights apart, after some quiet cycles."""
+    every = simulation.planner.cycle_seconds
+    say(f"{QUIET_CYCLES} quiet cycles")
+    simulation.go_on(QUIET_CYCLES * every, TICK_SECONDS)
+    before = len(simulation.history.changes)
+    say(f"{count} cycles of a steady load with {NOISE:.0%} noise")
+    simulation.go_on(count * every, TICK_SECONDS)
+    return len(simulation.history.changes) - before

@@ -1,0 +1,65 @@
+"""How many requests a second the simulation serves: a plan of a family, carried out by a fleet in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from cli.arguments import positive, whole
+from cli.bench.wanted import Say, add_family_argument
+
+SETTLE_SECONDS = 30.0
+TICK_SECONDS = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gpus", metavar="G", type=whole(1), default=100, help="default 100")
+    parser.add_argument("--services", metavar="N", type=whole(1), default=50, help="default 50")
+    parser.add_argument("--seconds", metavar="S", type=positive, default=60.0, help="of virtual time; default 60")
+    parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="default 0")
+    add_family_argument(parser)
+
+
+def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """Requests served a second of this machine's time, and what became of them."""
+    from benchmarks.families import family
+    from simulation.carrying import carry_out
+    from simulation.clock import Clock
+    from simulation.fleet import Fleet
+    from simulation.truth import Truth
+    from solvers.planning.solve import Budget, solve
+
+    problem = family(args.family, args.gpus, args.services, args.seed)
+    say(f"planning {args.gpus} GPUs and {args.services} services")
+    plan = solve(problem, Budget(seconds=None, work=3, seed=args.seed))
+    clock = Clock()
+    fleet = Fleet(Truth(problem), clock, seed=args.seed)
+    carry_out(fleet, plan)
+    for _ in range(int(SETTLE_SECONDS)):
+        clock.go_on(TICK_SECONDS)
+        fleet.tick()
+    before = {name: (total.answered, total.within, total.errors) for name, total in fleet.services.items()}
+    say(f"serving for {args.seconds:g} s of virtual time")
+    began = time.monotonic()
+    for _ in range(int(args.seconds / TICK_SECONDS)):
+        clock.go_on(TICK_SECONDS)
+        fleet.tick()
+    took = time.monotonic() - began
+    answered = within = errors = kept = 0
+    for name, total in fleet.services.items():
+        some, in_time, failed = before[name]
+        answered += total.answered - some
+        within += total.within - in_time
+        errors += total.errors - failed
+        asked = total.answered - some + total.errors - failed
+        kept += not asked or 100 * (total.within - in_time) >= problem.services[name].percentile * asked
+    return {
+        "requests_per_second": round((answered + errors) / took),
+        "virtual_seconds_per_second": round(args.seconds / took, 1),
+        "requests": answered + errors,
+        "attained": round(within / max(1, answered + errors), 5),
+        "services_within_slo": kept,
+        "services": len(problem.services),
+        "unserved": len(plan.unserved),
+    }

@@ -1,0 +1,246 @@
+"""What `gpuwright up` plans for: a fleet that is declared once, simulated, planned, and in part real."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.manifests.offline import World
+    from app.settings import Settings
+    from app.store.database import Database
+
+KEPT = "fleet.json"
+REAL_TEMPLATE = "gpuwright-serve"
+REAL_KIND = "t4"  # of its simulated GPUs
+END_SECONDS = 40.0
+ROOM = 0.5  # of a generated fleet is asked for: its load moves by a third
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How large a fleet; None: the one of examples/fleet.yaml."""
+
+    gpus: int | None = None
+    services: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What was declared by us: it is found again when `up` starts again on the same data."""
+
+    nodes: tuple[str, ...]
+    real_node: str = ""
+    real_spec: dict[str, Any] | None = None
+    asked: tuple[str, ...] = ()  # what is really asked for, as simulation.asking takes it
+    real_services: tuple[str, ...] = ()
+
+
+def fleet_file() -> Path:
+    """Beside the package in a wheel, in examples/ of a checkout."""
+    import simulation
+
+    folder = Path(simulation.__file__).parent
+    packed = folder / "fleet.yaml"
+    return packed if packed.exists() else folder.parent / "examples" / "fleet.yaml"
+
+
+def declared(database: Database, data_dir: Path, wanted: Wanted, say: Say) -> Fleet | None:
+    """The fleet of this data folder; declared now where the world is empty. None where the world is somebody's own."""
+    import msgspec
+
+    from simulation import world as worlds
+
+    path = data_dir / KEPT
+    if path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=Fleet)
+    if database.read(worlds.of_store).manifests:
+        say(f"{data_dir} holds a world of your own: no fleet is simulated there")
+        return None
+    if wanted.gpus or wanted.services:
+        gpus, services = wanted.gpus or 100, wanted.services or 50
+        say(f"declaring {gpus} GPUs and {services} services")
+        world = generated(gpus, services)
+        made = Fleet(_names(world, "Node"))
+    else:
+        world = worlds.of_files(fleet_file())
+        made = _with_real(world)
+    worlds.put(database, world)
+    path.write_text(json.dumps(asdict(made)))
+    return made
+
+
+def generated(gpus: int, services: int) -> World:
+    """A fleet of benchmark family A of this size, run by its planner."""
+    from benchmarks.families import family
+    from benchmarks.manifests import manifests
+    from simulation.world import of_documents
+
+    problem = family("A", gpus, services, seed=0, load=ROOM)
+    documents = [one for one in manifests(problem) if one["kind"] != "Policy"]
+    policy = {"apiVersion": "gpuwright/v1", "kind": "Policy", "metadata": {"name": "default"}, "spec": {"mode": "auto"}}
+    return of_documents([*documents, policy])
+
+
+def _with_real(world: World) -> Fleet:
+    """Which node may have a real agent, and how its services are asked."""
+    from app.manifests.model import Kind
+
+    nodes = {one.name: one.spec for one in world.of(Kind.NODE)}
+    node = next((name for name, spec in nodes.items() if spec.get("templates") == [REAL_TEMPLATE]), "")
+    models: dict[str, str] = {}
+    for one in world.of(Kind.MODEL):
+        variants: Any = one.spec["variants"]
+        for runtime in (variant.get("runtime") or {} for variant in variants):
+            if runtime.get("template") == REAL_TEMPLATE:
+                models[one.name] = runtime["args"]["model"]
+    real: list[tuple[str, str]] = []
+    for one in world.of(Kind.SERVICE):
+        model = str(one.spec["model"])
+        if model in models:
+            name = f"{one.tenant}/{one.name}"
+            real.append((name, f"{name}=/v1/models/{models[model]}:infer={one.spec['ratePerSecond']}"))
+    asked, services = tuple(words for _, words in real), tuple(name for name, _ in real)
+    return Fleet(tuple(nodes), node, nodes.get(node), asked, services)
+
+
+def _names(world: World, kind: str) -> tuple[str, ...]:
+    return tuple(key.name for key in world.manifests if key.kind == kind)
+
+
+class Children:
+    """Processes that end with us, in the reverse order of their start."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._running: list[tuple[str, subprocess.Popen[bytes], Path]] = []
+        self._ending = threading.Event()
+
+    def start(
+        self, name: str, module: Sequence[str], log: Path, environment: Mapping[str, str], said: str = ""
+    ) -> None:
+        """A module of ours as a process of its own; what it says goes to its log."""
+        from simulation.ending import bound
+
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                bound([sys.executable, "-m", *module]),
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **environment},
+                start_new_session=True,  # Ctrl-C is ours to hand on
+            )
+        assert process.stdin
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(said.encode())
+        self._running.append((name, process, log))
+        threading.Thread(target=self._watch, args=(name, process, log), daemon=True).start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        for _, process, _ in reversed(self._running):
+            if process.poll() is None:
+                process.terminate()
+        until = time.monotonic() + END_SECONDS
+        for _, process, _ in reversed(self._running):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, until - time.monotonic()))
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _watch(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        code = process.wait()
+        if not self._ending.is_set():
+            self._say(f"{name} has ended by itself ({code}); see {log}")
+
+
+@contextmanager
+def running(fleet: Fleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
+    """The planner and the fleet, while the block lasts; the address of the real gateway, or nothing."""
+    from simulation.real import haproxy
+
+    environment = {"DATABASE_URL": settings.database_url}
+    if settings.database_direct:
+        environment["GPUWRIGHT_DATABASE_DIRECT"] = "1"
+    children = Children(say)
+    gateway = ""
+    left_out: list[str] = []
+    try:
+        if fleet.real_node and haproxy() and server.startswith("http:"):
+            port = _free_port()
+            gateway = f"127.0.0.1:{port}"
+            order = _order(fleet, data_dir, server, port)
+            children.start("the real part", ["simulation.real", str(order)], data_dir / "real.log", environment)
+            left_out = [fleet.real_node, *fleet.real_services]
+        words = [word for name in left_out for word in ("--left-out", name)]
+        nodes = "\n".join(name for name in fleet.nodes if name not in left_out)
+        children.start("the fleet", ["simulation.live", *words], data_dir / "fleet.log", environment, nodes)
+        children.start("the planner", ["cli.main", "planner"], data_dir / "planner.log", environment)
+        yield gateway
+    finally:
+        children.stop()
+
+
+def _order(fleet: Fleet, data_dir: Path, server: str, port: int) -> Path:
+    folder = data_dir / "real"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / "order.json"
+    order = {
+        "server": server,
+        "token_file": str(data_dir / "admin.token"),
+        "folder": str(folder),
+        "port": port,
+        "node": fleet.real_node,
+        "spec": dict(fleet.real_spec or {}),
+        "kind": REAL_KIND,
+        "asked": list(fleet.asked),
+    }
+    path.write_text(json.dumps(order))
+    return path
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
+    """Say once that every service is served, and how long that took."""
+    from app.store.database import Database, Unavailable
+    from simulation.served import served
+
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    told = 0.0
+    try:
+        while not ended.wait(1.0):
+            try:
+                found = database.read(served)
+            except Unavailable:
+                continue
+            seconds = time.monotonic() - began
+            if found.services and not found.waiting:
+                say(f"all {found.services} services are served after {seconds:.0f} s, by {found.copies} instances")
+                return
+            if seconds > told + 60:
+                told = seconds
+                names = ", ".join(found.waiting[:3])
+                say(f"after {seconds:.0f} s {len(found.waiting)} of {found.services} services wait: {names}")
+    finally:
+        database.close()

@@ -1,0 +1,133 @@
+"""One frame of `gpuwright top`: lines of text from what the server says, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cli.output import age, plain, width
+
+Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colours
+BAR = 20
+FEW = 5  # decisions
+RESET = "\x1b[0m"
+
+
+def frame(said: Mapping[str, Any], lines: int | None = None, colours: Paint | None = None) -> list[str]:
+    """The whole picture in at most so many lines; what does not fit is counted."""
+    paint = colours or {}
+    services: Sequence[Mapping[str, Any]] = said.get("services", ())
+    gpus: Sequence[Mapping[str, Any]] = said.get("gpus", ())
+    head = _head(said, services, gpus)
+    decided = _decisions(said)
+    room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
+    of_services = _services(services, None if room is None else max(3, min(len(services) + 1, room * 2 // 3)), paint)
+    of_gpus = _gpus(gpus, None if room is None else max(3, room - len(of_services)), paint)
+    found = [*head, "", *of_services]
+    if of_gpus:
+        found += ["", *of_gpus]
+    if decided:
+        found += ["", *decided]
+    return found if lines is None else found[:lines]
+
+
+def _head(said: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any]) -> list[str]:
+    plan = said.get("plan")
+    leader = said.get("leader") or {}
+    led = f"led by {leader['holder']}, epoch {leader['epoch']}" if leader.get("held") else "nobody leads"
+    if "plan" not in said:  # a tenant sees its services alone
+        return [f"{len(services)} services"]
+    if plan is None:
+        return [f"no plan yet; {led}"]
+    reason = f"{plan['reason']}, " if plan.get("reason") else ""
+    first = f"plan {plan['generation']} is {plan['state']} ({reason}{age(plan['at'])} ago); {led}"
+    bound = "-" if plan["bound"] is None else f"{_money(plan['bound'])}/h"
+    cost = f"cost {_money(plan['cost'])}/h   bound {bound}   gap {_percent(plan['gap'])}"
+    kept = sum(_is_kept(one) for one in services if one["attained"] is not None)
+    known = sum(one["attained"] is not None for one in services)
+    return [plain(first), f"{cost}   services {kept} of {known} within their SLO   GPUs in use {len(gpus)}"]
+
+
+def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
+    rows = [
+        [
+            one["service"],
+            _number(one["ratePerSecond"]),
+            _number(one["plannedPerSecond"]),
+            _percent(one["attained"], 2),
+            f"{one['percentile']:g} % in {one['sloMs']:g} ms",
+            f"{_number(one['latencyMs'])} ms" if one["latencyMs"] else "",
+            one["instances"],
+            _money(one["pricePerHour"]),
+        ]
+        for one in services
+    ]
+    heading = ["SERVICE", "RATE/S", "PLANNED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", "COST/H"]
+    marks = ["" if one["attained"] is None or _is_kept(one) else "red" for one in services]
+    marks = ["red" if one["unservedPerSecond"] > 0 else mark for one, mark in zip(services, marks, strict=True)]
+    return _table(heading, rows, marks, most, paint, "services")
+
+
+def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
+    rows = [
+        [
+            f"{one['node']}/{one['gpu']}",
+            f"{'█' * round(min(100, one['smPercent']) / 100 * BAR):░<{BAR}} {one['smPercent']:g} %",
+            f"{one['memoryGib']:.1f} GiB",
+            f"{one['utilizationPercent']:.0f} %" if one.get("utilizationPercent") is not None else "",
+            f"{one['powerW']:.0f} W" if one.get("powerW") is not None else "",
+            ", ".join((*one["services"], *one["jobs"])),
+        ]
+        for one in gpus
+    ]
+    return _table(["GPU", "SM%", "MEMORY", "BUSY", "POWER", "RUNS"], rows, [""] * len(rows), most, paint, "GPUs")
+
+
+def _decisions(said: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for one in said.get("decisions", ())[:FEW]:
+        changes = ", ".join(f"{count} {what}" for what, count in one["changes"].items() if count and what != "keep")
+        why = one.get("message") or one["reason"] or ""
+        rows.append([one["generation"], age(one["at"]), one["lane"], one["state"], changes or "nothing", why[:80]])
+    return _table(["DECISION", "AGE", "LANE", "STATE", "CHANGES", "WHY"], rows, [""] * len(rows), None, {}, "")
+
+
+def _table(
+    heading: Sequence[str], rows: Sequence[Sequence[object]], marks: Sequence[str], most: int | None, paint: Paint,
+    noun: str,
+) -> list[str]:  # fmt: skip
+    if not rows:
+        return []
+    shown = rows if most is None or len(rows) + 1 <= most else rows[: most - 2]
+    texts = [[plain(cell) if cell not in ("", None) else "-" for cell in row] for row in shown]
+    widths = [max(width(row[at]) for row in [heading, *texts]) for at in range(len(heading))]
+    lines = [_line(heading, widths)]
+    for text, mark in zip(texts, marks, strict=False):
+        line = _line(text, widths)
+        lines.append(f"{paint[mark]}{line}{RESET}" if mark in paint else line)
+    if len(shown) < len(rows):
+        lines.append(f"and {len(rows) - len(shown)} more {noun}")
+    return lines
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell + " " * (wide - width(cell)) for cell, wide in zip(cells, widths, strict=True))
+    return "   ".join(padded).rstrip()
+
+
+def _is_kept(one: Mapping[str, Any]) -> bool:
+    return one["attained"] is not None and one["attained"] * 100 >= one["percentile"]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _money(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value * 100:.{digits}f} %"

@@ -1,0 +1,118 @@
+"""`gpuwright cordon`, `uncordon` and `drain`: keep plans off a node or a GPU, and let them use it again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cli import exits
+from cli.arguments import add_connection_arguments, completes, duration
+from cli.client import Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import Table, age, as_json, as_yaml, plain, say, seconds_since, span
+
+EPILOGS = {
+    "cordon": """\
+Nothing new is placed there; what runs stays. Without a name: what is cordoned now.
+
+Examples:
+  gpuwright cordon node-7
+  gpuwright cordon node-7/2 -m "fan is loud"
+  gpuwright cordon
+""",
+    "uncordon": """\
+Of a node: also of each of its GPUs.
+
+Example:
+  gpuwright uncordon node-7
+""",
+    "drain": """\
+Everything is moved off, new copies before old ones end; what cannot leave stays and is named, with the reason:
+see `gpuwright events` and `gpuwright plan show`.
+
+Examples:
+  gpuwright drain node-7
+  gpuwright drain node-7/2 --deadline 30m
+""",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments(parser, "cordon")
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Of this one of the three."""
+    parser.epilog = EPILOGS[verb]
+    nargs = "*" if verb == "cordon" else "+"
+    place = parser.add_argument("places", nargs=nargs, metavar="NODE[/GPU]", help="a node, or one of its GPUs")
+    completes(place, "names")
+    if verb == "drain":
+        parser.add_argument(
+            "--deadline", type=duration, metavar="TIME", help="by when it is to be empty: 30m, 2h; else when it can"
+        )
+    if verb != "uncordon":
+        parser.add_argument("-m", "--message", metavar="TEXT", default="", help="why, for the record")
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    parser.set_defaults(verb=verb)
+    add_connection_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with Client(resolve(args)) as client:
+        if not args.places:
+            return show(client, args)
+        answers = [ask(client, args, place) for place in args.places]
+    if args.output == "json":
+        print(as_json(answers))
+    elif args.output == "yaml":
+        print(as_yaml(answers))
+    else:
+        for place in args.places:
+            print(plain(f"{place} {DONE[args.verb]}"))
+    return exits.OK
+
+
+DONE = {"cordon": "cordoned", "uncordon": "uncordoned", "drain": "is being drained"}
+
+
+def ask(client: Client, args: argparse.Namespace, place: str) -> Any:
+    """One node or GPU."""
+    node, slash, gpu = place.partition("/")
+    if not node or (slash and not gpu.isdecimal()):
+        raise Failed(f"{place!r} is no node or GPU: allowed is NODE or NODE/INDEX, as node-7/2")
+    body: dict[str, Any] = {"gpu": int(gpu)} if slash else {}
+    if getattr(args, "message", ""):
+        body["message"] = args.message
+    if getattr(args, "deadline", None):
+        body["deadline"] = (datetime.now(UTC) + timedelta(seconds=args.deadline)).isoformat()
+    return client.send("POST", f"/api/v1/nodes/{node}/{args.verb}", body=json.dumps(body).encode()).json()
+
+
+def ahead(moment: str) -> str:
+    """`in 9m`, or that it has passed."""
+    seconds = seconds_since(moment)
+    return moment if seconds is None else f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
+
+
+def show(client: Client, args: argparse.Namespace) -> int:
+    """What is cordoned or drained now."""
+    items = client.get("/api/v1/cordons")["items"]
+    if args.output == "json":
+        print(as_json(items))
+    elif args.output == "yaml":
+        print(as_yaml(items))
+    else:
+        if not items:
+            say("nothing is cordoned")
+        Table(["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]).rows(
+            [
+                one["node"] if one["gpu"] is None else f"{one['node']}/{one['gpu']}", one["mode"], age(one["askedAt"]),
+                ahead(one["deadline"]) if one["deadline"] else "", one["message"],
+            ]
+            for one in items
+        )  # fmt: skip
+    return exits.OK

@@ -1,0 +1,76 @@
+"""`gpuwright events`: what happened, newest last, the same counted."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cli import exits
+from cli.arguments import add_connection_arguments, duration, whole
+from cli.client import Client
+from cli.contexts import resolve
+from cli.output import Table, age, as_json, as_yaml, say
+
+EPILOG = """\
+Examples:
+  gpuwright events
+  gpuwright events --severity alarm --since 1d
+  gpuwright events --for shop/search
+  gpuwright events --reason not_worth_its_churn -o json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("--for", dest="about", metavar="NAME", help="about this: TENANT/NAME, or a node's name")
+    parser.add_argument(
+        "--kind", metavar="KIND", default="", help="about things of this kind: Service, Job, Node, Plan"
+    )
+    parser.add_argument(
+        "--reason", metavar="REASON", action="append", default=[], help="with this reason; several: any"
+    )
+    parser.add_argument("--severity", choices=("info", "warning", "alarm"), action="append", default=[])
+    parser.add_argument("--since", type=duration, metavar="TIME", help="of the last 15m, 2h, 7d")
+    parser.add_argument("--limit", type=whole(1, 500), metavar="N", default=50, help="so many; default 50")
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    with Client(resolve(args)) as client:
+        tenant, name = client.connection.tenant, ""
+        if args.about:
+            first, slash, second = args.about.partition("/")
+            tenant, name = (first, second) if slash else ("", first)
+        since = datetime.now(UTC) - timedelta(seconds=args.since) if args.since else None
+        page = client.get(
+            "/api/v1/events",
+            {
+                "tenant": tenant,
+                "name": name,
+                "kind": args.kind,
+                "reason": args.reason,
+                "severity": args.severity,
+                "since": since.isoformat() if since else None,
+                "limit": args.limit,
+            },
+        )
+    items: list[dict[str, Any]] = page["items"]
+    if args.output == "json":
+        print(as_json(items))
+    elif args.output == "yaml":
+        print(as_yaml(items))
+    else:
+        if not items:
+            say("nothing happened")
+        Table(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
+            [age(one["lastAt"]), one["times"], one["severity"], one["reason"], _about(one), one["message"]]
+            for one in reversed(items)
+        )
+    return exits.OK
+
+
+def _about(one: dict[str, Any]) -> str:
+    name = "/".join(part for part in (one.get("tenant"), one.get("name")) if part)
+    return " ".join(part for part in ((one.get("kind") or "").lower(), name) if part)

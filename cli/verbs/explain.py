@@ -1,0 +1,101 @@
+"""`gpuwright explain`: why a service, an instance, a job or a plan is as it is, and what would change it."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from app.manifests.model import Kind
+from cli import exits
+from cli.arguments import add_connection_arguments, completes, whole
+from cli.client import Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import Table, as_json, as_yaml, number, plain
+from cli.selection import find
+
+EPILOG = """\
+Of a service or an instance: why this GPU, this batch, this share of its SMs, and why not cheaper (the runner-up and
+what it would cost); of what is not served, the reason and the smallest change that serves it, which was tried. Of a
+plan: what it changes and holds back, its proof, and why nothing changed since.
+
+Examples:
+  gpuwright explain service shop/search
+  gpuwright explain job lab/finetune
+  gpuwright explain plan              the plan in force
+  gpuwright explain instance shop-search-4k2m
+"""
+WHAT = ("service", "instance", "job", "plan")
+MOST = 2**53
+ALTERNATIVES_SHOWN = 6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT), help="what is to be explained")
+    completes(parser.add_argument("name", nargs="?", metavar="NAME", help="TENANT/NAME, an id, a generation"), "names")
+    parser.add_argument("--plan", type=whole(1, MOST), metavar="PLAN", help="of this plan; default the one in force")
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    parser.add_argument("--json", action="store_true", help="the same as -o json")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    with Client(resolve(args)) as client:
+        said = client.get(_path(client, args), {"plan": args.plan} if args.what != "plan" else None)
+    if args.json or args.output == "json":
+        print(as_json(said))
+    elif args.output == "yaml":
+        print(as_yaml(said))
+    else:
+        for line in lines(said):
+            print(line)
+    return exits.OK
+
+
+def _path(client: Client, args: argparse.Namespace) -> str:
+    if args.what == "plan":
+        name = args.name or args.plan or 0
+        if not str(name).isdecimal():
+            raise Failed(f"{name!r} is no plan: give its generation (gpuwright plan history)")
+        return f"/api/v1/explain/plans/{name}"
+    if not args.name:
+        raise Failed(f"explain {args.what} needs a name; see: gpuwright explain --help")
+    if args.what == "instance":
+        return f"/api/v1/explain/instances/{quote(args.name, safe='/')}"
+    kind = Kind.SERVICE if args.what == "service" else Kind.JOB
+    metadata = find(client, kind, args.name)["metadata"]
+    return f"/api/v1/explain/{kind.plural}/{metadata['tenant']}/{metadata['name']}"
+
+
+def lines(said: Mapping[str, Any]) -> Iterator[str]:
+    """The sentences, wrapped, the first on its own; then what else was looked at."""
+    for at, sentence in enumerate(said["sentences"]):
+        yield from textwrap.wrap(
+            plain(sentence), 110, initial_indent="" if at == 0 else "  ", subsequent_indent="    "
+        )  # fmt: skip
+    if said.get("lately"):
+        yield "lately:"
+        for sentence in said["lately"]:
+            yield f"  {plain(sentence)}"
+    shapes = said.get("shapes") or ([said] if said.get("alternatives") else [])
+    for shape in shapes:
+        _alternatives(shape)
+
+
+def _alternatives(shape: Mapping[str, Any]) -> None:
+    """A table of what else was judged in the instance's place."""
+    right = [one for one in shape.get("alternatives") or () if one["right"]][:ALTERNATIVES_SHOWN]
+    if not right:
+        return
+    print(f"instead of {plain(shape['instance']['id'])}:")
+    Table(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", "ADDS/H"]).rows(
+        [
+            f"  {one['gpuType']}", one["instances"], one["variant"], one["batch"], one["smPercent"],
+            "yes" if one["opensGpus"] else "no", number(one["addsPerHour"]),
+        ]
+        for one in right
+    )  # fmt: skip

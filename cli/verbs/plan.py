@@ -1,0 +1,239 @@
+"""`gpuwright plan`: what was decided, what it changes, and what operators say to it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cli import exits
+from cli.arguments import add_connection_arguments, whole
+from cli.client import Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import Table, age, as_json, as_yaml, colour, number, plain, say
+
+EPILOG = """\
+A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
+approve and reject the newest that waits for approval.
+
+Examples:
+  gpuwright plan history
+  gpuwright plan diff                    what the plan in force changed, service by service
+  gpuwright plan diff 41 --against 38
+  gpuwright plan show 41 --json          the whole plan, as `verify` takes it
+  gpuwright plan approve                 roll out what waits for approval
+  gpuwright plan pause                   take no further step of the rollout
+  gpuwright plan rollback                bring nodes back to the plan before
+"""
+SAID = {
+    "approve": "approved: its rollout begins",
+    "reject": "rejected",
+    "pause": "paused: it takes no further step",
+    "resume": "resumed",
+    "abort": "aborted: nodes stay as they are now",
+}
+WAITING = ("approve", "reject")
+MOST = 2**53
+SERVICES_SHOWN = 50
+REASONS_SHOWN = 3  # of a service
+COLOURS = {"done": "green", "rolling": "yellow", "stopped": "red", "aborted": "red", "proposed": "bold"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="|".join(("history", "show", "diff", *SAID, "rollback"))
+    )
+    history = actions.add_parser("history", help="decisions, newest first")
+    history.add_argument("--limit", type=whole(1, 500), metavar="N", default=20, help="so many; default 20")
+    show = actions.add_parser("show", help="one plan, with its proof and its reasons")
+    show.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout, for verify")
+    diff = actions.add_parser("diff", help="what a plan changes, service by service")
+    diff.add_argument("--against", type=whole(0, MOST), metavar="PLAN", help="another plan; default the one before it")
+    for sub in (show, diff):
+        sub.add_argument("generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="its generation")
+    for verb, help_text in (
+        ("approve", "let a plan that waits for approval be rolled out"),
+        ("reject", "refuse a plan that waits for approval"),
+        ("pause", "take no further step of a rollout"),
+        ("resume", "go on with a rollout that was paused, or that stopped"),
+        ("abort", "end a rollout where it stands"),
+        ("rollback", "undo a plan: bring nodes back to the one that it replaced"),
+    ):
+        sub = actions.add_parser(verb, help=help_text)
+        sub.add_argument("generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="its generation")
+        if verb != "rollback":
+            sub.add_argument("-m", "--message", metavar="TEXT", default="", help="why, for the record")
+    for sub in actions.choices.values():
+        sub.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+        add_connection_arguments(sub)
+
+
+def run(args: argparse.Namespace) -> int:
+    with Client(resolve(args)) as client:
+        if args.action == "history":
+            page = client.get("/api/v1/plans", {"limit": args.limit})
+            printed(args, page["items"], history(page["items"]))
+        elif args.action == "show":
+            plan = client.get(f"/api/v1/plans/{args.generation or 'current'}")
+            if args.json:
+                args.output = "json"
+            printed(args, plan, shown(plan))
+        elif args.action == "diff":
+            generation = args.generation or client.get("/api/v1/plans/current")["generation"]
+            told = client.get(f"/api/v1/plans/{generation}/diff", {"against": args.against})
+            printed(args, told, differences(told))
+        else:
+            answer = said(client, args)
+            printed(args, answer, [sentence(args.action, answer)])
+    return exits.OK
+
+
+def said(client: Client, args: argparse.Namespace) -> dict[str, Any]:
+    """Say it to the plan that is meant."""
+    generation = args.generation or _meant(client, args.action)
+    query = {} if args.action == "rollback" else {"message": args.message}
+    answer: dict[str, Any] = client.send("POST", f"/api/v1/plans/{generation}/{args.action}", query).json()
+    return answer
+
+
+def _meant(client: Client, action: str) -> int:
+    if action not in WAITING:
+        return int(client.get("/api/v1/plans/current")["generation"])
+    newest = client.get("/api/v1/plans", {"limit": 100})["items"]
+    waiting = [one["generation"] for one in newest if one["state"] == "proposed"]
+    if not waiting:
+        raise Failed("no plan waits for approval; see: gpuwright plan history", exits.NO)
+    return int(waiting[0])
+
+
+def sentence(action: str, answer: Mapping[str, Any]) -> str:
+    """What was done, in one line."""
+    name = f"plan {answer['generation']}"
+    if action == "rollback":
+        return f"{name}: asked to be undone; the leader goes back to plan {answer['to']} (gpuwright plan history)"
+    return f"{name} {SAID[action]}"
+
+
+def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
+    """As JSON or YAML where that was asked for, else the lines."""
+    if args.output == "json":
+        print(as_json(value))
+    elif args.output == "yaml":
+        print(as_yaml(value))
+    else:
+        for line in lines:
+            print(line)
+
+
+def history(items: list[dict[str, Any]]) -> Iterator[str]:
+    """A table, printed as it is made."""
+    if not items:
+        say("nothing was planned yet; is a planner running? (gpuwright planner)")
+    Table(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
+        [
+            one["generation"], age(one["at"]), one["state"], one["lane"], one.get("reason") or "",
+            number(one.get("cost")), _percent(one.get("gap")), _changes(one.get("changes") or {}),
+            _some(one.get("services") or []),
+        ]
+        for one in items
+    )  # fmt: skip
+    yield from ()
+
+
+def shown(plan: Mapping[str, Any]) -> Iterator[str]:
+    """The plan in short: its state, proof, services and what is left out."""
+    because = f", called for by {plan['reason']}" if plan.get("reason") else ""
+    head = f"plan {plan['generation']} ({plan['lane']}{because}), {age(plan['at'])} old: "
+    yield plain(head) + colour(plain(plan["state"]), COLOURS.get(plan["state"], "dim"))
+    if plan.get("message"):
+        yield plain(plan["message"])
+    certificate = plan.get("certificate")
+    if certificate:
+        bound = certificate.get("bound")
+        proof = "no bound known" if bound is None else f"at least {number(bound)} by proof"
+        gap = f", gap {_percent(certificate['gap'])}" if certificate.get("gap") is not None else ""
+        parts = f"GPUs {number(certificate['resourceCost'])}"
+        if certificate["unservedCost"]:
+            parts += f", unserved {number(certificate['unservedCost'])}"
+        yield plain(f"cost {number(certificate['cost'])} an hour ({parts}); {proof}{gap}; by {certificate['method']}")
+    by_service: dict[str, list[dict[str, Any]]] = {}
+    for one in plan["instances"]:
+        by_service.setdefault(one["service"], []).append(one)
+    Table(["SERVICE", "INSTANCES", "RATE/S", "LATENCY", "ON"]).rows(
+        [
+            name, len(mine), number(sum(one["ratePerSecond"] for one in mine)),
+            f"{max(one['predicted']['latencyMs'] for one in mine):.4g} ms",
+            _some(sorted({f"{one['node']}/{one['gpu']}" for one in mine})),
+        ]
+        for name, mine in sorted(by_service.items())[:SERVICES_SHOWN]
+    )  # fmt: skip
+    if len(by_service) > SERVICES_SHOWN:
+        yield f"and {len(by_service) - SERVICES_SHOWN} more services; --json has them all"
+    for one in plan["unserved"]:
+        yield plain(f"unserved: {one['service']}: {number(one['ratePerSecond'])} a second: {_why(one)}")
+    for one in plan["unplaced"]:
+        yield plain(f"unplaced: {one['job']}: {_why(one)}")
+    for one in plan["heldBack"]:
+        yield plain(f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}")
+    others = plan.get("others")
+    if others:
+        yield f"of others: {others['instances']} instances, {others['jobs']} jobs"
+    told = _rollout(plan.get("rollout") or {})
+    if told:
+        yield told
+
+
+def _rollout(rollout: Mapping[str, Any]) -> str:
+    """How far it is: what is still to come up, to go away, or on trial."""
+    counts = [
+        f"{len(rollout[name])} {words}"
+        for name, words in (("pending", "still to be made"), ("leaving", "on their way out"), ("canaries", "on trial"))
+        if rollout.get(name)
+    ]
+    return f"rollout: step {rollout.get('steps', 0)}; instances: {', '.join(counts)}" if counts else ""
+
+
+def differences(told: Mapping[str, Any]) -> Iterator[str]:
+    """Per service before and after, with the reason."""
+    against = f"plan {told['against']}" if told["against"] else "nothing"
+    cost = told.get("cost") or {}
+    nothing = {"resourceCost": 0.0, "unservedCost": 0.0}
+    before, after = cost.get("before") or nothing, cost.get("after") or nothing
+    money = f": GPUs cost {number(before['resourceCost'])} -> {number(after['resourceCost'])} an hour" if cost else ""
+    yield f"plan {told['generation']} against {against}{money}"
+    if before["unservedCost"] or after["unservedCost"]:
+        yield f"  what is unserved is worth {number(before['unservedCost'])} -> {number(after['unservedCost'])} an hour"
+    for one in told["services"]:
+        tint = "green" if not one["before"]["instances"] else "red" if not one["after"]["instances"] else "yellow"
+        yield colour(plain(f"  {one['service']}: {one['words']}"), tint)
+        old, new = one["before"], one["after"]
+        if old["shapes"] != new["shapes"]:
+            yield plain(f"    {'; '.join(old['shapes']) or 'nothing'} -> {'; '.join(new['shapes']) or 'nothing'}")
+        if old["unservedPerSecond"] or new["unservedPerSecond"]:
+            left = f"{number(old['unservedPerSecond'])} -> {number(new['unservedPerSecond'])}"
+            yield f"    unserved {left} a second"
+        for reason in one["reasons"][:REASONS_SHOWN]:
+            yield plain(f"    {reason}")
+    same = told["unchanged"]
+    if same or not told["services"]:
+        yield f"{same} {'service is' if same == 1 else 'services are'} as before"
+
+
+def _why(one: Mapping[str, Any]) -> str:
+    change = f"least change: {one['relaxation']}" if one.get("relaxation") else ""
+    return "; ".join(part for part in (one.get("reason"), change) if part) or "no reason given"
+
+
+def _changes(changes: Mapping[str, int]) -> str:
+    moved = [f"{changes[name]} {name}" for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
+    return ", ".join(moved) or "none"
+
+
+def _percent(gap: float | None) -> str:
+    return "" if gap is None else f"{100 * gap:.2f} %"
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,73 @@
+"""`gpuwright top`: services, GPUs, cost and decisions, live."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+
+from cli import exits
+from cli.arguments import add_connection_arguments, positive
+from cli.client import Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.frame import frame
+from cli.output import COLOURS, as_json, coloured
+
+EPILOG = """\
+RATE/S is what was answered in the last minute, ATTAINED the share of the last 30 minutes within the SLO, PREDICTED
+the plan's latency at the SLO's percentile. Ctrl-C ends it.
+
+Examples:
+  gpuwright top
+  gpuwright top --once
+  gpuwright top --once -o json
+"""
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of its own, without a cursor
+HOME, REST, LINE = "\x1b[H", "\x1b[J", "\x1b[K"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("--once", action="store_true", help="print one frame, whole, and end")
+    parser.add_argument("--every", type=positive, metavar="SECONDS", default=2.0, help="between frames; default 2")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="json with --once only")
+    add_connection_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.output == "json" and not args.once:
+        raise Failed("-o json prints one answer: add --once")
+    paint = {name: f"\x1b[{code}m" for name, code in COLOURS.items()} if coloured(sys.stdout) else {}
+    with Client(resolve(args)) as client:
+        if args.once or not sys.stdout.isatty():
+            said = client.get("/api/v1/overview")
+            print(as_json(said) if args.output == "json" else "\n".join(frame(said, None, paint)))
+            return exits.OK
+        return _live(client, args.every, paint)
+
+
+def _live(client: Client, every: float, paint: dict[str, str]) -> int:
+    sys.stdout.write(ENTER)
+    try:
+        while True:
+            size = shutil.get_terminal_size()
+            try:
+                lines = frame(client.get("/api/v1/overview"), size.lines - 1, paint)
+            except Failed as failure:  # it may come back
+                lines = [failure.message]
+            shown = "".join(f"{_cut(line, size.columns)}{LINE}\n" for line in lines)
+            sys.stdout.write(f"{HOME}{shown}{REST}")
+            sys.stdout.flush()
+            time.sleep(every)
+    except KeyboardInterrupt:
+        return exits.OK
+    finally:
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()
+
+
+def _cut(line: str, columns: int) -> str:
+    """A line that would wrap moves everything below it."""
+    return line if len(line) <= columns or line.startswith("\x1b") else line[:columns]

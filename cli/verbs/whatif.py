@@ -1,0 +1,141 @@
+"""`gpuwright what-if`: what a change would cost, move and do to each service, without making it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cli import exits, sources
+from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
+from cli.client import FILES_MEDIA, Client
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import Table, as_json, as_yaml, number, plain
+
+EPILOG = """\
+The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
+
+Examples:
+  gpuwright what-if --add-gpu a100=4
+  gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
+  gpuwright what-if -f changes.yaml             manifests, as apply takes them
+  gpuwright what-if --price-slos                what each promise costs an hour
+  gpuwright what-if --price-slo shop/search
+"""
+SERVICES_SHOWN = 30
+SMALL = 1e-6  # of an amount
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_file_arguments(parser, required=False)
+    several = {"action": "append", "default": []}
+    parser.add_argument("--add-gpu", metavar="TYPE=N", help="so many GPUs more", **several)  # type: ignore[arg-type]
+    parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
+    parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice as much; or 500 a second", **several)  # type: ignore[arg-type]
+    parser.add_argument("--price-slos", action="store_true", help="what each SLO costs an hour, the dearest first")
+    parser.add_argument("--price-slo", metavar="SERVICE", help="what this one costs", **several)  # type: ignore[arg-type]
+    parser.add_argument("--seconds", type=positive, metavar="S", help="time to spend; default 6, with prices 20")
+    parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    parser.add_argument("--json", action="store_true", help="the same as -o json")
+    add_connection_arguments(parser, tenant=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    prices = args.price_slos or bool(args.price_slo)
+    if not (args.files or args.add_gpu or args.slo or args.rate or prices):
+        raise Failed("what if what? give -f, --add-gpu, --slo, --rate or --price-slos; see: gpuwright what-if --help")
+    body = None
+    if args.files:
+        files = sources.read(args.files, recursive=args.recursive)
+        text = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
+        body = text.encode()
+    with Client(resolve(args)) as client:
+        tenant = client.connection.tenant
+        query = {
+            "addGpu": args.add_gpu,
+            "slo": [_of_tenant(one, tenant) for one in args.slo],
+            "rate": [_of_tenant(one, tenant) for one in args.rate],
+            "priceSlo": [_of_tenant(one, tenant) for one in args.price_slo],
+            "priceSlos": args.price_slos or None,
+            "seconds": args.seconds or (20 if prices else 6),
+            "work": args.work,
+        }
+        said = client.send("POST", "/api/v1/whatif", query, body, FILES_MEDIA).json()
+    if args.json or args.output == "json":
+        print(as_json(said))
+    elif args.output == "yaml":
+        print(as_yaml(said))
+    else:
+        for line in lines(said, asked=bool(args.files or args.add_gpu or args.slo or args.rate)):
+            print(line)
+    return exits.OK
+
+
+def _of_tenant(text: str, tenant: str) -> str:
+    """`search=80ms` of the context's tenant as `shop/search=80ms`."""
+    return text if "/" in text.partition("=")[0] or not tenant else f"{tenant}/{text}"
+
+
+def lines(said: Mapping[str, Any], asked: bool = True) -> Iterator[str]:
+    """The comparison in words, the services that change, and prices."""
+    if asked:
+        named = {one["service"] for one in said["services"]}
+        for sentence in said["sentences"]:
+            if sentence.partition(":")[0] not in named:  # those are in the table
+                yield plain(sentence)
+        _services(said["services"])
+        for one in said["unserved"][:10]:
+            change = f"; least change: {one['relaxation']}" if one.get("relaxation") else ""
+            yield plain(f"unserved: {one['service']}: {number(one['ratePerSecond'])} a second: {one['reason']}{change}")
+        bound = said["after"]["bound"]
+        if bound is not None:
+            yield f"no plan could cost less than {number(bound)} an hour then"
+    if "sloPrices" in said:
+        _prices(said["sloPrices"])
+
+
+def _services(services: list[dict[str, Any]]) -> None:
+    def cells(one: dict[str, Any]) -> list[str]:
+        old, new = one["before"] or {}, one["after"] or {}
+        return [
+            one["service"],
+            _arrow(old.get("instances"), new.get("instances")),
+            _arrow(old.get("costPerHour"), new.get("costPerHour")),
+            _arrow(old.get("latencyMs"), new.get("latencyMs")),
+            _arrow(old.get("unservedPerSecond"), new.get("unservedPerSecond")),
+        ]
+
+    Table(["SERVICE", "INSTANCES", "COST/H", "LATENCY MS", "UNSERVED/S"]).rows(
+        cells(one) for one in services[:SERVICES_SHOWN]
+    )
+    if len(services) > SERVICES_SHOWN:
+        print(f"and {len(services) - SERVICES_SHOWN} more services; -o json has them all")
+
+
+def _prices(prices: list[dict[str, Any]]) -> None:
+    Table(["SERVICE", "SLO MS", "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
+        [
+            one["service"], number(one["sloMs"]), _price(one["costsPerHour"]), _price(one["shorterAddsPerHour"]),
+            _price(one["longerSavesPerHour"]),
+        ]
+        for one in prices
+    )  # fmt: skip
+
+
+def _price(amount: dict[str, float] | None) -> str:
+    """Money for GPUs, and beside it what would be unserved, at the policy's price."""
+    if amount is None:
+        return "not in time"
+    unserved = amount["unserved"]
+    sign = "and" if unserved > 0 else "less"
+    apart = f" {sign} {number(abs(unserved))} unserved" if abs(unserved) > SMALL else ""
+    return f"{amount['gpus']:.4g}{apart}"
+
+
+def _arrow(before: float | None, after: float | None) -> str:
+    old, new = ("none" if value is None else f"{value:.4g}" for value in (before, after))
+    return old if old == new else f"{old} -> {new}"

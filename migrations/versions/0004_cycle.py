@@ -1,0 +1,251 @@
+"""The cycle: who leads, what was decided from what, what is being rolled out, and what was seen of it."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+UP = [
+    # The time that leases, lateness and deadlines are measured by: the database's. A simulation sets its own, in its
+    # own sessions.
+    """
+    CREATE FUNCTION moment() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
+        SELECT coalesce(CAST(nullif(current_setting('gpuwright.moment', true), '') AS timestamptz), clock_timestamp())
+    $$
+    """,
+    # One row a kind of leader. The epoch rises with every new holder, the generation with every decision.
+    """
+    CREATE TABLE lease (
+        name text PRIMARY KEY,
+        holder text NOT NULL DEFAULT '',
+        epoch bigint NOT NULL DEFAULT 0,
+        generation bigint NOT NULL DEFAULT 0,
+        renewed_at timestamptz NOT NULL DEFAULT '-infinity',
+        expires_at timestamptz NOT NULL DEFAULT '-infinity'
+    ) WITH (fillfactor = 50)
+    """,
+    # Parts of snapshots and plans, each kept once: compressed, under the hash of what they say.
+    """
+    CREATE TABLE piece (
+        hash bytea PRIMARY KEY,
+        body bytea NOT NULL,
+        kept_at timestamptz NOT NULL DEFAULT now()
+    )
+    """,
+    "ALTER TABLE piece ALTER COLUMN body SET STORAGE EXTERNAL",
+    # What was decided. The state is the plan's own life: advisory and proposed ones were never acted upon.
+    """
+    CREATE TABLE plan (
+        generation bigint PRIMARY KEY,
+        epoch bigint NOT NULL,
+        at timestamptz NOT NULL,
+        lane text NOT NULL CHECK (lane IN ('full', 'fast', 'operator', 'rollback')),
+        state text NOT NULL CHECK (state IN (
+            'advisory', 'proposed', 'rejected', 'expired', 'rolling', 'paused', 'done', 'stopped', 'aborted',
+            'superseded')),
+        reason text NOT NULL DEFAULT '',
+        message text NOT NULL DEFAULT '',
+        base bigint,
+        snapshot jsonb NOT NULL,
+        body bytea NOT NULL,
+        desired bytea NOT NULL,
+        method text NOT NULL DEFAULT '',
+        seed bigint NOT NULL DEFAULT 0,
+        work bigint NOT NULL DEFAULT 0,
+        solved_by jsonb NOT NULL DEFAULT '{}',
+        cost double precision,
+        bound double precision,
+        gap double precision,
+        changes jsonb NOT NULL DEFAULT '{}',
+        services text[] NOT NULL DEFAULT '{}',
+        decided_by text NOT NULL DEFAULT '',
+        decided_at timestamptz,
+        asked jsonb NOT NULL DEFAULT '{}',
+        rollout jsonb NOT NULL DEFAULT '{}'
+    )
+    """,
+    "CREATE INDEX plan_state ON plan (state) WHERE state IN ('proposed', 'rolling', 'paused')",
+    "CREATE INDEX plan_at ON plan (at)",
+    # Every cycle, also those that changed nothing: which snapshot it saw, and what came of it.
+    """
+    CREATE TABLE cycle (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        at timestamptz NOT NULL,
+        epoch bigint NOT NULL,
+        outcome text NOT NULL,
+        reason text NOT NULL DEFAULT '',
+        message text NOT NULL DEFAULT '',
+        generation bigint,
+        snapshot jsonb NOT NULL,
+        said jsonb NOT NULL DEFAULT '{}'
+    )
+    """,
+    "CREATE INDEX cycle_at ON cycle (at)",
+    """
+    CREATE TABLE cordon (
+        node text COLLATE "C" NOT NULL,
+        gpu smallint NOT NULL DEFAULT -1,
+        mode text NOT NULL CHECK (mode IN ('cordon', 'drain')),
+        deadline timestamptz,
+        asked_by text NOT NULL,
+        asked_at timestamptz NOT NULL DEFAULT now(),
+        message text NOT NULL DEFAULT '',
+        PRIMARY KEY (node, gpu)
+    )
+    """,
+    # What was asked of a service in a few seconds: a rate's share of them, and latencies on the edges of a report's
+    # histogram. Hours that are over are one row.
+    """
+    CREATE TABLE service_load (
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        at timestamptz NOT NULL,
+        seconds double precision NOT NULL,
+        requests double precision NOT NULL,
+        answers double precision NOT NULL DEFAULT 0,
+        errors bigint NOT NULL DEFAULT 0,
+        latency_counts bigint[] NOT NULL DEFAULT '{}',
+        slow double precision NOT NULL DEFAULT 0,
+        source text NOT NULL DEFAULT '',
+        PRIMARY KEY (tenant, service, at)
+    )
+    """,
+    "CREATE INDEX service_load_at ON service_load (at)",
+    """
+    CREATE TABLE service_load_hour (
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        hour timestamptz NOT NULL,
+        seconds double precision NOT NULL,
+        requests double precision NOT NULL,
+        answers double precision NOT NULL,
+        errors double precision NOT NULL,
+        slow double precision NOT NULL,
+        PRIMARY KEY (tenant, service, hour)
+    )
+    """,
+    "CREATE INDEX service_load_hour_hour ON service_load_hour (hour)",
+    # What measuring said against a profile: exec is multiplied by the factor, inside bounds.
+    """
+    CREATE TABLE correction (
+        model text COLLATE "C" NOT NULL,
+        variant text COLLATE "C" NOT NULL,
+        gpu_type text COLLATE "C" NOT NULL,
+        latency_factor double precision NOT NULL DEFAULT 1,
+        memory_factor double precision NOT NULL DEFAULT 1,
+        power_factor double precision NOT NULL DEFAULT 1,
+        evidence jsonb NOT NULL DEFAULT '{}',
+        at timestamptz NOT NULL,
+        PRIMARY KEY (model, variant, gpu_type)
+    )
+    """,
+    """
+    CREATE TABLE job_state (
+        tenant text COLLATE "C" NOT NULL,
+        job text COLLATE "C" NOT NULL,
+        phase text NOT NULL CHECK (phase IN ('queued', 'starting', 'running', 'preempted', 'finished', 'failed')),
+        done double precision NOT NULL DEFAULT 0,
+        per_second double precision NOT NULL DEFAULT 0,
+        since timestamptz NOT NULL,
+        first_started_at timestamptz,
+        finished_at timestamptz,
+        failures int NOT NULL DEFAULT 0,
+        detail jsonb NOT NULL DEFAULT '{}',
+        PRIMARY KEY (tenant, job)
+    )
+    """,
+    # What happened, in words that do not change; the same again only counts.
+    """
+    CREATE TABLE event (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        at timestamptz NOT NULL,
+        last_at timestamptz NOT NULL,
+        times int NOT NULL DEFAULT 1,
+        reason text NOT NULL,
+        severity text NOT NULL DEFAULT 'info' CHECK (severity IN ('info', 'warning', 'alarm')),
+        kind text NOT NULL DEFAULT '',
+        tenant text COLLATE "C" NOT NULL DEFAULT '',
+        name text COLLATE "C" NOT NULL DEFAULT '',
+        message text NOT NULL,
+        generation bigint,
+        fingerprint bytea NOT NULL
+    )
+    """,
+    "CREATE INDEX event_subject ON event (kind, tenant, name, id)",
+    "CREATE INDEX event_last_at ON event (last_at)",
+    "CREATE INDEX event_fingerprint ON event (fingerprint, at)",
+    "CREATE TABLE outlook (name text PRIMARY KEY, at timestamptz NOT NULL, body jsonb NOT NULL)",
+    'CREATE TABLE idle_node (node text COLLATE "C" PRIMARY KEY, since timestamptz NOT NULL)',
+    # What tenants spent in a month is summed over intervals that are open, or ended in it.
+    "CREATE INDEX usage_interval_ended ON usage_interval (ended_at) WHERE ended_at IS NOT NULL",
+    # What a gateway counted since it began, by service: the newest word of each.
+    """
+    CREATE TABLE gateway_state (
+        gateway text COLLATE "C" PRIMARY KEY,
+        received_at timestamptz NOT NULL,
+        sequence bigint NOT NULL,
+        endpoints bigint NOT NULL DEFAULT 0,
+        body bytea NOT NULL
+    ) WITH (fillfactor = 40)
+    """,
+    # What of a service's requests gateways take; no row: all.
+    """
+    CREATE TABLE traffic_limit (
+        tenant text COLLATE "C" NOT NULL,
+        service text COLLATE "C" NOT NULL,
+        queue_limit int NOT NULL DEFAULT 0 CHECK (queue_limit >= 0),
+        shed_share double precision NOT NULL DEFAULT 0 CHECK (shed_share BETWEEN 0 AND 1),
+        retry_after_seconds int NOT NULL DEFAULT 2 CHECK (retry_after_seconds BETWEEN 1 AND 3600),
+        PRIMARY KEY (tenant, service)
+    )
+    """,
+    # A gateway's token speaks for that gateway alone.
+    """
+    ALTER TABLE token ADD COLUMN gateway text NOT NULL DEFAULT '',
+        DROP CONSTRAINT token_scope_check,
+        ADD CONSTRAINT token_scope_check CHECK (scope IN ('viewer', 'operator', 'admin', 'node', 'gateway')),
+        ADD CONSTRAINT token_gateway_check CHECK ((scope = 'gateway') = (gateway <> ''))
+    """,
+    # Called last in a statement that changes what copies there are: who has the row has all others already.
+    """
+    CREATE FUNCTION advance_endpoint() RETURNS bigint LANGUAGE plpgsql AS $$
+    DECLARE latest bigint;
+    BEGIN
+        UPDATE version SET value = value + 1 WHERE name = 'endpoint' RETURNING value INTO latest;
+        PERFORM pg_notify('gpuwright', 'endpoint:' || latest);
+        RETURN latest;
+    END $$
+    """,
+    # Of endpoints there is always a version: 0 is who has none.
+    "INSERT INTO version (name, value) VALUES ('plan', 0), ('endpoint', 1), ('wake', 0)",
+]
+
+DOWN = [
+    "DROP TABLE idle_node, outlook",
+    "DROP INDEX usage_interval_ended",
+    "DROP FUNCTION advance_endpoint()",
+    "DELETE FROM token WHERE scope = 'gateway'",
+    """
+    ALTER TABLE token DROP COLUMN gateway, DROP CONSTRAINT token_scope_check,
+        ADD CONSTRAINT token_scope_check CHECK (scope IN ('viewer', 'operator', 'admin', 'node'))
+    """,
+    "DROP TABLE traffic_limit",
+    "DELETE FROM version WHERE name IN ('plan', 'endpoint', 'wake')",
+    "DROP TABLE service_load, service_load_hour",
+    "DROP TABLE gateway_state, event, job_state, correction, cordon, cycle, plan, piece, lease",
+    "DROP FUNCTION moment()",
+]
+
+
+def upgrade() -> None:
+    for sql in UP:
+        op.execute(sql)
+
+
+def downgrade() -> None:
+    for sql in DOWN:
+        op.execute(sql)

@@ -1,0 +1,372 @@
+"""Writes what Prometheus and Grafana need, and the runbook, from one list of alerts and panels.
+
+Usage: .venv/bin/python scripts/monitoring.py [--check]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from app.control import metrics as planner  # noqa: E402
+from app.control.events import Reason  # noqa: E402
+from app.http.metrics import REGISTRY  # noqa: E402
+from app.nodes import counted  # noqa: E402
+
+assert planner and counted  # they put their metrics into the registry
+FOLDER = ROOT / "deploy" / "monitoring"
+RULES = FOLDER / "gpuwright.rules.yml"
+DASHBOARD = FOLDER / "gpuwright-dashboard.json"
+PAGE = ROOT / "docs" / "monitoring.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert: when it fires, and what whoever is woken does first."""
+
+    name: str
+    expr: str
+    lasts: str
+    severity: str  # page: now; ticket: in working hours
+    summary: str
+    runbook: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel of the dashboard: what it asks, and how a series is called."""
+
+    title: str
+    unit: str  # Grafana's
+    queries: tuple[tuple[str, str], ...]  # (expression, legend)
+    kind: str = "timeseries"  # or stat
+    wide: int = 8  # of 24
+
+
+BURNS = 'gpuwright_slo_burn_rate{{window="{}"}} > {}'
+FAST = f"{BURNS.format('1h', 14.4)} and ignoring(window) {BURNS.format('5m', 14.4)}"
+SLOW = f"{BURNS.format('6h', 6)} and ignoring(window) {BURNS.format('30m', 6)}"
+FAILED = 'gpuwright_cycles_total{outcome=~"out_of_time|crashed|wrong"}'
+
+ALERTS = (
+    Alert(
+        "NoLeader", "(sum(gpuwright_leader) or vector(0)) < 1", "1m", "page",
+        "No planner leads: nothing is planned, what runs goes on.",
+        "See that a planner runs and reaches the database: `gpuwright planner` logs `standing_by` or `leader`.",
+    ),
+    Alert(
+        "CyclesStalled", "time() - max(gpuwright_last_cycle_timestamp_seconds) > 300", "1m", "page",
+        "No planning cycle has ended for five minutes.",
+        "Look at the leader's log for `planner_failed` and `deposed`, then at the database's slow statements.",
+    ),
+    Alert(
+        "PlannerFailing", "sum by (job) (increase(gpuwright_planner_failed_total[15m])) > 3", "0m", "page",
+        "The planner's {{ $labels.job }} fails again and again, with an error that nobody expected.",
+        "The log has it under `planner_failed`. What runs goes on; another planner may do better: restart this one.",
+    ),
+    Alert(
+        "SolverFailing", f"sum(increase({FAILED}[15m])) >= 3", "0m", "page",
+        "The solver has given no plan three times; the last good one stands.",
+        "`gpuwright plan history` names each outcome. Out of time: give it more seconds, or look at `nice` and cores. "
+        "Crashed or wrong: `gpuwright replay PLAN` does it again offline; report it.",
+    ),
+    Alert(
+        "CyclesSlow",
+        'histogram_quantile(0.9, sum by (le) (rate(gpuwright_cycle_phase_seconds_bucket{phase="cycle"}[30m]))) > 30',
+        "15m", "ticket", "A cycle takes longer than 30 seconds.",
+        "The panel Cycle phases tells which part. Observing or recording: the database; solving: its budget.",
+    ),
+    Alert(
+        "RolloutStopped", 'sum(increase(gpuwright_rollouts_total{state="stopped"}[15m])) > 0', "0m", "page",
+        "A step of a rollout failed its check: nothing further is changed.",
+        "`gpuwright plan history` says which step and why; then `gpuwright plan rollback`, or mend the node and let "
+        "the next cycle plan again.",
+    ),
+    Alert(
+        "NoRoomToHandOver", 'sum(gpuwright_held_back{reason="no_room_to_hand_over"}) > 0', "1h", "ticket",
+        "A change has waited for an hour because no order makes the new copy before the old one ends.",
+        "`gpuwright plan` names the smallest room that would help: free that much, or set `handover: overlap`.",
+    ),
+    Alert(
+        "SloBurnsFast", f"({FAST}) or (1 - gpuwright_slo_attainment_ratio > 0.5)", "2m", "page",
+        "{{ $labels.tenant }}/{{ $labels.service }} misses its SLO so often that a month's allowance lasts two days.",
+        "`gpuwright explain service NAME`: too little capacity (rent, or raise the tenant's limit), a wrong profile, "
+        "or a node that is slower than the others.",
+    ),
+    Alert(
+        "SloBurnsSlowly", SLOW, "15m", "ticket",
+        "{{ $labels.tenant }}/{{ $labels.service }} misses its SLO so often that a month's allowance lasts five days.",
+        "As for SloBurnsFast; it can wait for working hours.",
+    ),
+    Alert(
+        "Unserved", "gpuwright_service_unserved_per_second > 0", "10m", "ticket",
+        "The plan does not carry all that is asked of {{ $labels.tenant }}/{{ $labels.service }}.",
+        "Its condition Served names the reason and the least change that would serve it; `gpuwright plan` which GPUs "
+        "to rent.",
+    ),
+    Alert(
+        "Shedding", "gpuwright_service_shed_ratio > 0", "5m", "page",
+        "Requests of {{ $labels.tenant }}/{{ $labels.service }} are answered 503 for lack of capacity.",
+        "As for Unserved. Lower the priority of others, or rent what the event `rent_more` names.",
+    ),
+    Alert(
+        "TenantOverBudget", "gpuwright_tenant_spent >= gpuwright_tenant_budget", "5m", "ticket",
+        "{{ $labels.tenant }} has spent its budget of the month.",
+        "Raise `budget.perMonth` of the Tenant, or let `overBudget` take its course.",
+    ),
+    Alert(
+        "NodeLost", 'sum(gpuwright_nodes{state="lost"}) > 0', "0m", "page",
+        "A node was silent for longer than lostAfterSeconds; what ran there is replaced.",
+        "`gpuwright get nodes` shows which; see its agent's log and the machine. Drain it before it is repaired.",
+    ),
+    Alert(
+        "NodeMismatch", 'sum(gpuwright_nodes{state="mismatch"}) > 0', "10m", "ticket",
+        "A node has other devices than were declared: nothing is planned there.",
+        "The condition InventoryMismatch names the difference: declare what is there, or mend the machine.",
+    ),
+    Alert(
+        "GpuUnhealthy", "gpuwright_agent_gpu_healthy == 0", "5m", "ticket",
+        "GPU {{ $labels.gpu }} of {{ $labels.instance }} is failed or degraded.",
+        "docs/health.md says for each reason what to do.",
+    ),
+    Alert(
+        "ProfileWrong", "gpuwright_profile_correction_ratio > 1.45 or gpuwright_profile_correction_ratio < 0.72", "30m",
+        "ticket", "What is measured of {{ $labels.model }}/{{ $labels.variant }} on {{ $labels.gpu_type }} is further "
+        "from its profile than a correction goes.",
+        "Measure it anew and apply the Profile.",
+    ),
+    Alert(
+        "PlanFarFromBound", "gpuwright_plan_gap_ratio > 0.5", "1h", "ticket",
+        "The plan may cost half as much again as needed.",
+        "Give the solver more seconds; a fleet of few GPUs has a loose bound, which is no fault.",
+    ),
+    Alert(
+        "DatabasePoolFull",
+        'gpuwright_database_pool_connections{state="in_use"} >= ignoring(state) '
+        'gpuwright_database_pool_connections{state="size"}',
+        "5m", "ticket", "Every connection to the database has been in use for five minutes.",
+        "Look for slow statements in the log (`slow_query`), then raise GPUWRIGHT_POOL_SIZE.",
+    ),
+    Alert(
+        "ReportsShed", "sum(rate(gpuwright_reports_shed_total[5m])) > 0", "10m", "page",
+        "Node reports are turned away because they cannot be stored.",
+        "The label `reason` says why: the database's disk is full, or it is too slow.",
+    ),
+    Alert(
+        "HousekeepingFailing", "sum by (job) (increase(gpuwright_housekeeping_failed_total[1h])) > 3", "0m", "ticket",
+        "Housekeeping fails again and again: {{ $labels.job }}.",
+        "The log says why (`housekeeping_failed`). Old data stays, and the disk fills, until it is mended.",
+    ),
+    Alert(
+        "NodeTokenReused", "sum(increase(gpuwright_node_token_reuse_total[1h])) > 0", "0m", "page",
+        "A node's token came again after its successor: it may have been copied.",
+        "The audit names the node. Delete and join it anew; its tokens end at once.",
+    ),
+)  # fmt: skip
+
+PANELS = (
+    Panel("Leaders", "none", (("sum(gpuwright_leader)", "leaders"),), "stat", 3),
+    Panel("Plan in force", "none", (("max(gpuwright_plan_generation)", "generation"),), "stat", 3),
+    Panel("Cost an hour", "none", (("max(gpuwright_plan_cost_per_hour)", "cost"),), "stat", 3),
+    Panel("Gap to the bound", "percentunit", (("max(gpuwright_plan_gap_ratio)", "gap"),), "stat", 3),
+    Panel("Could be given back, an hour", "none", (("max(gpuwright_releasable_per_hour)", "releasable"),), "stat", 4),
+    Panel("Unserved", "reqps", (("sum(gpuwright_service_unserved_per_second)", "unserved"),), "stat", 4),
+    Panel("Worst attainment", "percentunit", (("min(gpuwright_slo_attainment_ratio)", "least"),), "stat", 4),
+    Panel(
+        "Cost against the bound", "none",
+        (("max(gpuwright_plan_cost_per_hour)", "cost"), ("max(gpuwright_plan_bound_per_hour)", "bound"),
+         ("max(gpuwright_plan_unserved_cost_per_hour)", "of it unserved")),
+    ),
+    Panel(
+        "Asked and planned for", "reqps",
+        (("sum(gpuwright_service_asked_per_second)", "asked"),
+         ("sum(gpuwright_service_expected_per_second)", "planned for"),
+         ("sum(gpuwright_service_unserved_per_second)", "unserved")),
+    ),
+    Panel(
+        "Services furthest from their SLO", "percentunit",
+        (("bottomk(10, gpuwright_slo_attainment_ratio)", "{{tenant}}/{{service}}"),),
+    ),
+    Panel(
+        "Burn rates, an hour", "none",
+        (('topk(10, gpuwright_slo_burn_rate{window="1h"})', "{{tenant}}/{{service}}"),),
+    ),
+    Panel(
+        "Shed", "percentunit", (("gpuwright_service_shed_ratio > 0", "{{tenant}}/{{service}}"),),
+    ),
+    Panel(
+        "What plans change", "none",
+        (('sum by (change) (increase(gpuwright_planned_instance_changes_total{change!="keep"}[5m]))', "{{change}}"),),
+    ),
+    Panel(
+        "Decisions", "none",
+        (("sum by (lane, reason) (increase(gpuwright_decisions_total[5m]))", "{{lane}} {{reason}}"),),
+    ),
+    Panel("Held back", "none", (("sum by (reason) (gpuwright_held_back)", "{{reason}}"),)),
+    Panel("Rollouts", "none", (("sum by (state) (increase(gpuwright_rollouts_total[15m]))", "{{state}}"),)),
+    Panel("Cycles", "none", (("sum by (outcome) (increase(gpuwright_cycles_total[5m]))", "{{outcome}}"),)),
+    Panel(
+        "Cycle phases, 90 of a hundred", "s",
+        (("histogram_quantile(0.9, sum by (le, phase) (rate(gpuwright_cycle_phase_seconds_bucket[15m])))",
+          "{{phase}}"),),
+    ),
+    Panel(
+        "Fast lane, 99 of a hundred", "s",
+        (("histogram_quantile(0.99, sum by (le) (rate(gpuwright_fast_lane_seconds_bucket[15m])))", "signal to step"),),
+    ),
+    Panel("Nodes", "none", (("max by (state) (gpuwright_nodes)", "{{state}}"),)),
+    Panel("Jobs", "none", (("max by (phase) (gpuwright_jobs)", "{{phase}}"),)),
+    Panel(
+        "Tenants' GPUs", "none",
+        (("max by (tenant) (gpuwright_tenant_gpus)", "{{tenant}}"),
+         ("max by (tenant) (gpuwright_tenant_guarantee_gpus)", "{{tenant}} guaranteed")),
+    ),
+    Panel(
+        "Budgets spent", "percentunit",
+        (("max by (tenant) (gpuwright_tenant_spent / gpuwright_tenant_budget)", "{{tenant}}"),),
+    ),
+    Panel(
+        "Corrections of profiles", "none",
+        (("gpuwright_profile_correction_ratio", "{{model}}/{{variant}} on {{gpu_type}}"),),
+    ),
+    Panel(
+        "Alarms", "none",
+        (('sum by (reason) (increase(gpuwright_events_total{severity="alarm"}[5m]))', "{{reason}}"),),
+    ),
+    Panel("Power", "watt", (("sum(DCGM_FI_DEV_POWER_USAGE)", "all GPUs"),)),
+    Panel("Utilization of GPUs", "percent", (("avg(DCGM_FI_DEV_GPU_UTIL)", "mean"),)),
+    Panel(
+        "API, 99 of a hundred", "s",
+        (("histogram_quantile(0.99, sum by (le) (rate(gpuwright_request_seconds_bucket[5m])))", "all routes"),),
+    ),
+    Panel(
+        "Database connections", "none",
+        (('max by (instance) (gpuwright_database_pool_connections{state="in_use"})', "{{instance}}"),),
+    ),
+)  # fmt: skip
+
+HEAD = """\
+# Monitoring
+
+Written from `scripts/monitoring.py` and the code by `make openapi`; do not edit it.
+
+Every process serves Prometheus metrics: the server at `/metrics` (with a token of no tenant, or
+`GPUWRIGHT_OPEN_METRICS=1`), the planner on the loopback port of `GPUWRIGHT_PLANNER_METRICS_PORT`, agents and gateways
+where `--metrics HOST:PORT` says. `deploy/monitoring/` holds
+
+- `gpuwright.rules.yml`, alerts for Prometheus (`rule_files:`), each with its first step as the annotation `runbook`,
+- `gpuwright-dashboard.json`, a dashboard for Grafana (Dashboards, Import); it asks for the data source.
+
+Traces of requests and cycles go to an OTLP/HTTP collector where `OTEL_EXPORTER_OTLP_ENDPOINT` names one. A cycle is one
+trace: a span `cycle`, and in it one for each phase.
+
+Events (`GET /api/v1/events`) say what happened in words that do not change; the same again within an hour is counted.
+"""
+
+
+def main() -> int:
+    made = {RULES: rules(), DASHBOARD: json.dumps(dashboard(), indent=1) + "\n", PAGE: "\n".join(page())}
+    drifted = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in drifted:
+            print(f"{path.relative_to(ROOT)} has drifted from the code; run: make openapi", file=sys.stderr)
+        return 1 if drifted else 0
+    for path in drifted:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made[path])
+    return 0
+
+
+def rules() -> str:
+    """Prometheus' own format. JSON strings are YAML strings too."""
+    lines = ["# Written by scripts/monitoring.py; do not edit it.", "groups:", "  - name: gpuwright", "    rules:"]
+    for one in ALERTS:
+        lines += [
+            f"      - alert: Gpuwright{one.name}",
+            f"        expr: {json.dumps(one.expr)}",
+            f"        for: {one.lasts}",
+            "        labels:",
+            f"          severity: {one.severity}",
+            "        annotations:",
+            f"          summary: {json.dumps(one.summary)}",
+            f"          runbook: {json.dumps(one.runbook)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def dashboard() -> dict[str, Any]:
+    """What Grafana imports."""
+    source = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
+    panels, x, y, tall = [], 0, 0, 0
+    for number, one in enumerate(PANELS, 1):
+        height = 4 if one.kind == "stat" else 8
+        if x + one.wide > 24 or (tall and height != tall):
+            x, y = 0, y + tall
+        panels.append(
+            {
+                "id": number,
+                "type": one.kind,
+                "title": one.title,
+                "datasource": source,
+                "gridPos": {"x": x, "y": y, "w": one.wide, "h": height},
+                "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
+                "targets": [
+                    {"refId": chr(65 + at), "datasource": source, "expr": expr, "legendFormat": legend}
+                    for at, (expr, legend) in enumerate(one.queries)
+                ],
+            }
+        )
+        x, tall = x + one.wide, height
+    return {
+        "__inputs": [
+            {"name": "DS_PROMETHEUS", "label": "Prometheus", "type": "datasource", "pluginId": "prometheus"}
+        ],
+        "uid": "gpuwright",
+        "title": "gpuwright",
+        "tags": ["gpuwright"],
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "panels": panels,
+    }  # fmt: skip
+
+
+def page() -> Iterator[str]:
+    """The runbook, and what the metrics and reasons mean."""
+    yield HEAD
+    yield "## Alerts\n"
+    yield "`page` wakes somebody, `ticket` waits for working hours.\n"
+    rows = ((f"Gpuwright{one.name}", one.severity, one.lasts, _plain(one.summary), one.runbook) for one in ALERTS)
+    yield from _table(("alert", "severity", "for", "what it says", "first step"), rows)
+    yield "## Metrics of server and planner\n"
+    families = sorted((family.name, family.type, family.documentation) for family in REGISTRY.collect())
+    ours = [(f"`{name}{'_total' if kind == 'counter' else ''}`", kind, said) for name, kind, said in families]
+    yield from _table(("metric", "kind", "what"), (row for row in ours if "process_" not in row[0]))
+    yield "Those of agents are in [reference.md](reference.md), those of gateways in [gateway.md](gateway.md).\n"
+    yield "## Reasons\n"
+    yield "Of events, decisions, what is held back, and (in CamelCase) of conditions.\n"
+    yield from _table(("reason", "severity", "what it means"), ((f"`{r}`", r.severity, r.sentence) for r in Reason))
+
+
+def _plain(text: str) -> str:
+    """A template's text as people read it."""
+    return text.replace("{{ $labels.", "").replace(" }}", "")
+
+
+def _table(heading: tuple[str, ...], rows: Any) -> Iterator[str]:
+    yield "| " + " | ".join(heading) + " |"
+    yield "|" + "---|" * len(heading)
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+    yield ""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

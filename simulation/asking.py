@@ -1,0 +1,103 @@
+"""Real requests at a real gateway, at rates that move: the load on the services of `gpuwright up` that are real.
+
+Usage: python -m simulation.asking HOST:PORT SERVICE=PATH=RATE...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import time
+from dataclasses import dataclass
+
+from simulation.shapes import Shape, moving
+
+CONNECTIONS = 32  # of a service, at most
+PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One service, how it is asked, and how often."""
+
+    service: str  # tenant/name
+    path: str
+    rate_per_second: float
+    shape: Shape
+
+    @staticmethod
+    def of(words: str) -> Asked:
+        service, path, rate = words.split("=")
+        return Asked(service, path, float(rate), moving(sum(map(ord, service))))
+
+
+class Asker:
+    """Open loop: a request goes out when it is due, whatever became of those before."""
+
+    def __init__(self, host: str, port: int, asked: Asked) -> None:
+        self._host, self._port, self._asked = host, port, asked
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._open = asyncio.Semaphore(CONNECTIONS)
+        body = b'{"inputs": [[1.0]]}'
+        head = f"POST /{asked.service}{asked.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        rng = random.Random(self._asked.service)  # noqa: S311
+        while not await self._is_served():
+            await asyncio.sleep(0.5)
+        began = due = time.monotonic()
+        while True:
+            rate = self._asked.rate_per_second * max(0.01, self._asked.shape(due - began))
+            due += rng.expovariate(rate)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            task = asyncio.create_task(self._ask())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _is_served(self) -> bool:
+        """Whether one request is answered with what was asked for."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
+            return b" 200 " in await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
+        return False
+
+    async def _ask(self) -> None:
+        async with self._open:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
+                await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
+
+    async def _exchange(self) -> bytes:
+        """One request; the first line of its answer."""
+        reader, writer = self._free.pop() if self._free else await asyncio.open_connection(self._host, self._port)
+        try:
+            writer.write(self._request)
+            said = await reader.readuntil(b"\r\n\r\n")
+            head = said.lower()
+            length = head.partition(b"content-length:")[2].partition(b"\r\n")[0].strip()
+            await reader.readexactly(int(length or b"0"))
+        except BaseException:
+            writer.close()
+            raise
+        if b"connection: close" in head or not length:
+            writer.close()
+        else:
+            self._free.append((reader, writer))
+        return said.partition(b"\r\n")[0]
+
+
+async def ask(address: str, asked: list[Asked]) -> None:
+    host, _, port = address.rpartition(":")
+    await asyncio.gather(*(Asker(host, int(port), one).run() for one in asked))
+
+
+def main() -> int:
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(ask(sys.argv[1], [Asked.of(words) for words in sys.argv[2:]]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

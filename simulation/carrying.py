@@ -1,0 +1,46 @@
+"""A plan carried out by a fleet as it stands, without planner or database: for benchmarks and evaluations of plans."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
+from simulation.fleet import Fleet
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+
+
+def carry_out(fleet: Fleet, plan: Plan) -> None:
+    """Tell every node what the plan wants of it."""
+    problem = fleet.truth.problem
+    by_node: dict[str, list[Instance]] = defaultdict(list)
+    for line in plan.instances:
+        by_node[line.node].append(line)
+    for name, lines in by_node.items():
+        clocks = {line.gpu: line.clock_mhz for line in lines}
+        gpus = tuple(AssignedGpu(gpu, clock_mhz=Frame(mhz, mhz, mhz)) for gpu, mhz in sorted(clocks.items()))
+        instances = tuple(assigned(problem, line) for line in lines)
+        fleet.nodes[name].offer(
+            Assignment(name, 1, 1, 1, instances=instances, gpus=gpus, clients_per_gpu=problem.policy.clients_per_gpu)
+        )
+
+
+def assigned(problem: Problem, line: Instance) -> AssignedInstance:
+    """One line of a plan as its node is told."""
+    service = problem.services[line.service]
+    tenant, _, name = line.service.partition("/")
+    return AssignedInstance(
+        line.id,
+        line.gpu,
+        tenant,
+        name,
+        model=service.model,
+        variant=line.variant,
+        sm_percent=float(line.sm_percent),
+        memory_gib=line.memory_gib,
+        batch=Frame(float(line.batch), 1.0, float(line.batch)),
+        batch_timeout_ms=line.batch_timeout_ms,
+        rate_per_second=line.rate_per_second,
+        slo_ms=service.slo_ms,
+        percentile=service.percentile,
+    )

@@ -1,0 +1,323 @@
+"""Faults thrown at a simulated fleet and its planners, and what must never happen, looked for after every tick.
+
+All else is the product: planner, store, Postgres, the nodes' own decisions. A seed makes the same sequence again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+
+from sqlalchemy import text
+
+from agents.contract import Assignment
+from agents.copies import Copy, Stage
+from app.control.cycle import Budget
+from app.control.decision import Answer, Outcome
+from app.control.hearing import Hearing
+from app.control.planner import Planner
+from app.control.solving import Inline
+from app.control.store import Store
+from simulation.node import LightNode
+from simulation.run import LEASE_SECONDS, WORK, Simulation
+from simulation.shapes import Shape, steady
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+CUT_OFF = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+BACKWARDS = "SELECT node, instance FROM usage_interval WHERE ended_at < started_at"
+STRUCK_SECONDS = 30.0  # after a fault hit a service's copy, that it has none is the fault's doing
+SUM_OF_SHARES = 100.0 + 1e-6
+
+
+class Failing(Inline):
+    """A solver that fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+        if self.outcomes:
+            return Answer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "solve"})
+        return super().solve(problem, seconds=seconds, work=work, seed=seed)
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+        if self.outcomes:
+            return Answer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "follow"})
+        return super().follow(problem, plan, rates, seconds=seconds)
+
+
+@dataclass
+class Chaos:
+    """One fleet under faults. `violations` says what must never happen and did."""
+
+    simulation: Simulation
+    seed: int
+    struck: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    _spells: list[tuple[float, Callable[[], None]]] = field(default_factory=list)  # when a fault ends, and how
+    _hit_at: dict[str, float] = field(default_factory=dict)  # by service
+    _seen: dict[str, tuple[int, int]] = field(default_factory=dict)  # by node: the highest (epoch, generation)
+    _ready: dict[str, int] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)  # instances that ran
+    _history: list[tuple[LightNode, Assignment]] = field(default_factory=list)
+    _planners: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)  # noqa: S311
+        self.solver = Failing()
+        self.simulation.planner = self._planner()
+
+    def strike(self, name: str | None = None) -> str:
+        """One fault, for a while; its name."""
+        chosen = name or self.rng.choice(sorted(FAULTS))
+        self.struck.append(chosen)
+        FAULTS[chosen](self)
+        return chosen
+
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, faults end, and look."""
+        for now in self.simulation.seconds(seconds):
+            due = [end for at, end in self._spells if at <= now]
+            self._spells = [(at, end) for at, end in self._spells if at > now]
+            for end in due:
+                end()
+            self.look()
+
+    def mend(self) -> None:
+        """End every fault."""
+        for _, end in self._spells:
+            end()
+        self._spells = []
+        self.solver.outcomes.clear()
+
+    # Faults.
+
+    def node_silent(self) -> None:
+        self._silence([self._node().name])
+
+    def half_the_nodes_silent(self) -> None:
+        names = sorted(self.simulation.fleet.nodes)
+        self._silence(self.rng.sample(names, len(names) // 2))
+
+    def reports_lost(self) -> None:
+        self._post("lost")
+
+    def reports_doubled(self) -> None:
+        self._post("doubled")
+
+    def reports_late(self) -> None:
+        self._post("late")
+
+    def gpu_lost(self) -> None:
+        node = self._node()
+        gpu = self.rng.randrange(len(node.uuids))
+        self._hit(copy for copy in node.alive() if copy.gpu == node.uuids[gpu])
+        node.lose(gpu)
+        self._later(20, 200, lambda: node.give_back(gpu))
+
+    def agent_restarted(self) -> None:
+        self._node().restart()
+
+    def copy_killed(self) -> None:
+        alive = [(node, copy) for node in self.simulation.fleet.nodes.values() for copy in node.alive()]
+        if alive:
+            node, copy = self.rng.choice(alive)
+            self._hit([copy])
+            node.kill(copy.id)
+
+    def start_fails(self) -> None:
+        for node in self.simulation.fleet.nodes.values():
+            if node.seen.assignment and node.seen.assignment.instances:
+                one = self.rng.choice(node.seen.assignment.instances)
+                node.failing[one.id] = self.rng.randint(1, 3)
+
+    def gateway_away(self) -> None:
+        node = self._node()
+        node.gateway_away = True
+        self._later(5, 90, lambda: setattr(node, "gateway_away", False))
+
+    def clock_off(self) -> None:
+        node = self._node()
+        node.clock_off = timedelta(hours=self.rng.choice([-1, 1]))
+        self._later(20, 120, lambda: setattr(node, "clock_off", timedelta()))
+
+    def leader_dies(self) -> None:
+        self.simulation.planner = self._planner()
+
+    def leader_paused(self) -> None:
+        """The old one comes back after another has taken over, and goes on with what it was about to do."""
+        paused = self.simulation.planner
+        self.simulation.planner = self._planner()
+
+        def resumed() -> None:
+            acts: list[Callable[[], object]] = [paused.cycle, paused.advance, paused.quicken, paused.lead]
+            self.rng.shuffle(acts)
+            for act in acts:
+                act()
+
+        self._later(LEASE_SECONDS + 5, 90, resumed)
+
+    def solver_fails(self) -> None:
+        kinds = [Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG]
+        self.solver.outcomes += [self.rng.choice(kinds) for _ in range(self.rng.randint(1, 3))]
+
+    def connections_cut(self) -> None:
+        with self.simulation.database.engine.connect() as connection:
+            connection.execute(text(CUT_OFF))
+
+    def control_plane_away(self) -> None:
+        """Nobody decides, and nobody is heard; then everybody is again, and none of them was lost."""
+        self.simulation.plans = False
+        names = sorted(self.simulation.fleet.nodes)
+        self.simulation.post.silence(names)
+
+        def back() -> None:
+            self.simulation.plans = True
+            self.simulation.post.silence(names, "as usual")
+
+        self._later(20, 300, back)
+
+    def old_assignment(self) -> None:
+        """A message that was delayed on its way."""
+        if self._history:
+            node, old = self.rng.choice(self._history)
+            node.offer(old)
+
+    def load_moves(self) -> None:
+        service = self.rng.choice(sorted(self.simulation.fleet.declared))
+        factor = self.rng.uniform(0.3, 2.0)
+
+        def moved(_seconds: float) -> float:
+            return factor
+
+        shape: Shape = moved
+        self.simulation.fleet.shapes[service] = shape
+        self._later(60, 240, lambda: self.simulation.fleet.shapes.__setitem__(service, steady))
+
+    # What must never happen.
+
+    def look(self) -> None:
+        """Look for it now."""
+        now = self.simulation.clock.seconds
+        places: dict[str, set[str]] = {}
+        for node in self.simulation.fleet.nodes.values():
+            self._never_goes_back(node)
+            self._fits(node)
+            for copy in node.alive():
+                places.setdefault(copy.instance, set()).add(node.name)
+                if copy.instance not in self._known and not node.contact and copy.born > now - 1.5:
+                    self._violated("I4", f"{copy.instance} was started on {node.name}, which hears nobody")
+                self._known.add(copy.instance)
+        for instance, nodes in places.items():
+            if len(nodes) > 1:
+                self._violated("I1", f"{instance} runs on {sorted(nodes)}")
+        for service in self.simulation.fleet.declared:
+            ready = self.simulation.fleet.ready(service)
+            hit = now - self._hit_at.get(service, -1e9) <= STRUCK_SECONDS
+            if not ready and self._ready.get(service, 0) and not hit:
+                self._violated("I3", f"{service} has no ready copy, and no fault took it")
+            self._ready[service] = ready
+
+    def at_the_end(self) -> None:
+        """What the record says of the whole."""
+        epochs = self.simulation.database.read(
+            lambda c: list(c.execute(text("SELECT generation, epoch FROM plan ORDER BY generation")))
+        )
+        for (before, earlier), (after, later) in pairwise(epochs):
+            if later < earlier:
+                self._violated("I1", f"plan {after} is of epoch {later}, plan {before} before it of {earlier}")
+        doubled = self.simulation.database.read(lambda c: list(c.execute(text(BACKWARDS))))
+        for row in doubled:
+            self._violated("I7", f"usage of {row.instance} on {row.node} ends before it begins")
+
+    def _never_goes_back(self, node: LightNode) -> None:
+        mark = (node.seen.epoch, node.seen.generation)
+        if mark < self._seen.get(node.name, (0, 0)):
+            self._violated("I1", f"{node.name} went back from {self._seen[node.name]} to {mark}")
+        if mark > self._seen.get(node.name, (0, 0)) and node.seen.assignment is not None:
+            self._history.append((node, node.seen.assignment))
+        self._seen[node.name] = mark
+
+    def _fits(self, node: LightNode) -> None:
+        total_gib = self.simulation.fleet.truth.kind(node.gpu_type).memory_gib
+        for uuid in node.uuids:
+            copies = [copy for copy in node.alive() if copy.gpu == uuid]
+            if sum(copy.wanted.memory_gib for copy in copies) > total_gib + 1e-6:
+                self._violated("I6", f"memory of {node.name} {uuid[-4:]}")
+            if sum(copy.wanted.sm_percent for copy in copies) <= SUM_OF_SHARES:
+                continue
+            handed = {one.instance for one in copies if sum(other.instance == one.instance for other in copies) > 1}
+            settled = {copy.instance: copy.wanted.sm_percent for copy in copies}
+            if len(handed) != 1 and sum(settled.values()) > SUM_OF_SHARES:
+                self._violated("I6", f"{node.name} {uuid[-4:]} gives out {sum(c.wanted.sm_percent for c in copies)} %")
+
+    # How.
+
+    def _planner(self) -> Planner:
+        self._planners += 1
+        database = self.simulation.database
+        store = Store(database, f"planner-{self._planners}", LEASE_SECONDS)
+        return Planner(store, self.solver, Hearing(database), Budget(work=WORK, seed=self.seed))
+
+    def _node(self) -> LightNode:
+        return self.simulation.fleet.nodes[self.rng.choice(sorted(self.simulation.fleet.nodes))]
+
+    def _silence(self, names: list[str]) -> None:
+        self.simulation.post.silence(names)
+        for name in names:
+            self._hit(self.simulation.fleet.nodes[name].alive())
+
+        def back() -> None:
+            self.simulation.post.silence(names, "as usual")
+            for name in names:  # what was put elsewhere meanwhile is taken down here
+                self._hit(self.simulation.fleet.nodes[name].alive())
+
+        self._later(20, 300, back)
+
+    def _post(self, how: str) -> None:
+        name = self._node().name
+        self.simulation.post.silence([name], how)  # type: ignore[arg-type]
+        self._later(20, 120, lambda: self.simulation.post.silence([name], "as usual"))
+
+    def _hit(self, copies: object) -> None:
+        for copy in copies:  # type: ignore[attr-defined]
+            assert isinstance(copy, Copy)
+            if copy.served and copy.stage is not Stage.GONE:
+                self._hit_at[copy.service] = self.simulation.clock.seconds
+
+    def _later(self, least: float, most: float, end: Callable[[], None]) -> None:
+        self._spells.append((self.simulation.clock.seconds + self.rng.uniform(least, most), end))
+
+    def _violated(self, invariant: str, what: str) -> None:
+        said = f"{invariant} at {self.simulation.clock.seconds:.0f} s after {self.struck[-3:]}: {what}"
+        if said not in self.violations:
+            self.violations.append(said)
+
+
+FAULTS: Mapping[str, Callable[[Chaos], None]] = {
+    "node_silent": Chaos.node_silent,
+    "half_the_nodes_silent": Chaos.half_the_nodes_silent,
+    "reports_lost": Chaos.reports_lost,
+    "reports_doubled": Chaos.reports_doubled,
+    "reports_late": Chaos.reports_late,
+    "gpu_lost": Chaos.gpu_lost,
+    "agent_restarted": Chaos.agent_restarted,
+    "copy_killed": Chaos.copy_killed,
+    "start_fails": Chaos.start_fails,
+    "gateway_away": Chaos.gateway_away,
+    "clock_off": Chaos.clock_off,
+    "leader_dies": Chaos.leader_dies,
+    "leader_paused": Chaos.leader_paused,
+    "solver_fails": Chaos.solver_fails,
+    "connections_cut": Chaos.connections_cut,
+    "control_plane_away": Chaos.control_plane_away,
+    "old_assignment": Chaos.old_assignment,
+    "load_moves": Chaos.load_moves,
+}

@@ -1,0 +1,23 @@
+"""Time that passes when it is told to: what every part of a simulation goes by."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+BEGAN = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """Virtual time, as a date and as seconds since it began."""
+
+    def __init__(self, began: datetime = BEGAN) -> None:
+        self.began = began
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return self.began + timedelta(seconds=self.seconds)
+
+    def go_on(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"time goes on by {seconds:g} s; 0 or more is needed")
+        self.seconds += seconds

@@ -1,0 +1,86 @@
+"""What a simulated copy is doing: the requests that wait at it, and what it has answered so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agents.contract import LATENCY_EDGES_MS
+from agents.copies import Copy
+from agents.minutes import Told
+from agents.traffic import Counters, Served
+from simulation.serving import Floats, Ints, serve
+
+EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
+NOBODY: Floats = np.zeros(0)
+PATIENCE_S = 30.0  # of whoever asks
+LONGEST_QUEUE = 1024  # of a gpuwright-serve, and of what a gateway keeps for one server
+DRAWS = 16  # different times of a batch in one tick
+
+
+@dataclass(slots=True)
+class Work:
+    """One copy's."""
+
+    queue: Floats = field(default_factory=lambda: NOBODY)  # when each that waits arrived
+    free: float = 0.0
+    answered: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
+    errors: int = 0
+    within: int = 0
+    busy_seconds: float = 0.0
+    batches: int = 0
+    units: float = 0.0  # of a job: steps, or requests
+    busy_share: float = 0.0  # of the tick before
+
+    def arrive(self, arrivals: Floats) -> None:
+        """Requests come, in order."""
+        self.queue = np.concatenate([self.queue, arrivals])
+
+    def go_on(self, copy: Copy, exec_s: float, since: float, until: float, noise: Floats) -> None:
+        """Serve what waits, as the copy's shape and its knobs allow."""
+        wanted = copy.wanted
+        batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
+        busy = min(self.free, until) - since if self.free > since else 0.0
+        if len(self.queue):
+            left, self.free, _, batches, within, failed = serve(
+                self.queue, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since), until,
+                wanted.slo_ms / 1000, PATIENCE_S, LONGEST_QUEUE, EDGES_S, self.answered,
+            )  # fmt: skip
+            self.queue = self.queue[:left].copy()
+            self.batches += batches
+            self.within += within
+            self.errors += failed
+            busy = min(until - since, busy + batches * exec_s)
+        self.busy_share = busy / (until - since)
+        self.busy_seconds += busy
+
+    def fail(self) -> None:
+        """Its process dies, with all that waited."""
+        self.errors += len(self.queue)
+        self.queue = NOBODY
+
+    @property
+    def requests(self) -> int:
+        return int(self.answered.sum()) + self.errors
+
+    def counters(self) -> Counters:
+        return Counters(self.requests, self.errors, tuple(self.answered.tolist()))
+
+    def told(self, copy: Copy) -> Told:
+        """What is known of it from outside: by the gateway what it served, by itself the rest."""
+        if not copy.served:
+            return Told(Counters(), "", Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units))
+        counters = self.counters()
+        answered = counters.requests - counters.errors
+        served = Served(
+            counters,
+            batch_mean=answered / self.batches if self.batches else None,
+            queue=float(len(self.queue)),
+            busy_seconds=self.busy_seconds,
+            memory_gib=copy.wanted.memory_gib,
+            batch=int(copy.wanted.batch.planned) if copy.wanted.batch else None,
+            batch_timeout_ms=copy.wanted.batch_timeout_ms,
+            batches=float(self.batches),
+        )
+        return Told(counters, "gateway", served)

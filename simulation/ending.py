@@ -1,0 +1,37 @@
+"""A process that is nothing without the one that started it ends with it, however that ends.
+
+Usage: python -m simulation.ending PARENT_PID PROGRAM ARGUMENT...    (becomes the program)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with(parent: int) -> None:
+    """The kernel sends SIGTERM when the parent dies, by SIGKILL too. On another system than Linux: nothing."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit("the process that started this one is gone")
+
+
+def bound(command: list[str]) -> list[str]:
+    """The command as it ends with this process."""
+    return [sys.executable, "-m", "simulation.ending", str(os.getpid()), *command]
+
+
+def main() -> None:
+    parent, *command = sys.argv[1:]
+    end_with(int(parent))
+    os.execvp(command[0], command)  # noqa: S606 - replaces this process on purpose
+
+
+if __name__ == "__main__":
+    main()

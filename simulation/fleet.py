@@ -1,0 +1,189 @@
+"""Every node of a simulated fleet, and the requests that come to it: what a plan meets when it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from agents.contract import LATENCY_EDGES_MS
+from agents.copies import Copy, Stage
+from simulation.clock import Clock
+from simulation.copies import DRAWS, Work
+from simulation.node import LightNode
+from simulation.serving import Floats, Ints
+from simulation.shapes import Shape, steady
+from simulation.truth import Truth
+from simulation.whole import WholeNode
+from solvers.planning.problem import Node
+
+NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
+RAMP_SECONDS = 30.0  # until all ask who will
+EXEC_NOISE = 0.01  # of the time of a batch: less than the margin that plans keep
+
+
+@dataclass(slots=True)
+class Total:
+    """What was asked of a service since the beginning, and what became of it."""
+
+    asked: int = 0
+    refused: int = 0  # nobody was there to answer
+    answered: int = 0
+    within: int = 0  # of the SLO
+    errors: int = 0  # with those refused
+    counts: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
+
+    def copied(self) -> Total:
+        return replace(self, counts=self.counts.copy())
+
+    @property
+    def attained(self) -> float:
+        """The share of requests answered within the SLO; 1 where nobody asked."""
+        done = self.answered + self.errors
+        return self.within / done if done else 1.0
+
+
+class Fleet:
+    """Nodes, and the load on them. The clock is the caller's; `tick` catches up with it."""
+
+    def __init__(
+        self,
+        truth: Truth,
+        clock: Clock,
+        shapes: Mapping[str, Shape] | None = None,
+        seed: int = 0,
+        poisson: bool = True,
+        left_out: Collection[str] = (),
+        patient: bool = False,
+        whole: Path | None = None,
+    ) -> None:
+        self.truth = truth
+        self.clock = clock
+        self.shapes = dict(shapes or {})
+        self.poisson = poisson
+        self.patient = patient  # nobody asks a service before it is served, and then more and more do
+        self.left_out = frozenset(left_out)  # nodes and services that are somebody else's
+
+        def made(node: Node) -> LightNode:
+            """With an agent of its own in that folder, or without."""
+            if whole is None:
+                return LightNode(node.name, node.gpu_type, node.gpus, truth, clock, seed)
+            return WholeNode(node.name, node.gpu_type, node.gpus, truth, clock, whole / node.name, seed)
+
+        self.nodes = {node.name: made(node) for node in truth.problem.nodes.values() if node.name not in self.left_out}
+        self.declared: dict[str, float] = {}
+        self.services: dict[str, Total] = {}
+        self.follow(truth)
+        self._rng = np.random.default_rng([seed, 7])
+        self._at = clock.seconds
+        self._begun: dict[str, float] = {}  # when a service was first served
+        self._known: dict[str, tuple[Ints, int, int]] = {}  # by copy: answered, within, errors, as added up
+
+    def follow(self, truth: Truth) -> None:
+        """The world was declared otherwise: services come and go, and rates change; what runs goes on."""
+        self.truth = truth
+        services = truth.problem.services.values()
+        self.declared = {one.name: one.rate_per_second for one in services if one.name not in self.left_out}
+        self.services = {name: self.services.get(name, Total()) for name in self.declared}
+        self.nodes = {name: node for name, node in self.nodes.items() if name in truth.problem.nodes}
+        for node in self.nodes.values():
+            node.truth = truth
+
+    def rate(self, service: str, seconds: float) -> float:
+        return self.declared[service] * self.shapes.get(service, steady)(seconds)
+
+    def tick(self) -> None:
+        """Up to the clock's time: copies rise and fall, requests come and are served."""
+        since, until = self._at, self.clock.seconds
+        self._at = until
+        for node in self.nodes.values():
+            node.tick()
+        if until <= since:
+            return
+        ready: dict[str, list[tuple[Work, float]]] = {}
+        for node in self.nodes.values():
+            for copy in node.serving():
+                ready.setdefault(copy.service, []).append((node.work[copy.id], copy.wanted.rate_per_second))
+        for name in self.declared:
+            self._arrive(name, ready.get(name, []), since, until)
+        for node in self.nodes.values():
+            self._run(node, since, until)
+
+    def ready(self, service: str) -> int:
+        """How many copies serve it now."""
+        return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
+
+    def _arrive(self, name: str, ready: list[tuple[Work, float]], since: float, until: float) -> None:
+        total = self.services[name]
+        expected = self.rate(name, (since + until) / 2) * (until - since)
+        if self.patient:
+            if not ready and name not in self._begun:
+                return
+            begun = self._begun.setdefault(name, since)
+            expected *= min(1.0, (until - begun) / RAMP_SECONDS)
+        whole = int(self._rng.poisson(expected)) if self.poisson else int(expected + self._rng.random())
+        total.asked += whole
+        if not ready:
+            total.refused += whole
+            total.errors += whole
+            return
+        weights = np.array([max(weight, 1e-9) for _, weight in ready])
+        shares = self._rng.multinomial(whole, weights / weights.sum())
+        for (work, _), share in zip(ready, shares, strict=True):
+            if share:
+                work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
+
+    def _run(self, node: LightNode, since: float, until: float) -> None:
+        by_gpu: dict[str, list[Copy]] = {uuid: [] for uuid in node.uuids}
+        for copy in node.alive():
+            if copy.stage is not Stage.STARTING:
+                by_gpu[copy.gpu].append(copy)
+        for number, uuid in enumerate(node.uuids):
+            if number in node.lost:
+                continue
+            clock_mhz = node.clock_mhz(number)
+            residents = {copy.id: node.resident(copy) for copy in by_gpu[uuid]}
+            for copy in by_gpu[uuid]:
+                beside = [one for name, one in residents.items() if name != copy.id]
+                work = node.work[copy.id]
+                if copy.served:
+                    exec_ms = self.truth.exec_ms(
+                        node.key(copy), _batch(copy), copy.wanted.sm_percent, beside, clock_mhz
+                    )
+                    work.go_on(copy, exec_ms / 1000, since, until, self._noise())
+                elif copy.stage is Stage.READY:
+                    job = f"{copy.wanted.tenant}/{copy.wanted.job}"
+                    speed = self.truth.units_per_second(job, node.gpu_type, copy.wanted.sm_percent, beside, clock_mhz)
+                    work.units += speed * (until - since)
+                    work.busy_share = 1.0
+            drawn = [(residents[copy.id], node.work[copy.id].busy_share) for copy in by_gpu[uuid]]
+            busy = sum(resident.sm_percent * share for resident, share in drawn)
+            node.read(number, self.truth.watts(node.gpu_type, drawn, clock_mhz), busy, until - since)
+        for copy in node.copies.values():
+            if copy.served:
+                self._add_up(copy, node.work[copy.id])
+
+    def _noise(self) -> Floats:
+        return 1.0 + EXEC_NOISE * np.clip(self._rng.standard_normal(DRAWS), -3, 3)
+
+    def _add_up(self, copy: Copy, work: Work) -> None:
+        total = self.services.get(copy.service)
+        if total is None:
+            return
+        before = self._known.get(copy.id, (NONE, 0, 0))
+        new = work.answered - before[0]
+        total.counts += new
+        total.answered += int(new.sum())
+        total.within += work.within - before[1]
+        total.errors += work.errors - before[2]
+        if copy.stage is Stage.GONE:
+            self._known.pop(copy.id, None)
+            work.answered, work.within, work.errors = NONE.copy(), 0, 0
+        else:
+            self._known[copy.id] = (work.answered.copy(), work.within, work.errors)
+
+
+def _batch(copy: Copy) -> float:
+    return copy.wanted.batch.planned if copy.wanted.batch else 1.0

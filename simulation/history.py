@@ -1,0 +1,102 @@
+"""What a simulation writes down: every change that a node was told, and how each service fared meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agents.contract import AssignedInstance, Assignment
+from simulation.fleet import Fleet, Total
+
+What = Literal["start", "stop", "move", "resize", "retune"]
+TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One instance told otherwise than before. Its rate alone is a weight at the gateway, and no change."""
+
+    at: float
+    node: str
+    instance: str
+    owner: str  # tenant/name
+    what: What
+
+
+def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[Change]:
+    """What an assignment changes on its node."""
+    were = {one.id: one for one in before.instances} if before else {}
+    are = {one.id: one for one in after.instances}
+    clocks = [{gpu.index: gpu.clock_mhz for gpu in told.gpus} if told else {} for told in (before, after)]
+    for name in sorted({*were, *are}):
+        was, is_ = were.get(name), are.get(name)
+        one = is_ or was
+        assert one is not None
+        owner = f"{one.tenant}/{one.service or one.job}"
+        if was is None or is_ is None:
+            yield Change(at, after.node, name, owner, "start" if was is None else "stop")
+        elif was.gpu != is_.gpu:
+            yield Change(at, after.node, name, owner, "move")
+        elif (was.variant, was.sm_percent, was.memory_gib) != (is_.variant, is_.sm_percent, is_.memory_gib):
+            yield Change(at, after.node, name, owner, "resize")
+        elif _knobs(was) != _knobs(is_) or clocks[0].get(was.gpu) != clocks[1].get(is_.gpu):
+            yield Change(at, after.node, name, owner, "retune")
+
+
+def _knobs(one: AssignedInstance) -> tuple[float, float]:
+    return (one.batch.planned if one.batch else 0.0, round(one.batch_timeout_ms, 9))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Totals at one moment: two of them say what happened in between."""
+
+    at: float
+    services: Mapping[str, tuple[int, int, int]]  # answered, within the SLO, failed
+
+
+@dataclass(slots=True)
+class History:
+    """Everything since the beginning."""
+
+    changes: list[Change] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    costs: list[tuple[float, float]] = field(default_factory=list)  # what the GPUs cost that services run on
+
+    def mark(self, fleet: Fleet) -> Mark:
+        made = Mark(fleet.clock.seconds, {name: _of(total) for name, total in fleet.services.items()})
+        self.marks.append(made)
+        self.costs.append((fleet.clock.seconds, cost_per_hour(fleet)))
+        return made
+
+    def since(self, seconds: float) -> list[Change]:
+        return [change for change in self.changes if change.at >= seconds]
+
+    def kinds(self, seconds: float = 0.0) -> Counter[str]:
+        return Counter(change.what for change in self.since(seconds))
+
+
+def attained(before: Mark, after: Mark, services: Iterable[str] | None = None) -> dict[str, float]:
+    """The share of each service's requests answered within its SLO between two marks; 1 where none were."""
+    found = {}
+    for name in after.services if services is None else services:
+        answered, within, failed = (a - b for a, b in zip(after.services[name], before.services[name], strict=True))
+        found[name] = within / (answered + failed) if answered + failed else 1.0
+    return found
+
+
+def cost_per_hour(fleet: Fleet) -> float:
+    """The price of every GPU that a service's copy stands on; a rollout pays for both sides."""
+    used = {
+        (node.name, copy.gpu): fleet.truth.problem.nodes[node.name].price_per_hour
+        for node in fleet.nodes.values()
+        for copy in node.alive()
+        if copy.served
+    }
+    return sum(used.values())
+
+
+def _of(total: Total) -> tuple[int, int, int]:
+    return (total.answered, total.within, total.errors)

@@ -1,0 +1,117 @@
+"""A fleet that is simulated in real time: what `gpuwright up` plans for.
+
+Usage: DATABASE_URL=... python -m simulation.live [--left-out NAME]... NODE...
+
+What is declared is followed: another rate, another service, another profile is the truth within seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+
+from app.nodes import noting, reporting
+from app.store import observed
+from app.store.database import Database, Unavailable
+from simulation import world as worlds
+from simulation.clock import Clock
+from simulation.fleet import Fleet
+from simulation.gateway import Gateway
+from simulation.post import Post
+from simulation.shapes import moving, noisy
+
+TICK_SECONDS = 0.25
+LOOK_SECONDS = 3.0
+NOTE_SECONDS = 5.0
+NOISE = 0.02
+
+log = logging.getLogger(__name__)
+
+
+class WallClock(Clock):
+    """The time of this machine, looked at once a tick."""
+
+    def __init__(self) -> None:
+        super().__init__(datetime.now(UTC))
+        self._zero = time.monotonic()
+
+    def catch_up(self) -> None:
+        self.seconds = time.monotonic() - self._zero
+
+
+class Live:
+    """The fleet, and when what is due."""
+
+    def __init__(self, database: Database, nodes: frozenset[str], left_out: frozenset[str], seed: int = 0) -> None:
+        self.database = database
+        self.clock = WallClock()
+        self._version = -1
+        world = database.read(worlds.of_store)
+        truth = worlds.truth_of(world)
+        others = left_out | (truth.problem.nodes.keys() - nodes)
+        self.fleet = Fleet(truth, self.clock, seed=seed, left_out=others, patient=True)
+        self.post = Post(self.fleet, database)
+        self.gateway = Gateway(self.fleet, database)
+        self._look_at = self._note_at = 0.0
+
+    def tick(self) -> None:
+        self.clock.catch_up()
+        now = self.clock.seconds
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self._look()
+        self.fleet.tick()
+        self.post.deliver()
+        self.post.collect()
+        self.gateway.say()
+        if now >= self._note_at:
+            self._note_at = now + NOTE_SECONDS
+            self.database.write(noting.update)
+            since = self.post.intake.stored_since
+            if since is not None:
+                self.database.write(lambda connection: reporting.update(connection, since))
+
+    def _look(self) -> None:
+        """What is declared now; services that are new have a load that moves, too."""
+        version = self.database.read(observed.object_version)
+        if version == self._version:
+            return
+        self._version = version
+        self.fleet.follow(worlds.truth_of(self.database.read(worlds.of_store)))
+        for name in self.fleet.declared:
+            if name not in self.fleet.shapes:
+                self.fleet.shapes[name] = noisy(moving(sum(map(ord, name))), NOISE, name)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="simulation.live", description=__doc__)
+    parser.add_argument("nodes", nargs="*")
+    parser.add_argument("--left-out", action="append", default=[])
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s fleet %(levelname)s %(message)s")
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    database = Database(os.environ["DATABASE_URL"], pool_size=2, direct=True)
+    nodes = frozenset(args.nodes or sys.stdin.read().split())
+    live = Live(database, nodes, frozenset(args.left_out))
+    while not stopped.is_set():
+        began = time.monotonic()
+        try:
+            live.tick()
+        except Unavailable as error:  # as any agent: it goes on, and says it later
+            log.warning("the database is away: %s", error)
+            stopped.wait(1.0)
+        stopped.wait(max(0.0, TICK_SECONDS - (time.monotonic() - began)))
+    database.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""A node without processes: the agent's own decisions, copies that take their time, GPUs that draw their watts.
+
+What to start and to take down is decided by the code that a real agent runs (`agents.keeper.decide`); a copy is ready
+after its profile's startSeconds. What the node says is built by the same code as a real agent's reports.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from agents.agent import Verdict, judge
+from agents.contract import AssignedInstance, Assignment
+from agents.copies import DOWN, Copy, Stage
+from agents.device import Reading
+from agents.keeper import decide as deciding
+from agents.keeper.decide import Held, Wanted
+from agents.keeper.failures import Failures
+from agents.keeper.room import Rules
+from agents.minutes import Minute, Told
+from agents.runtime import Running
+from agents.state import Seen
+from simulation.clock import Clock
+from simulation.copies import Work
+from simulation.truth import Resident, Truth
+from solvers.planning.problem import Demand, ProfileKey
+
+ROUTE_SECONDS = 0.2
+DRAIN_SECONDS = 1.0
+JOB_SAVES_SECONDS = 2.0
+HALF = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING)
+Key: TypeAlias = ProfileKey
+
+
+class LightNode:
+    """One node of a simulated fleet. `tick` brings it up to the clock's time."""
+
+    def __init__(self, name: str, gpu_type: str, gpus: int, truth: Truth, clock: Clock, seed: int = 0) -> None:
+        self.name = name
+        self.gpu_type = gpu_type
+        self.truth = truth
+        self.clock = clock
+        self.uuids = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{name}/{place}')}" for place in range(gpus))
+        self.copies: dict[str, Copy] = {}  # those that are gone stay until their usage was told
+        self.work: dict[str, Work] = {}
+        self.held: tuple[Held, ...] = ()
+        self.seen = Seen(incarnation=1)
+        self.stale = 0
+        self.version = 0
+        self.contact = True
+        self.news = True
+        # Faults.
+        self.lost: set[int] = set()
+        self.gateway_away = False
+        self.clock_off = timedelta()
+        self.failing: dict[str, int] = {}  # by instance: so many starts fail yet
+        # What it has seen.
+        self.minute = Minute(_minute_of(self.date()), {})
+        self.finished: tuple[Minute, Mapping[str, Told]] | None = None
+        self.energy_mj = dict.fromkeys(self.uuids, 10**9)
+        self._failures = Failures()
+        self._established: dict[str, AssignedInstance] = {}
+        self._rng = random.Random(f"{seed} {name}")  # noqa: S311
+        self._born = 0
+        self._ready_at: dict[str, float] = {}
+
+    def date(self) -> datetime:
+        """By the node's own clock, which may be wrong."""
+        return self.clock.now() + self.clock_off
+
+    # What it is told.
+
+    def offer(self, offered: Assignment) -> Verdict:
+        """Take an assignment unless a newer one was seen (I1)."""
+        verdict = judge(self.seen, offered)
+        if verdict is Verdict.STALE:
+            self.stale += 1
+        elif verdict is Verdict.TAKE:
+            self.seen = Seen(self.seen.incarnation, offered.epoch, offered.generation, offered)
+            self.news = True
+        self.version = offered.version
+        return verdict
+
+    def restart(self) -> None:
+        """The agent ends, and another begins; what runs goes on running."""
+        self.seen = Seen(self.seen.incarnation + 1, self.seen.epoch, self.seen.generation, self.seen.assignment)
+        self.news = True
+
+    # Faults.
+
+    def lose(self, gpu: int) -> None:
+        """It falls off the bus with all that runs there."""
+        self.lost.add(gpu)
+        for copy in self.alive():
+            if copy.gpu == self.uuids[gpu]:
+                self._gone(copy, "exited", "the GPU is lost")
+
+    def give_back(self, gpu: int) -> None:
+        self.lost.discard(gpu)
+        self.news = True
+
+    def kill(self, copy: str) -> None:
+        """The process of a copy dies."""
+        if copy in self.copies and self.copies[copy].stage is not Stage.GONE:
+            self._gone(self.copies[copy], "exited", "it ended by itself")
+
+    # What goes on.
+
+    def tick(self) -> None:
+        """Copies rise and fall as it is time, and what is wanted is begun."""
+        self._turn_the_minute()
+        for copy in self.alive():
+            self._advance(copy)
+        for _ in range(3):
+            if not self._decide():
+                break
+
+    def alive(self) -> list[Copy]:
+        return [copy for copy in self.copies.values() if copy.stage is not Stage.GONE]
+
+    def serving(self) -> list[Copy]:
+        """Copies that get requests: of an instance the newest."""
+        newest = {copy.instance: copy for copy in self.alive() if copy.served and copy.stage is Stage.READY}
+        return list(newest.values())
+
+    def index(self, copy: Copy) -> int:
+        return self.uuids.index(copy.gpu)
+
+    def key(self, copy: Copy) -> ProfileKey:
+        return (copy.wanted.model, copy.wanted.variant, self.gpu_type)
+
+    def clock_mhz(self, gpu: int) -> float:
+        told = {one.index: one for one in self.seen.assignment.gpus} if self.seen.assignment else {}
+        frame = told[gpu].clock_mhz if gpu in told else None
+        return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
+
+    def resident(self, copy: Copy) -> Resident:
+        problem = self.truth.problem
+        if copy.served:
+            profile = problem.profiles.get(self.key(copy))
+            return Resident(profile.demand if profile else Demand(), copy.wanted.sm_percent)
+        job = problem.jobs.get(f"{copy.wanted.tenant}/{copy.wanted.job}")
+        found = job.profiles.get(self.gpu_type) if job else None
+        return Resident(found.demand if found else Demand(), copy.wanted.sm_percent)
+
+    def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
+        """A look at a device: what it drew, and how busy it was since the look before."""
+        if gpu in self.lost:
+            return
+        uuid_ = self.uuids[gpu]
+        self.energy_mj[uuid_] += int(watts * seconds * 1000)
+        memory = sum(copy.wanted.memory_gib for copy in self.alive() if copy.gpu == uuid_)
+        self.minute.read(
+            uuid_,
+            Reading(
+                memory_used_gib=memory,
+                utilization_percent=min(100.0, utilization),
+                power_w=watts,
+                energy_mj=self.energy_mj[uuid_],
+                temperature_c=35.0 + watts / 10,
+                sm_clock_mhz=self.clock_mhz(gpu),
+            ),
+        )
+
+    def totals(self) -> dict[str, Told]:
+        return {copy.id: self.work[copy.id].told(copy) for copy in self.alive()}
+
+    # How.
+
+    def _turn_the_minute(self) -> None:
+        minute = _minute_of(self.date())
+        if minute != self.minute.began:
+            totals = self.totals()
+            self.finished, self.minute = (self.minute, totals), Minute(minute, totals)
+
+    def _decide(self) -> bool:
+        assignment = self.seen.assignment
+        if assignment is None:
+            return False
+        now = self.clock.seconds
+        wanted = [Wanted(one, self._meant(one)) for one in assignment.instances]
+        node = deciding.Node(
+            memory_gib=dict.fromkeys(self.uuids, self.truth.kind(self.gpu_type).memory_gib),
+            fenced={self.uuids[gpu]: "it is lost" for gpu in self.lost},
+            resting=self._failures.resting(assignment.instances, now),
+            contact=self.contact,
+            established=[name for name, as_it_was in self._established.items() if as_it_was in assignment.instances],
+        )
+        alive = self.alive()
+        decision = deciding.decide(wanted, alive, node, Rules.of(assignment))
+        if decision.held != self.held:
+            self.held, self.news = decision.held, True
+        for going in decision.take_down:
+            self._move(self.copies[going.copy], Stage.DRAINING, going.reason)
+        for start in decision.start:
+            self._start(start.wanted)
+        for one in wanted:
+            right = deciding.right_copy(one, [copy for copy in self.alive() if copy.instance == one.instance.id])
+            if right is not None and right.wanted != one.instance:  # its knobs are turned, and its process stays
+                self.copies[right.id] = msgspec.structs.replace(right, wanted=one.instance)
+        return bool(decision.take_down or decision.start)
+
+    def _meant(self, instance: AssignedInstance) -> str:
+        return self.uuids[instance.gpu] if instance.gpu < len(self.uuids) else ""
+
+    def _start(self, wanted: Wanted) -> None:
+        self._born += 1
+        now, one = self.clock.seconds, wanted.instance
+        name = f"{one.id}.{self.seen.incarnation}.{self._born}"
+        copy = Copy(
+            name,
+            one,
+            wanted.gpu,
+            port=20000 + self._born % 20000 if one.service else 0,
+            largest_batch=one.batch.max if one.batch else 0.0,
+            running=Running(name, 1000 + self._born, int(now * 100), "simulated"),
+            born=now,
+            since=now,
+            started_at=self.date(),
+        )
+        self.copies[name] = copy
+        self.work[name] = Work(free=now)
+        seconds = self.truth.starts_in(self.key(copy)) if copy.served else 5.0
+        self._ready_at[name] = now + seconds * self._rng.uniform(0.95, 1.05)
+        self.news = True
+
+    def _advance(self, copy: Copy) -> None:
+        now = self.clock.seconds
+        match copy.stage:
+            case Stage.STARTING if now >= self._ready_at[copy.id]:
+                if self.failing.get(copy.instance, 0) > 0:
+                    self.failing[copy.instance] -= 1
+                    self._gone(copy, "not_warm", "its warm-up failed")
+                else:
+                    self._move(copy, Stage.ROUTING if copy.served else Stage.READY)
+            case Stage.ROUTING if now >= copy.since + ROUTE_SECONDS and not self.gateway_away:
+                self._move(copy, Stage.READY)
+                self._established[copy.instance] = copy.wanted
+            case Stage.DRAINING if not (copy.served and self.gateway_away):
+                patience = DRAIN_SECONDS if copy.served else JOB_SAVES_SECONDS
+                if now >= copy.since + patience and not len(self.work[copy.id].queue):
+                    self._gone(copy)
+            case _:
+                pass
+
+    def _move(self, copy: Copy, stage: Stage, reason: str = "") -> None:
+        self.copies[copy.id] = copy.at(stage, self.clock.seconds, reason)
+        self.news = True
+        if stage in DOWN and copy.stage in HALF:
+            self._gone(self.copies[copy.id])
+
+    def _gone(self, copy: Copy, reason: str = "", message: str = "") -> None:
+        """The process is no more. One that failed rests before it is tried again."""
+        now = self.clock.seconds
+        if reason:
+            ready_seconds = now - copy.since if copy.stage is Stage.READY else 0.0
+            self._failures.note(copy.wanted, reason, message, ready_seconds, now)
+        self.work[copy.id].fail()
+        gone = copy.at(Stage.GONE, now, reason, message)
+        self.copies[copy.id] = msgspec.structs.replace(gone, ended_at=max(self.date(), copy.started_at or self.date()))
+        self.news = True
+
+    def told(self, opened: Mapping[str, str]) -> None:
+        """Usage that the control plane has: copies of which it knows the end are forgotten."""
+        for name, what in opened.items():
+            copy = self.copies.get(name)
+            if copy is None:
+                continue
+            self.copies[name] = copy = msgspec.structs.replace(copy, told=what)
+            if copy.settled:
+                del self.copies[name], self.work[name]
+                self._ready_at.pop(name, None)
+
+
+def _minute_of(date: datetime) -> datetime:
+    return date.replace(second=0, microsecond=0)

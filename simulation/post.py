@@ -1,0 +1,112 @@
+"""Between a simulated fleet and the store: assignments there, reports back, and what can go wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+import msgspec
+
+from agents.contract import REPORT_SECONDS, Assignment, Report
+from app.nodes.intake import Intake
+from app.store import assignments
+from app.store.database import Database
+from simulation.fleet import Fleet
+from simulation.node import LightNode
+from simulation.saying import Speaker
+from simulation.whole import WholeNode, WholeSpeaker
+
+SOONEST_SECONDS = 1.0  # between two reports of a node
+AT_ONCE = 100
+RETENTION = timedelta(days=14)
+
+How = Literal["as usual", "silent", "lost", "doubled", "late"]
+LATE_SECONDS = 45.0
+
+
+@dataclass(slots=True)
+class Line:
+    """A node's line to the control plane."""
+
+    node: LightNode
+    speaker: Speaker | WholeSpeaker
+    due: float
+    last: float = float("-inf")
+    how: How = "as usual"  # silent: neither hears nor is heard; the others are reports' fate
+
+
+class Post:
+    """Delivers by the fleet's clock. `how` a node's messages fare can be set at any time."""
+
+    def __init__(self, fleet: Fleet, database: Database) -> None:
+        self.fleet = fleet
+        self.database = database
+        self.intake = Intake(database, RETENTION)
+        self.lines = {
+            name: Line(node, _speaker(node), fleet.clock.seconds + REPORT_SECONDS * place / max(1, len(fleet.nodes)))
+            for place, (name, node) in enumerate(sorted(fleet.nodes.items()))
+        }
+        self.delivered = 0  # assignments that were taken in
+        self._version = 0
+        self._late: list[tuple[float, Report]] = []
+
+    def deliver(self) -> int:
+        """Hand out every assignment that is newer than the last; how many there were."""
+        listening = [name for name, line in self.lines.items() if line.how != "silent"]
+        found = self.database.read(lambda connection: assignments.since(connection, self._version, listening))
+        count = 0
+        for name, version, body in found:
+            self._version = max(self._version, version)
+            if name in self.lines and body is not None:
+                self.lines[name].node.offer(msgspec.json.decode(body, type=Assignment))
+                count += 1
+        self.delivered += count
+        return count
+
+    def collect(self) -> int:
+        """Store the reports that are due; how many."""
+        now = self.fleet.clock.seconds
+        sent: list[Report] = []
+        for line in self.lines.values():
+            if line.how == "silent" or not self._is_due(line, now):
+                continue
+            line.due, line.last = now + REPORT_SECONDS, now
+            said = line.speaker.reports()
+            match line.how:
+                case "lost":
+                    continue
+                case "late":
+                    self._late += [(now + LATE_SECONDS, report) for report in said]
+                case "doubled":
+                    sent += [*said, *said]
+                case _:
+                    sent += said
+        sent += [report for due, report in self._late if due <= now]
+        self._late = [(due, report) for due, report in self._late if due > now]
+        for at in range(0, len(sent), AT_ONCE):
+            self._store(sent[at : at + AT_ONCE])
+        return len(sent)
+
+    def silence(self, nodes: Iterable[str], how: How = "silent") -> None:
+        for name in nodes:
+            self.lines[name].how = how
+            self.lines[name].node.contact = how != "silent"
+            if how != "silent":  # it asks for its assignment as soon as it can
+                self._version = min(self._version, self.lines[name].node.version)
+
+    def _is_due(self, line: Line, now: float) -> bool:
+        return now >= line.due or (line.node.news and now >= line.last + SOONEST_SECONDS)
+
+    def _store(self, reports: list[Report]) -> None:
+        raws = [msgspec.json.encode(report) for report in reports]
+        answers = self.intake.keep(reports, raws)
+        for report, answer in zip(reports, answers, strict=True):
+            speaker = self.lines[report.node].speaker
+            speaker.heard(report, [one.what for one in answer.dropped if one.reason == "future"])
+            speaker.start_above(answer.incarnation)
+
+
+def _speaker(node: LightNode) -> Speaker | WholeSpeaker:
+    return WholeSpeaker(node) if isinstance(node, WholeNode) else Speaker(node)

@@ -1,0 +1,210 @@
+"""The part of `gpuwright up` that is real: HAProxy, its sidecar, an agent on simulated GPUs, model servers, requests.
+
+Usage: python -m simulation.real ORDER.json
+
+Everything runs on loopback and under this process; when it ends, all of it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agents.device import DeviceError
+from agents.gateway.configuration import base
+from agents.gateway.desired import Desired
+from agents.gateway.haproxy import Haproxy
+from agents.gateway.master import HaproxyAway, Master
+from agents.join import join
+from agents.link import Link
+from agents.runtime.process import ProcessRuntime
+from agents.simulated.remote import Switches
+from agents.state import Folder
+from simulation.ending import bound
+
+PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
+END_SECONDS = 15.0
+GATEWAY = "up"
+WEEK_SECONDS = 7 * 86400
+
+
+class Order(msgspec.Struct):
+    """What to run."""
+
+    server: str
+    token_file: str  # of an admin
+    folder: str  # the agent's, and the logs
+    port: int  # of the gateway
+    node: str
+    spec: dict[str, Any]  # the node's, as declared
+    kind: str  # of its simulated GPUs
+    asked: list[str]  # as simulation.asking takes them
+
+
+def haproxy() -> str | None:
+    """Where it is installed."""
+    return shutil.which("haproxy") or next((path for path in PROGRAMS if os.access(path, os.X_OK)), None)
+
+
+@dataclass
+class Real:
+    """What runs, in the order in which it was started."""
+
+    order: Order
+    sockets: Path  # a short path: HAProxy's master socket must fit into 108 characters
+    running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
+
+    def start(self, program: str) -> None:
+        state = self.sockets / "gateway"
+        state.mkdir()
+        master, requests = self.sockets / "master.sock", f"127.0.0.1:{_free_datagram_port()}"
+        text = base(state, requests, f"127.0.0.1:{self.order.port}")
+        if os.geteuid():  # only root can become another user
+            text = text.replace("    user haproxy\n    group haproxy\n", "")
+        (self.sockets / "haproxy.cfg").write_text(text)
+        Haproxy(Master(master), state, requests).write(Desired())
+        parts = ["-f", str(self.sockets / "haproxy.cfg"), "-f", str(state / "gpuwright.cfg")]
+        self._run("haproxy", [program, "-W", "-S", f"{master},mode,600", *parts])
+        _await(lambda: _answers(Master(master)), "HAProxy does not answer")
+        words = ["gateway", "run", "--folder", str(state), "--master", str(master), "--requests", requests]
+        words += ["--server", self.order.server, "--server-token-file", str(self._token()), "--name", GATEWAY]
+        words += ["--loopback"]
+        self._run("gateway", [*OURSELVES, *words])
+        _await((state / "gateway.sock").exists, "the sidecar does not listen")
+        self._join()
+        seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
+        seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
+        self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
+        asking = [sys.executable, "-m", "simulation.asking", f"127.0.0.1:{self.order.port}", *self.order.asked]
+        self._run("requests", asking)
+
+    def fallen(self) -> str:
+        """What has ended by itself; empty while all runs."""
+        return next((name for name, process in self.running if process.poll() is not None), "")
+
+    def stop(self) -> None:
+        """The requests first, the gateway last; copies of models are brought to their end."""
+        for name, process in reversed(self.running):
+            if process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if name == "agent":
+                self.end_copies()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+    def end_copies(self) -> None:
+        """What the agent leaves running: it outlives an agent on purpose, and not this fleet."""
+        runtime = ProcessRuntime(self._folder / "copies")
+        until = time.monotonic() + END_SECONDS
+        force = False
+        while (running := runtime.find()) and time.monotonic() < until:
+            for copy in running:
+                runtime.end(copy, force=force)
+            time.sleep(0.2)
+            force = time.monotonic() > until - END_SECONDS / 2
+        with contextlib.suppress(DeviceError, OSError):
+            Switches(self._folder / "simulated").quit()
+
+    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """As the admin."""
+        link = Link(self.order.server, Path(self.order.token_file).read_text().strip())
+        try:
+            made: dict[str, Any] = json.loads(link.request("POST", path, msgspec.json.encode(body)).body)
+        finally:
+            link.close()
+        return made
+
+    def _token(self) -> Path:
+        """The gateway's own; it ends within a week, and another start makes another."""
+        asked = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
+        path = Path(self.order.folder) / "gateway.token"
+        path.touch(mode=0o600)
+        path.write_text(str(self._ask("/api/v1/tokens", asked)["token"]))
+        return path
+
+    def _join(self) -> None:
+        made = self._ask("/api/v1/jointokens", {"node": self.order.node})
+        fields = ("gpuType", "gpus", "cpuCores", "memoryGib")
+        spec = {name: self.order.spec[name] for name in fields}
+        join(Folder(self._folder), self.order.server, made["token"], self.order.node, spec)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.order.folder) / self.order.node
+
+    def _run(self, name: str, command: Sequence[str]) -> None:
+        with (Path(self.order.folder) / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(bound([*command]), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.running.append((name, process))
+
+
+OURSELVES = (sys.executable, "-m", "cli.main")
+
+
+def _answers(master: Master) -> bool:
+    try:
+        master.workers()
+    except HaproxyAway:
+        return False
+    return True
+
+
+def _await(true: Any, otherwise: str, seconds: float = 15.0) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            raise RuntimeError(f"{otherwise} within {seconds:g} s")
+        time.sleep(0.05)
+
+
+def _free_datagram_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> int:
+    order = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Order)
+    program = haproxy()
+    if program is None:
+        sys.exit("haproxy is not installed")
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: stopped.set())
+    Path(order.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    sockets = Path(tempfile.mkdtemp(prefix="gpuwright-up-"))
+    sockets.chmod(0o755)  # HAProxy reads its maps there as a user of its own
+    real = Real(order, sockets)
+    try:
+        real.end_copies()  # of a run before that was killed
+        real.start(program)
+        while not stopped.wait(1.0):
+            fallen = real.fallen()
+            if fallen:
+                raise RuntimeError(f"{fallen} has ended by itself; see {order.folder}/{fallen}.log")
+    finally:
+        real.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

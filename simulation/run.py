@@ -1,0 +1,139 @@
+"""A fleet and its planner in virtual time, on a real Postgres: the same planner, store and reports as everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.control.cycle import Budget, Cycled
+from app.control.events import Reason
+from app.control.hearing import Hearing
+from app.control.planner import Planner
+from app.control.solving.inline import Inline
+from app.control.store import Store
+from app.manifests.offline import World
+from app.nodes import noting
+from app.store.database import Database
+from simulation import world as worlds
+from simulation.clock import Clock
+from simulation.fleet import Fleet
+from simulation.gateway import Gateway
+from simulation.history import History, changes
+from simulation.post import Post
+from simulation.shapes import Shape
+from simulation.truth import Truth
+from solvers.planning.problem import ProfileKey
+
+LEASE_SECONDS = 30.0
+RENEW_SECONDS = 10.0
+NOTE_SECONDS = 10.0
+MARK_SECONDS = 30.0
+LEARN_SECONDS = 60.0
+SOONEST_SECONDS = 2.0  # between two cycles
+WORK = 12
+
+
+class Simulation:
+    """One planner over one fleet; `go_on` lets time pass."""
+
+    def __init__(self, database: Database, fleet: Fleet, planner: Planner) -> None:
+        self.database = database
+        self.fleet = fleet
+        self.clock = fleet.clock
+        self.planner = planner
+        self.post = Post(fleet, database)
+        self.gateway = Gateway(fleet, database)
+        self.history = History()
+        self.cycles = 0
+        self.last: Cycled | None = None
+        self.plans = True  # False: nobody decides anything new
+        self._cycled_at = float("-inf")
+        self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
+
+    def seconds(self, seconds: float, tick_seconds: float = 1.0) -> Iterator[float]:
+        """Let time pass; whoever watches looks after every tick."""
+        until = self.clock.seconds + seconds
+        while self.clock.seconds < until - 1e-9:
+            self.clock.go_on(min(tick_seconds, until - self.clock.seconds))
+            self.tick()
+            yield self.clock.seconds
+
+    def go_on(self, seconds: float, tick_seconds: float = 1.0) -> None:
+        for _ in self.seconds(seconds, tick_seconds):
+            pass
+
+    def tick(self) -> None:
+        """Everything that is due at this moment, in the order in which a real fleet would do it."""
+        self.fleet.tick()
+        self.post.collect()
+        self.gateway.say()
+        if self._is_due("note", NOTE_SECONDS):
+            self.database.write(noting.update)
+        if self.plans:
+            self._plan()
+        self._deliver()
+        if self._is_due("mark", MARK_SECONDS):
+            self.history.mark(self.fleet)
+
+    def _plan(self) -> None:
+        """As the planner's process does it by the clock."""
+        if self._is_due("lead", RENEW_SECONDS):
+            self.planner.lead()
+        since = self.clock.seconds - self._cycled_at
+        asked = self.planner.called_for
+        if since >= self.planner.cycle_seconds or (asked and since >= SOONEST_SECONDS):
+            self._cycled_at = self.clock.seconds
+            self.last = self.planner.cycle(asked or Reason.CYCLE)
+            self.cycles += 1
+        if self._is_due("learn", LEARN_SECONDS):
+            self.planner.learn()
+        self.planner.advance()
+        self.planner.quicken()
+
+    def _deliver(self) -> None:
+        before = {name: node.seen.assignment for name, node in self.fleet.nodes.items()}
+        if not self.post.deliver():
+            return
+        for name, node in self.fleet.nodes.items():
+            after = node.seen.assignment
+            if after is not None and after is not before[name]:
+                self.history.changes += changes(self.clock.seconds, before[name], after)
+
+    def _is_due(self, what: str, every_seconds: float) -> bool:
+        if self.clock.seconds < self._due[what]:
+            return False
+        self._due[what] = max(self._due[what] + every_seconds, self.clock.seconds + 1e-9)
+        return True
+
+
+@contextmanager
+def simulated(
+    database_url: str,
+    world: World,
+    shapes: Mapping[str, Shape] | None = None,
+    wrong: Mapping[ProfileKey, float] | None = None,
+    seed: int = 0,
+    work: int = WORK,
+    poisson: bool = True,
+    whole: Path | None = None,
+) -> Iterator[Simulation]:
+    """Declare the world on an empty database, and let a fleet and a planner live there.
+
+    With a folder for `whole` every node has an agent of its own: keeper, watch and power loop.
+    """
+    clock = Clock()
+    database = Database(database_url, pool_size=3, direct=True, moment=clock.now)
+    try:
+        worlds.put(database, world)
+        truth: Truth = worlds.truth_of(world, wrong)
+        fleet = Fleet(truth, clock, shapes, seed, poisson, whole=whole)
+        planner = Planner(
+            Store(database, "simulation", LEASE_SECONDS),
+            Inline(),
+            Hearing(database),
+            budget=Budget(work=work, seed=seed),
+        )
+        yield Simulation(database, fleet, planner)
+    finally:
+        database.close()

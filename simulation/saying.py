@@ -1,0 +1,131 @@
+"""What a simulated node reports: the agent's own report, put together by the agent's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from agents import reporting
+from agents.contract import Copy as SaidCopy
+from agents.contract import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
+from agents.copies import Copy, Stage
+from agents.minutes import Minute, Told
+from simulation.node import LightNode
+
+VERSION = "0.1.0"
+TEMPLATES = ("gpuwright-serve", "gpuwright-train", "triton", "vllm")
+
+
+def inventory(node: LightNode) -> Inventory:
+    kind = node.truth.kind(node.gpu_type)
+    facts = tuple(
+        GpuFacts(
+            index=index,
+            uuid=uuid,
+            gpu_type=node.gpu_type,
+            memory_gib=kind.memory_gib,
+            address=f"00000000:{index + 1:02X}:00.0",
+        )
+        for index, uuid in enumerate(node.uuids)
+    )
+    return Inventory(facts, TEMPLATES, VERSION)
+
+
+class Speaker:
+    """Counts a node's reports, and tells its inventory once."""
+
+    def __init__(self, node: LightNode) -> None:
+        self.node = node
+        self._sequence = 0
+        self._incarnation = node.seen.incarnation
+        self._told_inventory = False
+
+    def reports(self) -> list[Report]:
+        """The end of the minute before, where there is one, and how things are now."""
+        finished, self.node.finished = self.node.finished, None
+        self.node.news = False
+        found = [self._report(*finished)] if finished is not None else []
+        return [*found, self._report(self.node.minute, self.node.totals())]
+
+    def start_above(self, incarnation: int) -> None:
+        """The control plane knows of a later start than this one."""
+        if incarnation > self.node.seen.incarnation:
+            self.node.seen.incarnation = incarnation + 1
+
+    def heard(self, report: Report, dropped: Sequence[str]) -> None:
+        """It was stored."""
+        if report.inventory is not None:
+            self._told_inventory = True
+        self.node.told(
+            {
+                interval.id: "closed" if interval.ended_at else "opened"
+                for interval in report.usage
+                if f"usage {interval.id}" not in dropped
+            }
+        )
+
+    def _report(self, minute: Minute, totals: Mapping[str, Told]) -> Report:
+        node = self.node
+        if node.seen.incarnation != self._incarnation:
+            self._incarnation, self._sequence, self._told_inventory = node.seen.incarnation, 0, False
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        index = {uuid: number for number, uuid in enumerate(node.uuids)}
+        alive = node.alive()
+        gpus = tuple(self._gpu(minute, number) for number in range(len(node.uuids)))
+        usage = [reporting.usage(copy, index[copy.gpu]) for copy in node.copies.values()]
+        return Report(
+            node=node.name,
+            incarnation=node.seen.incarnation,
+            sequence=sequence,
+            at=node.date(),
+            minute=minute.began,
+            boot_id="simulated",
+            health=_worst(gpus),
+            epoch=node.seen.epoch,
+            generation=node.seen.generation,
+            assignment_version=node.version,
+            stale_assignments=node.stale,
+            inventory=None if self._told_inventory else inventory(node),
+            gpus=gpus,
+            instances=_instances(minute, alive, index, totals),
+            usage=tuple(interval for interval in usage if interval is not None)[: reporting.MOST_OF_A_KIND],
+            copies=tuple(self._copy(copy, index[copy.gpu]) for copy in alive),
+            held_back=tuple(reporting.held_back(held) for held in node.held[: reporting.MOST_OF_A_KIND]),
+        )
+
+    def _copy(self, copy: Copy, index: int) -> SaidCopy:
+        """Without an address: no real gateway shall send anything there."""
+        said = reporting.said_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
+        return msgspec.structs.replace(said, address="")
+
+    def _gpu(self, minute: Minute, number: int) -> GpuMinute:
+        node = self.node
+        said = minute.gpu(node.uuids[number], number, node.energy_mj[node.uuids[number]])
+        if number in node.lost:
+            return msgspec.structs.replace(said, health="failed", reason="lost", fenced=True)
+        clock = node.clock_mhz(number)
+        return msgspec.structs.replace(said, health="ok", requested={"clockMhz": clock}, applied={"clockMhz": clock})
+
+
+def _instances(
+    minute: Minute, copies: Sequence[Copy], index: Mapping[str, int], totals: Mapping[str, Told]
+) -> tuple[InstanceMinute, ...]:
+    said = minute.instances(copies, index, totals)
+    for copy in copies:
+        wanted = copy.wanted
+        asked = {"smPercent": wanted.sm_percent, "memoryGib": wanted.memory_gib}
+        batch = {"batch": wanted.batch.planned} if wanted.batch else {}
+        said[copy.instance] = msgspec.structs.replace(
+            said[copy.instance],
+            requested=asked | batch,
+            applied=batch or None,
+            measured={"memoryGib": wanted.memory_gib} | batch,
+        )
+    return tuple(said.values())
+
+
+def _worst(gpus: Sequence[GpuMinute]) -> str:
+    if gpus and all(gpu.health == "failed" for gpu in gpus):
+        return "failed"
+    return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"

@@ -1,0 +1,38 @@
+"""Which services are served: every one that is declared, by the copies that nodes say are routed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from sqlalchemy import Connection
+
+from agents.contract import Assignment
+from app.control.observe import EPOCH
+from app.nodes.detail import Detail
+from app.store import observed
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How far a fleet is on its way up."""
+
+    services: int
+    waiting: tuple[str, ...]  # those without a routed copy
+    copies: int
+
+
+def served(connection: Connection) -> Served:
+    """As of now."""
+    wanted = {f"{tenant}/{name}" for kind, tenant, name, _ in observed.world(connection) if kind == "Service"}
+    owner: dict[str, str] = {}
+    for _, _, body in observed.told(connection, 0):
+        told = msgspec.json.decode(body, type=Assignment)
+        owner |= {one.id: f"{one.tenant}/{one.service}" for one in told.instances if one.service}
+    ready = [
+        owner[copy.instance]
+        for _, _, detail in observed.details(connection, EPOCH)
+        for copy in msgspec.convert(detail, Detail).copies
+        if copy.routed and copy.instance in owner
+    ]
+    return Served(len(wanted), tuple(sorted(wanted - set(ready))), len(ready))

@@ -1,0 +1,92 @@
+"""Compiled: a batch server as the contract has it, request by request, from one tick to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.compiled import njit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@njit(
+    "Tuple((int64, float64, float64, int64, int64, int64))"
+    "(float64[::1], int64, float64[::1], float64, float64, float64, float64, float64, int64, float64[::1], int64[::1])"
+)
+def serve(
+    queue: Floats,
+    batch: int,
+    execs_s: Floats,
+    timeout_s: float,
+    free: float,
+    until: float,
+    slo_s: float,
+    patience_s: float,
+    longest: int,
+    edges_s: Floats,
+    counts: Ints,
+) -> tuple[int, float, float, int, int, int]:
+    """Begin every batch that begins before `until`. `queue` are arrival times, ascending; all before `until` are in it.
+
+    When free, the server starts as soon as `batch` requests wait or the oldest has waited `timeout_s`. `execs_s` are
+    the times of its batches, one after the other. Who comes when `longest` wait is refused; who has waited for longer
+    than `patience_s` is answered as failed, at no cost. Returns how many are left, which then stand at the beginning
+    of `queue`, when the server is free, seconds busy, batches, answers within the SLO, and failures; the answers'
+    latencies are added to `counts` by their upper edges.
+    """
+    size = queue.shape[0]
+    line = np.empty(size)  # who waits: line[head:tail]
+    head = 0
+    tail = 0
+    came = 0
+    busy = 0.0
+    batches = 0
+    within = 0
+    failed = 0
+    while True:
+        if head == tail:
+            if came >= size:
+                break
+            line[tail] = queue[came]
+            tail += 1
+            came += 1
+        start = line[head] + timeout_s
+        last = head + batch - 1
+        if last < tail:
+            full = line[last]
+        elif came + last - tail < size:
+            full = queue[came + last - tail]
+        else:
+            full = np.inf
+        start = max(min(start, full), free)
+        if start >= until:
+            break
+        while came < size and queue[came] <= start:
+            if tail - head < longest:
+                line[tail] = queue[came]
+                tail += 1
+            else:
+                failed += 1
+            came += 1
+        if start - line[head] > patience_s:
+            failed += 1
+            head += 1
+            continue
+        exec_s = execs_s[batches % execs_s.shape[0]]
+        for place in range(head, min(tail, head + batch)):
+            latency = start + exec_s - line[place]
+            if latency <= slo_s * (1.0 + 1e-9):
+                within += 1
+            counts[np.searchsorted(edges_s, latency)] += 1
+        head = min(tail, head + batch)
+        free = start + exec_s
+        busy += exec_s
+        batches += 1
+    waiting = tail - head
+    for place in range(waiting):
+        queue[place] = line[head + place]
+    for place in range(size - came):
+        queue[waiting + place] = queue[came + place]
+    return waiting + size - came, free, busy, batches, within, failed

@@ -1,0 +1,94 @@
+"""How fast things really run on a simulated fleet: by the profiles, by their neighbours, and wrong where it is told to.
+
+A plan knows profiles; the fleet knows the truth. Where both are the same a plan that is right keeps its promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey
+
+START_SECONDS = 20.0
+UNKNOWN_MS = 50.0  # of what runs on although its profile was deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A process on a GPU, as far as it slows others down and draws power."""
+
+    demand: Demand
+    sm_percent: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a problem says, times what is wrong with it."""
+
+    problem: Problem
+    wrong: Mapping[ProfileKey, float] = field(default_factory=dict)  # its times are really so many times as long
+    start_seconds: Mapping[ProfileKey, float] = field(default_factory=dict)
+
+    def exec_ms(
+        self, key: ProfileKey, batch: float, sm_percent: float, beside: Sequence[Resident], clock_mhz: float = 0.0
+    ) -> float:
+        """The time of one batch of this size limit, beside these neighbours."""
+        profile = self.problem.profiles.get(key)
+        if profile is None:
+            return UNKNOWN_MS
+        batches = profile.latency_ms
+        profiled = int(batch) if int(batch) in batches else min(batches, key=lambda size: (abs(size - batch), size))
+        alone = at(batches[profiled], sm_percent) * self.wrong.get(key, 1.0)
+        return alone * self._slow(profile.demand, key[2], sm_percent, beside, clock_mhz)
+
+    def units_per_second(
+        self, job: str, gpu_type: str, sm_percent: float, beside: Sequence[Resident], clock_mhz: float = 0.0
+    ) -> float:
+        """The speed of a job; 0 where it was never measured."""
+        profile = self.problem.jobs[job].profiles.get(gpu_type) if job in self.problem.jobs else None
+        if profile is None:
+            return 0.0
+        return at(profile.units_per_second, sm_percent) / self._slow(
+            profile.demand, gpu_type, sm_percent, beside, clock_mhz
+        )
+
+    def starts_in(self, key: ProfileKey) -> float:
+        return self.start_seconds.get(key, START_SECONDS)
+
+    def watts(self, gpu_type: str, residents: Sequence[tuple[Resident, float]], clock_mhz: float = 0.0) -> float:
+        """What a GPU draws; each resident with the part of the time in which it is busy."""
+        kind = self.problem.gpu_types[gpu_type]
+        ratio = (clock_mhz or kind.top_clock_mhz) / kind.top_clock_mhz
+        drawn = sum(
+            busy * at(one.demand.power_w, one.sm_percent) * ratio**one.demand.power_exponent for one, busy in residents
+        )
+        return float(kind.idle_w + drawn)
+
+    def kind(self, gpu_type: str) -> GpuType:
+        return self.problem.gpu_types[gpu_type]
+
+    def _slow(
+        self, demand: Demand, gpu_type: str, sm_percent: float, beside: Sequence[Resident], clock_mhz: float
+    ) -> float:
+        policy = self.problem.policy
+        factor = 1.0 + demand.sensitivity * sum(at(one.demand.pressure, one.sm_percent) for one in beside)
+        if policy.pricing == "share":
+            left = max(0.0, 100.0 - sm_percent - sum(one.sm_percent for one in beside))
+            factor *= 1.0 + demand.sensitivity * policy.share_pressure * left / 100.0
+        top = self.problem.gpu_types[gpu_type].top_clock_mhz
+        return float(factor * (top / (clock_mhz or top)) ** demand.clock_exponent)
+
+
+@lru_cache(maxsize=65536)
+def at(curve: Curve, sm_percent: float) -> float:
+    """Linear between the points, flat beyond them."""
+    before = curve[0]
+    for point in curve:
+        if sm_percent <= point[0]:
+            if point[0] == before[0]:
+                return point[1]
+            return before[1] + (point[1] - before[1]) * (sm_percent - before[0]) / (point[0] - before[0])
+        before = point
+    return curve[-1][1]

@@ -1,0 +1,158 @@
+"""A node with a whole agent in virtual time: keeper, watch and power loop as they are, over a simulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agents.agent import Verdict, judge
+from agents.contract import Assignment, Report
+from agents.copies import Copy, Stage
+from agents.keeper.hands import Hands
+from agents.minutes import Minute, Told
+from agents.node import Around, Node
+from agents.opening import NoGateway
+from agents.reporting import Body
+from agents.runtime import Launch
+from agents.simulated.device import SimulatedDevice
+from agents.simulated.machine import Machine
+from agents.simulated.mps import SimulatedMps
+from agents.simulated.process import Behaviour
+from agents.simulated.runtime import SimulatedRuntime, SimulatedTalk
+from agents.state import Folder, Seen
+from agents.templates.reading import read
+from simulation.clock import Clock
+from simulation.copies import Work
+from simulation.node import LightNode
+from simulation.truth import Truth
+
+TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
+
+
+class WholeNode(LightNode):
+    """To a fleet a node like any other: its copies are an agent's, its devices a simulated machine's."""
+
+    def __init__(
+        self, name: str, gpu_type: str, gpus: int, truth: Truth, clock: Clock, folder: Path, seed: int = 0
+    ) -> None:
+        super().__init__(name, gpu_type, gpus, truth, clock, seed)
+        self.machine = Machine([gpu_type] * gpus, name=name)
+        self.uuids = tuple(self.machine.slots)
+        self._now = clock.seconds
+        self._looked_at = float("-inf")
+        device = SimulatedDevice(self.machine, self._seconds)
+        mps = SimulatedMps(self.machine, self._seconds, folder / "mps")
+        self._runtime = SimulatedRuntime(self.machine, self._seconds, self._behave)
+        talk = SimulatedTalk(self.machine, self._seconds)
+        around = Around(Hands(device, mps, self._runtime, talk), NoGateway(), read())
+        self.agent = Node(Folder(folder), around, 1, workers=0, clock=self._seconds, date=self.date)
+        self.agent.heard(True)
+        self._bodies: dict[int, Body] = {}
+
+    def offer(self, offered: Assignment) -> Verdict:
+        verdict = judge(self.seen, offered)
+        if verdict is Verdict.TAKE:
+            self.seen = Seen(self.seen.incarnation, offered.epoch, offered.generation, offered)
+            self.agent.offer(offered)
+        elif verdict is Verdict.STALE:
+            self.stale += 1
+        self.version = offered.version
+        return verdict
+
+    def tick(self) -> None:
+        """What the agent does by its clock since the tick before."""
+        self.agent.heard(self.contact)
+        while self._now < self.clock.seconds - 1e-9:
+            self._now = min(self._now + TICK_SECONDS, self.clock.seconds)
+            if self._now - self._looked_at >= 1.0 - 1e-9:
+                self._looked_at = self._now
+                self.agent.watch.tick()
+            self.agent.keeper.tick()
+        there = {copy.id: copy for copy in self.agent.keeper.copies()}
+        if there.keys() != self.copies.keys() or any(there[name].stage != self.copies[name].stage for name in there):
+            self.news = True
+        self.copies = there
+        self.work = {name: self.work.get(name) or Work(free=self._now) for name in there}
+
+    def clock_mhz(self, gpu: int) -> float:
+        """As it is on the device, whoever set it."""
+        return float(self.machine.slots[self.uuids[gpu]].gpu.clock_mhz)
+
+    def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
+        """The machine reads itself; what its copies do is told to their processes."""
+        for copy in self.alive():
+            process = self._runtime.process(copy.id)
+            if copy.gpu != self.uuids[gpu] or process is None:
+                continue
+            work = self.work[copy.id]
+            process.counters = work.counters()
+            if process.context is not None and copy.stage is Stage.READY:
+                self.machine.busy(copy.gpu, process.context, work.busy_share)
+
+    def told_of(self, report: Report, dropped: Sequence[str]) -> None:
+        """The report was stored."""
+        body = self._bodies.pop(report.sequence, None)
+        if body is not None:
+            self.agent.told(body, dropped)
+
+    def close(self) -> None:
+        self.agent.stop()
+
+    def say(self, sequence: int, minute: Minute, totals: Mapping[str, Told]) -> Report:
+        """As the agent's own report, put together of the same."""
+        body = self.agent.body(minute, totals)
+        self._bodies[sequence] = body
+        return Report(
+            node=self.name,
+            incarnation=self.seen.incarnation,
+            sequence=sequence,
+            at=self.date(),
+            minute=minute.began,
+            boot_id="simulated",
+            epoch=self.seen.epoch,
+            generation=self.seen.generation,
+            assignment_version=self.version,
+            stale_assignments=self.stale,
+            inventory=self.agent.inventory() if sequence == 0 else None,
+            gpus=body.gpus,
+            instances=body.instances,
+            usage=body.usage,
+            copies=body.copies,
+            held_back=body.held_back,
+            excursions=body.excursions,
+            repartition=body.repartition,
+        )
+
+    def _seconds(self) -> float:
+        return self._now
+
+    def _behave(self, launch: Launch) -> Behaviour:
+        """Warm after its profile's startSeconds."""
+        wanted = {copy.id: copy for copy in self.agent.keeper.copies()}.get(launch.copy)
+        seconds = self.truth.starts_in(self.key(wanted)) if isinstance(wanted, Copy) and wanted.served else 3.0
+        return Behaviour(opens_seconds=0.5, answers_seconds=min(1.0, seconds), warm_seconds=seconds, busy=0.0)
+
+
+class WholeSpeaker:
+    """Says what a whole node has to say, in the way of `simulation.saying.Speaker`."""
+
+    def __init__(self, node: WholeNode) -> None:
+        self.node = node
+        self._sequence = 0
+
+    def reports(self) -> list[Report]:
+        self.node.news = False
+        finished = self.node.agent.finished()
+        found = [self._next(*finished)] if finished is not None else []
+        return [*found, self._next(*self.node.agent.now())]
+
+    def start_above(self, incarnation: int) -> None:
+        if incarnation > self.node.seen.incarnation:
+            self.node.seen.incarnation = incarnation + 1
+
+    def heard(self, report: Report, dropped: Sequence[str]) -> None:
+        self.node.told_of(report, dropped)
+
+    def _next(self, minute: Minute, totals: Mapping[str, Told]) -> Report:
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        return self.node.say(sequence, minute, totals)

@@ -1,0 +1,58 @@
+"""A world of manifests, as files state it: declared in a store, and as the truth of a simulated fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.access import Principal, Scope
+from app.control.formulate import formulate
+from app.manifests.model import Kind, Manifest
+from app.manifests.offline import Input, World, load
+from app.store import observed
+from app.store.database import Database
+from app.world.declare import declare
+from app.world.write import Actor
+from simulation.truth import START_SECONDS, Truth
+from solvers.planning.problem import ProfileKey
+
+ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")
+
+
+def of_files(*paths: Path) -> World:
+    return load(paths)
+
+
+def of_store(connection: Connection) -> World:
+    """What is declared there now."""
+    found = (Manifest(Kind(kind), tenant, name, spec) for kind, tenant, name, spec in observed.world(connection))
+    return World({manifest.key: manifest for manifest in found})
+
+
+def of_documents(documents: Sequence[Mapping[str, Any]]) -> World:
+    """Documents as they would stand in a file. Raises app.manifests.faults.Refused."""
+    return load([Input("documents", msgspec.json.encode(documents), "json")])
+
+
+def put(database: Database, world: World) -> None:
+    """Declare all of it at once."""
+    manifests: list[Manifest] = list(world.manifests.values())
+    database.write(lambda connection: declare(connection, ACTOR, manifests))
+
+
+def truth_of(world: World, wrong: Mapping[ProfileKey, float] | None = None) -> Truth:
+    """The fleet runs by the profiles, but for those that are wrong by a factor."""
+    return Truth(formulate(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+
+
+def start_seconds(profiles: Iterable[Manifest]) -> dict[ProfileKey, float]:
+    found = {}
+    for profile in profiles:
+        spec: Mapping[str, Any] = profile.spec
+        key = (str(spec["model"]), str(spec["variant"]), str(spec["gpuType"]))
+        found[key] = float(spec.get("startSeconds", START_SECONDS))
+    return found

@@ -1,0 +1,30 @@
+"""Rates to come: what a service will be asked in the time that a plan is for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from solvers.forecast.peaks import DEFAULT, Forecast, Reason, expect
+from solvers.forecast.samples import Sample
+from solvers.forecast.settings import Settings
+
+__all__ = ["Forecast", "Forecaster", "Reason", "Sample", "Settings", "expect"]
+
+
+class Forecaster(Protocol):
+    """The seam: whatever turns samples into a rate to plan for. `expect` is one."""
+
+    def __call__(
+        self,
+        samples: Sequence[Sample],
+        declared: float,
+        planned: float,
+        ahead_seconds: float,
+        settings: Settings = DEFAULT,
+        *,
+        observed_seconds: float | None = None,
+        silent_seconds: float = 0.0,
+        risen_seconds: float = math.inf,
+    ) -> Forecast: ...

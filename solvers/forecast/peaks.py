@@ -1,0 +1,138 @@
+"""A plain, robust forecast: the recent peak and the trend, in bands that keep a plan still while nothing is news."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from solvers.forecast.noise import noise_share, surely_at_least
+from solvers.forecast.samples import Sample, mean_rate, since, usable, without_lone_leaps
+from solvers.forecast.settings import Settings
+
+Reason = Literal["declared", "held", "risen", "fallen", "silent"]
+
+SUDDEN_SECONDS = (30.0, 60.0, 120.0)
+STEADY_SECONDS = (300.0, 600.0)
+LEAST_RATE = 1e-3
+DEFAULT = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The rate to plan for. A planned rate between `low` and `high` stands."""
+
+    rate: float
+    low: float
+    high: float
+    reason: Reason
+    seen: float = 0.0  # the newest rate
+    noise: float = 0.0  # as a share
+
+
+def expect(
+    samples: Sequence[Sample],
+    declared: float,
+    planned: float,
+    ahead_seconds: float,
+    settings: Settings = DEFAULT,
+    *,
+    observed_seconds: float | None = None,
+    silent_seconds: float = 0.0,
+    risen_seconds: float = math.inf,
+) -> Forecast:
+    """What to plan for until `ahead_seconds` from the newest sample. `planned` is what stands now; 0: nothing.
+
+    `observed_seconds` is how long the service was watched, where that is longer than the samples given;
+    `silent_seconds` is how long ago the newest sample ended, `risen_seconds` how long ago the planned rate rose.
+    """
+    known = usable(samples)
+    observed = sum(sample.seconds for sample in known) if observed_seconds is None else observed_seconds
+    floor = declared if observed < settings.observe_seconds else max(declared * settings.least_share, LEAST_RATE)
+    if not known:
+        return Forecast(max(declared, LEAST_RATE), declared, declared, "declared")
+    reach = max(settings.cooldown_seconds + settings.smooth_seconds, *STEADY_SECONDS)
+    late = since(known, known[-1].at - reach)
+    calm = without_lone_leaps(late, settings.leap, settings.witness_seconds)
+    noise = noise_share(known, settings)
+    surprise = settings.surprise if risen_seconds >= settings.cooldown_seconds else settings.moving_surprise
+    now, seen = calm[-1].at, calm[-1].rate_per_second
+    low, pressing = _confident(calm, now, noise, surprise, settings)
+    need = max(_peak(calm, now, settings.cooldown_seconds, settings) * (1 + settings.rise_share), floor)
+    low = max(low, floor)
+    high = max(need * (1 + settings.fall_band), low)
+    if silent_seconds > settings.silent_seconds and planned > 0:
+        return Forecast(max(planned, floor), low, high, "silent", seen, noise)
+    if planned < low:
+        reason: Reason = "risen"
+        trend = _trend(calm, noise, ahead_seconds, settings)
+        rate = max(pressing, seen) * (1 + settings.rise_share) + trend if planned > 0 else max(need, low)
+    elif (
+        planned > high and risen_seconds >= settings.cooldown_seconds and _is_settled(calm, now, need, floor, settings)
+    ):
+        reason, rate = "fallen", need
+    else:
+        reason, rate = "held", planned
+    if rate <= floor:
+        reason, rate = ("held" if planned == floor else "declared"), floor
+    return Forecast(rate, low, high, reason, seen, noise)
+
+
+def _confident(
+    calm: Sequence[Sample], now: float, noise: float, surprise: float, settings: Settings
+) -> tuple[float, float]:
+    """The least planned rate that is no news against any window's mean, and the highest mean of those windows.
+
+    What is sudden must stand out from noise; what is steady is known better, and may pass the plan by less, while it
+    lasts.
+    """
+    low = pressing = 0.0
+    windows = [(calm[-1:], settings.sudden_band)]
+    windows += [(since(calm, now - seconds), settings.sudden_band) for seconds in SUDDEN_SECONDS]
+    windows += [(since(calm, now - seconds), settings.steady_band) for seconds in STEADY_SECONDS]
+    lasting = mean_rate(since(calm, now - settings.smooth_seconds))
+    for window, band in windows:
+        least = surely_at_least(window, noise, surprise, settings.independent_seconds)
+        if len(window) > 1:
+            least = min(least, lasting)
+        if least / (1 + band) > low:
+            low, pressing = least / (1 + band), min(mean_rate(window), max(lasting, calm[-1].rate_per_second))
+    return low, pressing
+
+
+def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: Settings) -> float:
+    """The highest mean over `smooth_seconds` that ended within that time."""
+    recent = since(calm, now - within_seconds - settings.smooth_seconds)
+    highest = requests = seconds = 0.0
+    first = 0
+    for sample in recent:
+        requests += sample.requests
+        seconds += sample.seconds
+        while seconds - recent[first].seconds >= settings.smooth_seconds:
+            requests -= recent[first].requests
+            seconds -= recent[first].seconds
+            first += 1
+        if sample.at > now - within_seconds and (seconds >= settings.smooth_seconds / 2 or sample.at == now):
+            highest = max(highest, requests / seconds)
+    return highest
+
+
+def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings: Settings) -> float:
+    """What the rate gains until then if it goes on as it did; nothing where noise would do."""
+    now, seen = calm[-1].at, calm[-1].rate_per_second
+    before = [sample for sample in since(calm, now - settings.trend_seconds - calm[-1].seconds) if sample.at < now]
+    gained = seen - mean_rate(before)
+    if not before or gained < settings.surprise * noise * seen:
+        return 0.0
+    middle = sum(sample.at for sample in before) / len(before)
+    return min(gained / (now - middle) * ahead_seconds, settings.most_trend * seen)
+
+
+def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: Settings) -> bool:
+    """Whether a fall may be followed: watched nearly whole, and not to be followed again in a minute."""
+    cooldown = settings.cooldown_seconds
+    if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:
+        return False
+    later = _peak(calm, now, cooldown - settings.smooth_seconds, settings) * (1 + settings.rise_share)
+    return need <= max(later, floor) * (1 + settings.fall_band)

@@ -1,0 +1,203 @@
+"""What the control plane says is routed where no node speaks for itself, and limits hold without a reload."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agents.contract import EndpointCopy, Endpoints, ServiceEndpoints
+from agents.gateway import desired
+from agents.gateway.answers import loads
+from agents.gateway.configuration import LIMITS
+from agents.gateway.desired import Desired, declare, follow, with_slots
+from agents.gateway.following import followed
+from agents.gateway.master import HaproxyAway, Master
+from agents.gateway.plane import counts_of
+from agents.gateway.sidecar import Sidecar
+from agents.gateway.wire import Declared, Limit, RouteSpec
+from tests.support.caller import until
+from tests.support.haproxy import Copies, Gateway, running_copies
+
+
+def copy(name: str, node: str = "node-2", address: str = "10.0.0.2:9000", drained: bool = False) -> EndpointCopy:
+    return EndpointCopy(name, node, address, 10.0, drained)
+
+
+def told(*copies: EndpointCopy, service: str = "shop/search", **limit: float) -> Endpoints:
+    return Endpoints(3, (ServiceEndpoints(service, copies, **limit),))  # type: ignore[arg-type]
+
+
+def following(*copies: EndpointCopy, before: Desired | None = None) -> Desired:
+    wanted = followed(told(*copies), loopback=True)
+    return with_slots(follow(before or Desired(), wanted.sources, wanted.limits), idle=())
+
+
+def names(state: Desired) -> list[str]:
+    return sorted(server.name for server in state.servers())
+
+
+def test_copies_become_routes_of_their_nodes() -> None:
+    state = following(copy("a"), copy("b", drained=True), copy("c", "node-3", "10.0.0.3:9000"))
+    assert names(state) == ["_node-2:a", "_node-2:b", "_node-3:c"]
+    assert [server.weight for server in state.servers()] == [256, 0, 256]
+
+
+def test_a_node_that_speaks_here_itself_is_not_spoken_for() -> None:
+    own = declare(Desired(), "node-2", Declared(1, (RouteSpec("a", "shop/search", "10.0.0.2:9000"),)))
+    assert names(following(copy("a"), copy("b"), copy("c", "node-3"), before=own)) == ["node-2:a"]
+    silent = declare(own, "node-2", Declared(2, ()))
+    assert names(following(copy("a"), before=silent)) == ["_node-2:a"]
+
+
+def test_no_address_is_routed_twice() -> None:
+    own = declare(Desired(), "node-1", Declared(1, (RouteSpec("a", "shop/search", "10.0.0.2:9000"),)))
+    state = following(copy("b", address="10.0.0.2:9000"), copy("c", address="10.0.0.2:9001"), before=own)
+    assert names(state) == ["_node-2:c", "node-1:a"]
+
+
+def test_what_cannot_be_reached_from_here_is_left_out_and_said() -> None:
+    wrong = [copy(f"c{at}", address=address) for at, address in enumerate(("", "host:80", "0.0.0.0:80", "[::]:80"))]
+    wanted = followed(told(copy("good"), copy("mine", address="127.0.0.1:80"), *wrong), loopback=False)
+    assert [route.copy for route in wanted.sources["_node-2"].routes] == ["good"]
+    assert len(wanted.left_out) == 5
+    assert "wants --host" in " ".join(wanted.left_out)
+    assert followed(told(copy("mine", address="[::1]:80")), loopback=True).left_out == ()
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80"])
+def test_no_node_leads_requests_to_where_a_machine_is_told_its_credentials(address: str) -> None:
+    assert followed(told(copy("a", address=address)), loopback=True).sources == {}
+
+
+def test_no_node_leads_requests_to_the_gateways_own_machine_by_another_spelling() -> None:
+    assert followed(told(copy("a", address="[::ffff:127.0.0.1]:80")), loopback=False).sources == {}
+
+
+def test_what_is_followed_is_kept_on_disk(tmp_path: Path) -> None:
+    wanted = followed(told(copy("a"), shed_share=0.25, queue_limit=7, retry_after_seconds=9), loopback=False)
+    state = with_slots(follow(Desired(), wanted.sources, wanted.limits), idle=())
+    assert state.limits == {"shop/search": Limit(7, 0.25, 9)}
+    desired.keep(tmp_path / "desired.json", state)
+    assert desired.read(tmp_path / "desired.json") == state
+
+
+# Through HAProxy
+
+
+@dataclass
+class Beside:
+    gateway: Gateway
+    sidecar: Sidecar
+
+    def follow(self, *copies: EndpointCopy, **limit: float) -> None:
+        wanted = followed(told(*copies, **limit), loopback=True)  # type: ignore[arg-type]
+        self.sidecar.follow(wanted.sources, wanted.limits)
+
+    def get(self, path: str = "/shop/search/x") -> tuple[int, str]:
+        """Status and Retry-After."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=30)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status, answer.headers.get("retry-after", "")
+
+    def open_at(self, server: str) -> int:
+        """Requests that it has."""
+        found = loads(self.gateway.ask("show stat -1 6 -1"))
+        return sum(load.open for (_, name), load in found.items() if name == server)
+
+    def process(self) -> int:
+        """The one that takes connections; 0 while the master starts itself again."""
+        try:
+            return Master(self.gateway.master).workers()[0].pid
+        except HaproxyAway:
+            return 0
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[Copies]:
+    with running_copies(2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    """The sidecar in this process."""
+    gateway = Gateway(tmp_path_factory.mktemp("following") / "gateway")
+    try:
+        gateway.start_haproxy()
+        sidecar = Sidecar(gateway.state, gateway.master, gateway.requests)
+        yield Beside(gateway, sidecar)
+        sidecar.close()
+    finally:
+        gateway.close()
+
+
+@pytest.fixture
+def served(beside: Beside, echo: Copies) -> EndpointCopy:
+    return copy("a", address=f"127.0.0.1:{echo.ports[0]}")
+
+
+def test_a_share_of_requests_is_shed_and_asked_to_come_again(beside: Beside, served: EndpointCopy) -> None:
+    process = beside.process()
+    beside.follow(served)
+    assert {beside.get() for _ in range(20)} == {(200, "")}
+    beside.follow(served, shed_share=1.0, retry_after_seconds=7)
+    assert {beside.get() for _ in range(20)} == {(503, "7")}
+    beside.follow(served, shed_share=0.5, retry_after_seconds=3)
+    answers = Counter(beside.get() for _ in range(200))
+    assert answers.keys() == {(200, ""), (503, "3")}
+    assert 50 < answers[503, "3"] < 150
+    beside.follow(served)
+    assert {beside.get() for _ in range(20)} == {(200, "")}
+    assert beside.process() == process  # nothing was reloaded
+
+
+def test_more_than_may_wait_is_turned_away(beside: Beside, served: EndpointCopy) -> None:
+    beside.follow(served, queue_limit=2, retry_after_seconds=5)
+    answers: list[tuple[int, str]] = []
+    slow = [threading.Thread(target=lambda: answers.append(beside.get("/shop/search/x?ms=1500"))) for _ in range(2)]
+    for thread in slow:
+        thread.start()
+    until(lambda: beside.open_at("_node-2:a") == 2, "two are open")
+    assert beside.get() == (503, "5")
+    for thread in slow:
+        thread.join()
+    assert answers == [(200, "")] * 2
+    assert beside.get() == (200, "")
+
+
+def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
+    wanted = followed(told(service="shop/counted", shed_share=1.0), loopback=True)
+    beside.sidecar.follow(wanted.sources, wanted.limits)
+    for _ in range(5):
+        assert beside.get("/shop/counted/x")[0] == 503
+
+    def counted() -> list[tuple[int, int, int]]:
+        services = counts_of(beside.sidecar.counts(), 1, 1).services
+        return [(one.requests, one.errors, one.shed) for one in services if one.service == "shop/counted"]
+
+    until(lambda: counted() == [(5, 5, 5)], f"{counted()}")
+
+
+def test_limits_outlive_a_reload_and_a_hand_that_undoes_them(beside: Beside, served: EndpointCopy) -> None:
+    beside.follow(served, shed_share=1.0)
+    process = beside.process()
+    beside.gateway.reload()
+    until(lambda: beside.process() not in (0, process), "another process takes connections")
+    assert beside.get()[0] == 503
+    beside.gateway.ask(f"clear map {beside.gateway.state / LIMITS}")
+    until(lambda: beside.get()[0] == 503, "it is put right")
+
+
+def test_a_service_without_copies_asks_its_callers_to_come_again(beside: Beside) -> None:
+    wanted = followed(told(service="shop/unserved", shed_share=1.0, retry_after_seconds=30), loopback=True)
+    beside.sidecar.follow(wanted.sources, wanted.limits)
+    assert beside.get("/shop/unserved/x") == (503, "30")

@@ -1,0 +1,223 @@
+"""Gateways follow the endpoints by long polls, and what they count is kept: the newest word, and nothing absurd."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.contract import AssignedInstance, Assignment
+from app.store import assignments, endpoints, gateways
+from app.store.database import Database
+from app.store.endpoints import Limit
+from tests.support.caller import until
+from tests.support.reports import instance, report, send
+from tests.support.server import Reply, RunningServer
+
+EDGE = "edge-1"
+sequences = count(1)
+
+
+@pytest.fixture(scope="module")
+def database(server: RunningServer) -> Iterator[Database]:
+    opened = Database(server.database_url, pool_size=2, direct=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def edge(server: RunningServer) -> str:
+    return server.token("gateway", gateway=EDGE)
+
+
+@pytest.fixture(scope="module")
+def node(server: RunningServer) -> str:
+    return server.token("node", node="node-1")
+
+
+def tell(server: RunningServer, node: str, *copies: tuple[str, str], service: str = "search") -> None:
+    """The node says that it has these copies, each with its stage."""
+    there = [
+        {"id": name, "instance": "i-1", "gpu": 0, "stage": stage, "address": "10.0.0.1:9000"} for name, stage in copies
+    ]
+    said = report("node-1", next(sequences), instances=[instance(service=service)], copies=there)
+    assert send(server, node, said).status == 200
+
+
+def ask(server: RunningServer, token: str, after: int = 0, wait: float = 0, service: str = "") -> Reply:
+    path = f"/api/v1/endpoints?after={after}&waitSeconds={wait}" + (f"&service={service}" if service else "")
+    return server.request("GET", path, token=token, timeout_seconds=wait + 20)
+
+
+def version(server: RunningServer, token: str, expected: Any) -> int:
+    """Of the endpoints once they are as expected."""
+    found: dict[str, Any] = {}
+
+    def holds() -> bool:
+        found.update(ask(server, token, wait=5).json)
+        shown = {one["service"]: [copy["id"] for copy in one.get("copies", ())] for one in found["services"]}
+        return bool(shown == expected)
+
+    until(holds, f"{found}")
+    return int(found["version"])
+
+
+def waiting(server: RunningServer, token: str, after: int) -> Future[Reply]:
+    return ThreadPoolExecutor(1).submit(ask, server, token, after, 30)
+
+
+def test_a_poll_is_answered_when_a_copy_comes_and_when_it_is_drained(
+    server: RunningServer, edge: str, node: str
+) -> None:
+    tell(server, node, ("a", "ready"))
+    first = version(server, edge, {"shop/search": ["a"]})
+    assert ask(server, edge, first).status == 204
+    poll = waiting(server, edge, first)
+    tell(server, node, ("a", "ready"), ("b", "ready"))
+    second = poll.result(30).json
+    assert [copy["id"] for copy in second["services"][0]["copies"]] == ["a", "b"]
+    poll = waiting(server, edge, second["version"])
+    tell(server, node, ("a", "draining"), ("b", "ready"))
+    third = poll.result(30).json
+    assert [copy.get("drained", False) for copy in third["services"][0]["copies"]] == [True, False]
+    assert first < second["version"] < third["version"]
+
+
+def test_what_is_no_news_for_gateways_wakes_none(server: RunningServer, edge: str, node: str) -> None:
+    tell(server, node, ("a", "ready"))
+    known = version(server, edge, {"shop/search": ["a"]})
+    poll = ThreadPoolExecutor(1).submit(ask, server, edge, known, 2)
+    held = [{"instance": "i-9", "reason": "no_room_to_hand_over"}]
+    copies = [{"id": "a", "instance": "i-1", "gpu": 0, "stage": "ready", "address": "10.0.0.1:9000"}]
+    assert send(server, node, report("node-1", next(sequences), copies=copies, heldBack=held)).status == 200
+    assert poll.result(30).status == 204
+
+
+def test_what_nodes_are_told_weighs_their_copies(
+    server: RunningServer, edge: str, node: str, database: Database
+) -> None:
+    tell(server, node, ("a", "ready"))
+    known = version(server, edge, {"shop/search": ["a"]})
+    poll = waiting(server, edge, known)
+    assigned = AssignedInstance("i-1", 0, "shop", "search", rate_per_second=123.0, slo_ms=80.0, percentile=98.0)
+
+    def body(version: int) -> str:
+        return msgspec.json.encode(Assignment("node-1", version, 1, 1, instances=(assigned,))).decode()
+
+    database.write(lambda connection: assignments.write(connection, 1, [assignments.Draft("node-1", 1, body)]))
+    (search,) = poll.result(30).json["services"]
+    assert (search["copies"][0]["weight"], search["sloMs"], search["percentile"]) == (123.0, 80.0, 98.0)
+
+
+def test_limits_are_told_and_the_same_again_is_no_news(
+    server: RunningServer, edge: str, node: str, database: Database
+) -> None:
+    tell(server, node, ("a", "ready"))
+    known = version(server, edge, {"shop/search": ["a"]})
+    poll = waiting(server, edge, known)
+    limits = {"shop/search": Limit(100, 0.25, 7), "shop/free": Limit()}
+    assert database.write(lambda connection: endpoints.limit(connection, limits))
+    (search,) = poll.result(30).json["services"]
+    assert (search["queueLimit"], search["shedShare"], search["retryAfterSeconds"]) == (100, 0.25, 7)
+    assert not database.write(lambda connection: endpoints.limit(connection, limits))
+    assert database.write(lambda connection: endpoints.limit(connection, {}))
+    assert database.read(endpoints.limits) == {}
+
+
+def test_one_service_and_a_tenants_own_are_told_apart(server: RunningServer, edge: str, node: str) -> None:
+    tell(server, node, ("a", "ready"))
+    version(server, edge, {"shop/search": ["a"]})
+    assert ask(server, edge, service="shop/other").json["services"] == []
+    assert len(ask(server, edge, service="shop/search").json["services"]) == 1
+    (own,) = ask(server, server.token("viewer", tenant="shop")).json["services"]
+    assert "address" not in own["copies"][0]
+    assert ask(server, server.token("viewer", tenant="lab")).json["services"] == []
+
+
+def test_a_revoked_token_is_told_nothing_any_more(server: RunningServer, edge: str, node: str) -> None:
+    tell(server, node, ("a", "ready"))
+    known = version(server, edge, {"shop/search": ["a"]})
+    made = server.request("POST", "/api/v1/tokens", {"scope": "gateway", "gateway": "edge-9"}).json
+    poll = waiting(server, made["token"], known)
+    until(lambda: ask(server, edge, known).status == 204)
+    assert server.request("DELETE", f"/api/v1/tokens/{made['id']}").status == 200
+    tell(server, node, ("a", "ready"), ("c", "ready"))
+    assert poll.result(60).status in (204, 401)
+
+
+def test_a_version_that_was_never_given_out_is_answered_at_once(server: RunningServer, edge: str, node: str) -> None:
+    tell(server, node, ("a", "ready"))
+    known = version(server, edge, {"shop/search": ["a"]})
+    assert ask(server, edge, known + 10**6, wait=60).json["version"] == known  # the database was restored
+
+
+# Counts
+
+
+def put(server: RunningServer, token: str, body: Any, name: str = EDGE) -> Reply:
+    return server.request("PUT", f"/api/v1/gateways/{name}/counts", body, token=token)
+
+
+def counts(sequence: int, began: str = "today", **service: Any) -> dict[str, Any]:
+    known = {"service": "shop/search", "requests": 10, "errors": 3, "shed": 2, "latencyCounts": [0, 4, 3]}
+    return {"began": began, "sequence": sequence, "services": [known | service]}
+
+
+def test_the_newest_word_counts_and_an_older_one_is_answered_with_it(
+    server: RunningServer, edge: str, database: Database
+) -> None:
+    assert put(server, edge, counts(5)).json == {"sequence": 5}
+    assert put(server, edge, counts(4, requests=100)).json == {"sequence": 5}
+    assert put(server, edge, counts(5, requests=100)).json == {"sequence": 5}
+    (told,) = database.read(gateways.newest)
+    assert (told.gateway, told.counts.began, told.counts.services[0].requests) == (EDGE, "today", 10)
+    assert told.counts.services[0].latency_counts == (0, 4, 3)
+    assert put(server, edge, counts(6, "later", requests=7)).json == {"sequence": 6}
+    (told,) = database.read(gateways.newest)
+    assert (told.counts.began, told.counts.services[0].requests) == ("later", 7)
+    assert database.read(lambda connection: gateways.newest(connection, told.received_at)) == []
+
+
+BAD = [
+    b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"began": "x", "sequence": 1e400}', b'{"began": "x"}',
+    b'{"began": "", "sequence": 1}', b'{"began": "x", "sequence": -1}', b'{"began": "x", "sequence": NaN}',
+    json.dumps(counts(2**62)), json.dumps(counts(9, requests=-1)), json.dumps(counts(9, requests=1.5)),
+    json.dumps(counts(9, requests=10**13)), json.dumps(counts(9, errors=11)), json.dumps(counts(9, shed=4)),
+    json.dumps(counts(9, latencyCounts=[11])), json.dumps(counts(9, latencyCounts=[0] * 62)),
+    json.dumps(counts(9, latencyCounts=[-1])), json.dumps(counts(9, service="search")),
+    json.dumps(counts(9, service="../x")), json.dumps(counts(9, service="a/b\n")), json.dumps(counts(9, began="a\nb")),
+    json.dumps({"began": "x", "sequence": 9, "services": counts(9)["services"] * 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BAD, ids=range(len(BAD)))
+def test_case_17_absurd_counts_are_refused_and_not_kept(
+    server: RunningServer, edge: str, database: Database, body: bytes | str
+) -> None:
+    put(server, edge, counts(5))
+    before = database.read(gateways.newest)
+    reply = put(server, edge, body)
+    assert reply.status == 422, reply.text
+    assert database.read(gateways.newest)[0].counts == before[0].counts
+
+
+def test_a_gateway_that_speaks_as_another_is_refused_and_audited(server: RunningServer, edge: str) -> None:
+    assert put(server, edge, counts(1), "edge-2").status == 403
+    for token in (server.token("operator"), server.token("node", node="node-1"), server.token("viewer", tenant="shop")):
+        assert put(server, token, counts(1)).status == 403
+    entry = server.request("GET", "/api/v1/audit?limit=1").json["items"][0]
+    assert (entry["outcome"], entry["scope"]) in (("refused", "gateway"), ("refused", "node"))
+
+
+def test_a_gateways_token_names_its_gateway(server: RunningServer) -> None:
+    for body in (
+        {"scope": "gateway"},
+        {"scope": "viewer", "gateway": "edge-1"},
+        {"scope": "node", "gateway": "edge-1"},
+    ):
+        assert server.request("POST", "/api/v1/tokens", body).status == 422

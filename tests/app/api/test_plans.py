@@ -1,0 +1,171 @@
+"""Plans over REST: history, reasons, differences, what operators say, and what tenants see of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from app.control.replay import Record
+from app.store.database import libpq_url
+from tests.support.planned import Planned, planned_fleet
+from tests.support.postgres import DatabaseServer
+from tests.support.server import Reply
+
+
+@pytest.fixture(scope="module")
+def fleet(postgres: DatabaseServer) -> Iterator[Planned]:
+    with planned_fleet(postgres) as planned:
+        yield planned
+
+
+@pytest.fixture(scope="module")
+def tenant(fleet: Planned) -> str:
+    return fleet.server.token("operator", tenant="shop")
+
+
+def ask(fleet: Planned, path: str, token: str | None = None) -> Any:
+    reply = fleet.server.request("GET", path, token=token)
+    assert reply.status == 200, reply.text
+    return reply.json
+
+
+def test_the_history_leads_to_each_plan_in_the_contracts_words(fleet: Planned) -> None:
+    newest = ask(fleet, "/api/v1/plans?limit=1")["items"][0]
+    plan = ask(fleet, f"/api/v1/plans/{newest['generation']}")
+    assert plan == ask(fleet, "/api/v1/plans/current")
+    assert {"instances", "jobs", "unserved", "unplaced", "changes", "certificate", "heldBack"} <= plan.keys()
+    assert plan["certificate"]["cost"] == newest["cost"]
+    assert {one["service"] for one in plan["instances"]} >= {"shop/a", "shop/b", "shop/c"}
+    assert plan["unserved"][0]["reason"]
+
+
+def test_a_difference_is_told_service_by_service(fleet: Planned) -> None:
+    generation = ask(fleet, "/api/v1/plans/current")["generation"]
+    told = ask(fleet, f"/api/v1/plans/{generation}/diff?against=0")
+    words = {one["service"]: one["words"] for one in told["services"]}
+    assert words["shop/a"] == "0 -> 1 instances: 1 started"
+    nothing = ask(fleet, f"/api/v1/plans/{generation}/diff?against={generation}")
+    assert [one for one in nothing["services"] if "started" in one["words"]] == []
+
+
+def test_the_record_of_a_plan_holds_what_it_was_made_from(fleet: Planned) -> None:
+    generation = ask(fleet, "/api/v1/plans/current")["generation"]
+    reply = fleet.server.request("GET", f"/api/v1/plans/{generation}/record")
+    record = msgspec.json.decode(reply.text, type=Record)
+    assert record.generation == generation
+    assert {one.name for one in record.snapshot.declared if one.kind == "Service"} == {"a", "b", "c", "x"}
+    assert record.recipe["work"]
+
+
+def test_a_tenant_sees_its_own_part_and_the_others_as_numbers(fleet: Planned, tenant: str) -> None:
+    whole, own = ask(fleet, "/api/v1/plans/current"), ask(fleet, "/api/v1/plans/current", tenant)
+    assert {one["service"] for one in own["instances"]} == {"shop/a", "shop/b", "shop/c"}
+    assert own["others"]["tenant"] == "another tenant"
+    assert own["others"]["instances"] == len(whole["instances"]) - len(own["instances"]) > 0
+    generation = whole["generation"]
+    paths = (
+        "plans", "plans/current", f"plans/{generation}", f"plans/{generation}/diff", "overview", "slo", "events",
+        f"explain/plans/{generation}", "explain/services/shop/a",
+    )  # fmt: skip
+    for path in paths:
+        reply = fleet.server.request("GET", f"/api/v1/{path}", token=tenant)
+        assert reply.status == 200, (path, reply.text)
+        assert "lab" not in reply.text, path
+    assert fleet.server.request("GET", "/api/v1/explain/services/lab/x", token=tenant).status == 404
+    assert fleet.server.request("GET", "/api/v1/explain/instances/lab/x/1", token=tenant).status == 404
+
+
+def test_a_service_and_its_instances_say_why(fleet: Planned) -> None:
+    said = ask(fleet, "/api/v1/explain/services/shop/a")
+    text = "\n".join(said["sentences"])
+    for part in ("why this GPU: ", "why this batch: ", "why this share: ", "why not cheaper: "):
+        assert part in text
+    instance = said["instances"][0]["id"]
+    assert ask(fleet, f"/api/v1/explain/instances/{instance}")["instance"]["id"] == instance
+    unserved = ask(fleet, "/api/v1/explain/services/lab/x")["unserved"]
+    assert unserved["reason"]
+    assert unserved["relaxation"]
+    assert unserved["proved"] is True
+    assert ask(fleet, "/api/v1/explain/plans/0")["lately"]
+
+
+def test_what_is_not_there_is_not_found(fleet: Planned) -> None:
+    for path in (
+        "plans/999", "plans/999/diff", "plans/999/record", "explain/plans/999", "explain/services/shop/none",
+        "explain/jobs/shop/none", "explain/instances/none", "explain/services/shop/a?plan=999",
+    ):  # fmt: skip
+        assert fleet.server.request("GET", f"/api/v1/{path}").status == 404, path
+
+
+def everything(fleet: Planned) -> dict[str, Any]:
+    """Every row of every table."""
+    with psycopg.connect(libpq_url(fleet.server.database_url)) as connection:
+        tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        return {
+            name: connection.execute(f'SELECT array_agg(t::text ORDER BY t::text) FROM "{name}" t').fetchone()
+            for name in tables
+            if name not in ("token", "idempotency")
+        }
+
+
+def what_if(fleet: Planned, query: str, body: Any = None) -> Reply:
+    return fleet.server.request("POST", f"/api/v1/whatif?work=2&{query}", body if body is not None else b"")
+
+
+def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
+    before = everything(fleet)
+    for query in ("addGpu=v100-16gb%3D4", "slo=shop/a%3D240ms", "rate=shop/a%3Dx2", "priceSlo=shop/a&seconds=3"):
+        reply = what_if(fleet, query)
+        assert reply.status == 200, reply.text
+        assert reply.json["sentences"]
+    more = what_if(fleet, "addGpu=v100-16gb%3D4").json
+    assert more["before"]["gpus"] == 4
+    assert more["after"]["unservedCost"] < more["before"]["unservedCost"]
+    gone = fleet.server.request("GET", "/api/v1/services/shop/b").json
+    gone["spec"]["ratePerSecond"] = 10.0
+    manifest = {key: gone[key] for key in ("apiVersion", "kind", "spec")} | {
+        "metadata": {"name": "b", "tenant": "shop"}
+    }
+    declared = what_if(fleet, "", [manifest]).json
+    assert declared["services"][0]["after"]["ratePerSecond"] == 10.0
+    assert everything(fleet) == before
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("addGpu=h100%3D1", 422),
+        ("addGpu=v100-16gb", 400),
+        ("addGpu=v100-16gb%3D0", 400),
+        ("addGpu=v100-16gb%3D9000&addGpu=h100%3D9000", 400),
+        ("slo=shop/a%3D0ms", 400),
+        ("slo=shop/none%3D80ms", 404),
+        ("rate=shop/a%3D-1", 400),
+        ("seconds=1000", 422),
+        ("nothing=1", 400),
+    ],
+)
+def test_a_what_if_that_makes_no_sense_is_refused_by_name(fleet: Planned, query: str, status: int) -> None:
+    reply = what_if(fleet, query)
+    assert reply.status == status, reply.text
+
+
+def test_the_overview_says_what_services_cost_and_who_leads(fleet: Planned) -> None:
+    told = ask(fleet, "/api/v1/overview")
+    by_name = {one["service"]: one for one in told["services"]}
+    assert by_name["shop/a"]["instances"] == 1
+    cost = ask(fleet, "/api/v1/plans/current")["certificate"]["resourceCost"]
+    assert sum(one["pricePerHour"] for one in told["services"]) == pytest.approx(cost)
+    assert len(told["gpus"]) == 4
+    assert told["leader"]["holder"] == "simulation"
+    assert told["plan"]["generation"] == told["decisions"][0]["generation"]
+
+
+def test_attainment_is_told_of_every_service(fleet: Planned) -> None:
+    items = {one["service"]: one for one in ask(fleet, "/api/v1/slo")["items"]}
+    assert set(items) == {"shop/a", "shop/b", "shop/c", "lab/x"}
+    assert {"attainment", "burnRates", "budgetLeft", "alarm"} <= items["shop/a"].keys()

@@ -1,0 +1,188 @@
+"""Corrections: bounded, with evidence, in few steps one way, and none for noise."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.control.drift import Corrected, Observation, corrected
+from app.control.drift.kept import of_row, row_of
+from app.control.drift.settings import Settings
+from app.control.snapshot import Correction
+from tests.support.soak import scaled
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+KEY = "resnet/fp16/v100"
+SETTINGS = Settings()
+
+
+def observation(minute: int, ratio: float | None = 1.0, **fields: Any) -> Observation:
+    known = Observation(KEY, 7, "8@30", "i-1", NOON + timedelta(minutes=minute), ratio, 0.9, True)
+    return replace(known, **fields)
+
+
+def observed(ratio: float, minutes: int = 20, seed: int = 0, noise: float = 0.0, **fields: Any) -> list[Observation]:
+    draw = random.Random(seed)
+    return [
+        observation(minute, ratio * (1 + draw.gauss(0, noise)), instance=f"i-{number}", **fields)
+        for minute in range(minutes)
+        for number in range(2)
+    ]
+
+
+def at(minute: float) -> datetime:
+    return NOON + timedelta(minutes=minute)
+
+
+def course(
+    truth: float, minutes: int, seed: int = 0, noise: float = 0.02, before: Corrected | None = None, start: int = 0,
+    **fields: Any,
+) -> list[Corrected]:  # fmt: skip
+    """Minute by minute, with two instances that run as they really do whatever the correction is."""
+    draw = random.Random(seed)
+    known, seen, found = before or Corrected(KEY), list[Observation](), []
+    for minute in range(start, start + minutes):
+        for number in range(2):
+            ratio = truth * (1 + draw.gauss(0, noise))
+            seen.append(observation(minute, ratio, instance=f"i-{number}", **fields))
+        known = corrected(known, seen, at(minute + 1), SETTINGS)
+        found.append(known)
+    return found
+
+
+def factors(found: list[Corrected]) -> list[float]:
+    """The latency factors, each once."""
+    all_of_them = [one.correction.latency_factor for one in found]
+    return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
+
+
+@pytest.mark.parametrize("truth", [0.75, 0.85, 0.92, 1.08, 1.15, 1.3, 1.45])
+def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(truth: float) -> None:
+    for seed in range(scaled(50, 5)):
+        steps = factors(course(truth, 240, seed))
+        assert abs(steps[-1] / truth - 1) <= 0.03
+        assert steps == sorted(steps, reverse=truth < 1)
+        assert len(steps) - 1 <= 5
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.02, 0.1])
+def test_noise_alone_corrects_nothing(noise: float) -> None:
+    for seed in range(scaled(50, 5)):
+        assert factors(course(1.0, 240, seed, noise)) == [1.0]
+
+
+def test_what_the_margin_of_plans_covers_is_not_corrected() -> None:
+    assert factors(course(1.025, 120)) == [1.0]
+
+
+def test_a_correction_ends_at_its_bounds_and_says_so() -> None:
+    last = course(2.0, 120)[-1]
+    assert last.correction.latency_factor == 1.5
+    assert "2.0 times" in last.alarm
+    assert course(0.5, 120)[-1].correction.latency_factor == 0.7
+
+
+def test_a_correction_that_persists_says_that_the_profile_is_wrong() -> None:
+    found = course(1.15, 120)
+    assert found[30].alarm == ""
+    assert "take it anew" in found[-1].alarm
+    assert course(1.05, 120)[-1].alarm == ""
+
+
+def test_too_few_minutes_show_nothing() -> None:
+    few = [observation(minute, 1.5) for minute in range(SETTINGS.fewest - 1)]
+    assert corrected(Corrected(KEY), few, at(20), SETTINGS).correction == Correction()
+
+
+def test_one_broken_instance_accuses_itself_only() -> None:
+    seen = [
+        observation(minute, 3.0 if number == 0 else 1.0, instance=f"i-{number}")
+        for minute in range(20)
+        for number in range(3)
+    ]
+    assert corrected(Corrected(KEY), seen, at(20), SETTINGS).correction == Correction()
+
+
+def test_quick_batches_that_were_not_full_prove_nothing_and_slow_ones_do() -> None:
+    assert factors(course(0.8, 60, fill=0.3)) == [1.0]
+    assert factors(course(0.8, 60, alone=False)) == [1.0]
+    assert factors(course(1.15, 60, fill=0.3, alone=False))[-1] == pytest.approx(1.15, rel=0.03)
+
+
+def test_a_shape_that_runs_no_more_is_remembered_so_that_plans_do_not_swing_back() -> None:
+    bad = course(1.2, 60, shape="8@30")
+    good = course(1.0, 600, before=bad[-1], start=60, shape="8@60")
+    assert {one.correction.latency_factor for one in good} == {bad[-1].correction.latency_factor}
+    forgotten = course(1.0, 60, before=good[-1], start=60 + 8 * 1440, shape="8@60")
+    assert forgotten[-1].correction.latency_factor == pytest.approx(1.0, abs=0.03)
+
+
+def test_the_same_shape_that_shows_otherwise_is_believed() -> None:
+    slow = course(1.2, 60)
+    assert course(1.0, 120, before=slow[-1], start=60)[-1].correction.latency_factor == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_profile_that_was_taken_anew_begins_without_a_correction() -> None:
+    slow = course(1.2, 60)[-1]
+    anew = corrected(slow, observed(1.2, profile=8), at(61), SETTINGS)
+    assert anew.correction == Correction()
+    assert "taken anew" in anew.message
+
+
+def test_a_step_names_what_it_rests_on() -> None:
+    found = corrected(Corrected(KEY), observed(1.08), at(20), SETTINGS)
+    assert found.message == f"profile {KEY}: latency x 1.08 (was 1.00), by 40 minutes of 1 shapes"
+    assert found.shapes["8@30"].minutes == 40
+
+
+# Promises that are missed although execution is as expected
+
+
+def test_promises_missed_at_planned_load_ask_for_a_little_more_step_by_step() -> None:
+    found = course(1.0, 240, late=True)
+    steps = factors(found)
+    assert steps == sorted(steps)
+    assert steps[-1] == pytest.approx(1.15, abs=0.015)
+    assert "miss their SLO" in found[-1].alarm
+
+
+def test_what_helped_stays() -> None:
+    late = course(1.0, 15, late=True)
+    kept = course(1.0, 240, before=late[-1], start=15, late=False)
+    assert factors(kept) == [pytest.approx(1.05, abs=0.015)]
+
+
+def test_lateness_that_execution_explains_is_not_charged_twice() -> None:
+    slow = course(1.15, 5, late=True)
+    found = course(1.15, 100, before=slow[-1], start=5, late=False)
+    assert found[-1].late == 0
+    assert found[-1].correction.latency_factor == pytest.approx(1.15, rel=0.03)
+
+
+def test_a_late_minute_now_and_then_asks_for_nothing() -> None:
+    seen = [observation(minute, 1.0, late=minute % 4 == 0) for minute in range(60)]
+    assert corrected(Corrected(KEY), seen, at(60), SETTINGS).correction == Correction()
+
+
+# Memory and power
+
+
+def test_memory_taken_beyond_what_was_told_is_asked_for() -> None:
+    found = corrected(Corrected(KEY), observed(1.0, memory_ratio=1.08), at(20), SETTINGS)
+    assert found.correction == Correction(memory_factor=1.08)
+
+
+def test_watts_are_corrected_outside_their_dead_band() -> None:
+    assert corrected(Corrected(KEY), observed(1.0, power_ratio=1.05), at(20), SETTINGS).correction == Correction()
+    found = corrected(Corrected(KEY), observed(1.0, power_ratio=1.3), at(20), SETTINGS)
+    assert found.correction == Correction(power_factor=1.15)
+
+
+def test_a_correction_survives_its_leader() -> None:
+    known = course(1.15, 60)[-1]
+    row = row_of(known, at(60))
+    assert of_row(row) == known

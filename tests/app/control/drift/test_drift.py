@@ -1,0 +1,128 @@
+"""Profiles watched at work: from what nodes say to a correction that settles, while plans follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from app.control.drift import Drift, predictions
+from app.control.drift.kept import of_row, row_of
+from app.control.snapshot import Correction
+from app.store import corrections
+from app.store.database import Database
+from solvers.planning.problem import (
+    Demand,
+    GpuType,
+    Instance,
+    Node,
+    Problem,
+    Profile,
+    Service,
+    State,
+    Variant,
+)
+from tests.support.words import at, heard, readings, served
+
+V100 = GpuType("v100", 16, 40, 300, (900, 1530))
+PROFILE = Profile(
+    "resnet", "fp16", "v100", {8: ((10, 96.1), (30, 40.3), (100, 22.7))}, {8: 1.9},
+    Demand(pressure=((100, 0.5),), sensitivity=0.3, power_w=((100, 180.0),)),
+)  # fmt: skip
+KEY = "resnet/fp16/v100"
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url, pool_size=4, direct=True)
+    yield opened
+    opened.close()
+
+
+def instance(name: str, gpu: int, sm_percent: int = 30) -> Instance:
+    return Instance(name, "shop/search", "n", gpu, "fp16", 8, 0.0, sm_percent, 1.9, 1530, 60.0)
+
+
+def posed(correction: Correction, *running: Instance) -> Problem:
+    """What a planner poses: the profile with its correction, and what stands."""
+    factor = correction.latency_factor
+    latency = {batch: tuple((sm, ms * factor) for sm, ms in curve) for batch, curve in PROFILE.latency_ms.items()}
+    profile = replace(PROFILE, latency_ms=latency)
+    return Problem(
+        {"v100": V100}, {"n": Node("n", "v100", 4, 48, 256, 1.2)}, {"resnet": (Variant("fp16", 0.7),)},
+        {profile.key: profile}, {"shop/search": Service("shop/search", "shop", "resnet", ("fp16",), 200, 98, 120)},
+        state=State(running=running),
+    )  # fmt: skip
+
+
+def test_predictions_are_by_the_profile_alone_whatever_its_correction() -> None:
+    plain = predictions(posed(Correction(), instance("a", 0), instance("b", 1)), {})
+    applied = Correction(1.15)
+    again = predictions(posed(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
+    assert plain["a"].exec_ms == pytest.approx(40.3)
+    assert again["a"].exec_ms == pytest.approx(40.3)
+    assert again["a"].profile == plain["a"].profile
+    assert again["a"].alone
+
+
+def test_neighbours_are_part_of_a_prediction() -> None:
+    found = predictions(posed(Correction(), instance("a", 0), instance("b", 0)), {})
+    assert found["a"].exec_ms == pytest.approx(40.3 * 1.15)
+    assert (found["a"].alone, found["a"].shape) == (False, "8@30+")
+
+
+def test_another_profile_is_another_mark() -> None:
+    before = predictions(posed(Correction(), instance("a", 0)), {})
+    after = predictions(posed(Correction(1.5), instance("a", 0)), {})
+    assert before["a"].profile != after["a"].profile
+
+
+def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]:
+    """A fleet that runs as it really does, and a planner that plans by what it learns; the factors it went through."""
+    correction = drift.known[KEY].correction if KEY in drift.known else Correction()
+    factors = [correction.latency_factor]
+    for second in range(start * 60 + 5, (start + minutes) * 60, 10):
+        running = [instance("a", 0), instance("b", 1)]
+        known: Mapping[str, Correction] = {KEY: correction}
+        drift.expects(predictions(posed(correction, *running), known))
+        batches = 10 * (second % 60)
+        copies = [{"id": f"c-{one.id}", "instance": one.id, "gpu": one.gpu, "stage": "ready"} for one in running]
+        said = [
+            served(7 * batches, one.id, gpu=one.gpu, batches=batches, busySeconds=batches * truth * 0.0403)
+            for one in running
+        ]
+        drift.take(readings(second, heard("n", second, *said, copies=copies, generation=1, gpus=[])))
+        for changed in drift.correct(at(second)):
+            if changed.correction != correction:
+                correction = changed.correction
+                factors.append(correction.latency_factor)
+    return factors
+
+
+def test_a_truth_that_is_slower_is_learnt_and_kept() -> None:
+    assert run(Drift(), 1.15, 90) == [1.0, 1.15]
+
+
+def test_a_profile_that_is_right_is_left_alone() -> None:
+    assert run(Drift(), 1.01, 60) == [1.0]
+
+
+def test_a_new_leader_goes_on_from_what_was_kept(database: Database) -> None:
+    old = Drift()
+    run(old, 1.15, 60)
+    rows = [row_of(one, at(3600)) for one in old.known.values()]
+    for _ in range(2):
+        database.write(lambda connection: corrections.keep(connection, rows))
+    new = Drift()
+    new.restore(map(of_row, database.read(corrections.everything)))
+    assert new.known == old.known
+    assert run(new, 1.15, 60, start=60) == [1.15]
+
+
+def test_a_correction_can_be_taken_back_by_hand(database: Database) -> None:
+    old = Drift()
+    run(old, 1.15, 30)
+    database.write(lambda connection: corrections.keep(connection, [row_of(one, at(0)) for one in old.known.values()]))
+    database.write(lambda connection: corrections.forget(connection, "resnet", "fp16", "v100"))
+    assert database.read(corrections.everything) == []

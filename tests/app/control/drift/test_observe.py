@@ -1,0 +1,127 @@
+"""Which minutes count: those that went as planned, on a GPU where nothing came, went or was slowed down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.control.drift import Observation, Prediction
+from app.control.drift.observe import Minutes
+from app.control.drift.settings import Settings
+from tests.support.words import at, heard, served
+
+SEARCH = Prediction(
+    key="resnet/fp16/v100", profile=7, node="n", gpu=0, batch=8, sm_percent=30, exec_ms=20.0, memory_gib=2.0,
+    power_w=100.0, idle_w=40.0, beside=frozenset(), jobs_beside=0, slo_ms=100.0, percentile=98.0, rate_per_second=40.0,
+)  # fmt: skip
+
+
+def copy(name: str = "c-1", instance: str = "i-1", stage: str = "ready", gpu: int = 0) -> dict[str, Any]:
+    return {"id": name, "instance": instance, "gpu": gpu, "stage": stage, "smPercent": 30}
+
+
+def watched(
+    minutes: int = 4, predicted: Prediction = SEARCH, minute_fields: dict[str, Any] | None = None,
+    at_second: dict[int, dict[str, Any]] | None = None, generation: int = 1, exec_ms: float = 23.0,
+) -> list[Observation]:  # fmt: skip
+    """Words every ten seconds; `at_second` changes what those say that come then."""
+    node, found = Minutes(), list[Observation]()
+    for second in range(5, minutes * 60 + 10, 10):
+        within = second % 60
+        batches = 5 * within
+        said = {"batches": batches, "busySeconds": batches * exec_ms / 1000, "gpu": 0, **(minute_fields or {})}
+        fields: dict[str, Any] = {"copies": [copy()], "generation": generation}
+        fields |= (at_second or {}).get(second, {})
+        word = heard("n", second, served(**{"requests": 30 * within, **said}), **fields).word
+        found += node.next(word, {"i-1": predicted}, Settings())
+    return found
+
+
+def test_a_minute_tells_how_long_batches_took_and_how_full_they_were() -> None:
+    found = watched()
+    assert [one.at for one in found] == [at(120), at(180)]
+    assert [one.exec_ratio for one in found] == [pytest.approx(1.15)] * 2
+    assert found[0].fill == pytest.approx(6 / 8)
+    assert found[0].late is False
+
+
+def test_an_instance_that_has_just_become_ready_is_cold() -> None:
+    warming = {second: {"copies": [copy(stage="warming")]} for second in range(5, 70, 10)}
+    assert [one.at for one in watched(5, at_second=warming)] == [at(180), at(240)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"copies": [copy(), copy("c-2", stage="warming")]},  # handed over
+        {"copies": [copy(), copy("c-9", "i-9", "draining")]},  # a neighbour goes
+        {"copies": [copy(), copy("c-9", "i-9")]},  # one came, and went between two words
+        {"gpus": [{"index": 0, "throttleReasons": ["sw_thermal"]}]},
+        {"gpus": [{"index": 0, "health": "degraded"}]},
+        {"excursions": [{"knob": "batch", "gpu": 0, "planned": 8, "value": 4, "reason": "over_slo",
+                         "since": at(0).isoformat(), "instance": "i-1"}]},
+        {"excursions": [{"knob": "clockMhz", "gpu": 0, "planned": 8, "value": 4, "reason": "over_cap",
+                         "since": at(0).isoformat()}]},
+    ],
+)  # fmt: skip
+def test_a_minute_with_anything_off_plan_in_it_does_not_count(fields: dict[str, Any]) -> None:
+    assert [one.at for one in watched(at_second={145: fields})] == [at(180)]
+
+
+def test_what_happens_on_another_gpu_does_not_matter() -> None:
+    elsewhere = {145: {"copies": [copy(), copy("c-9", "i-9", "warming", 1)]}}
+    assert len(watched(at_second=elsewhere)) == 2
+
+
+def test_a_minute_in_which_a_new_assignment_came_does_not_count() -> None:
+    assert [one.at for one in watched(at_second={175: {"generation": 2}})] == [at(180)]
+
+
+def test_an_instance_in_another_shape_than_planned_does_not_count() -> None:
+    assert watched(minute_fields={"smPercent": 40}) == []
+    assert watched(minute_fields={"applied": {"batch": 4}}) == []
+    assert len(watched(minute_fields={"applied": {"batch": 8}})) == 2
+
+
+def test_an_instance_with_other_company_than_planned_does_not_count() -> None:
+    assert watched(predicted=replace(SEARCH, beside=frozenset({"i-2"}))) == []
+    assert watched(predicted=replace(SEARCH, jobs_beside=1)) == []
+
+
+def test_a_minute_that_was_not_told_whole_does_not_count() -> None:
+    node, found = Minutes(), list[Observation]()
+    for second in (5, 15, 125, 135, 185, 195):
+        said = served(30, batches=100, busySeconds=2)
+        word = heard("n", second, said, copies=[copy()], generation=1).word
+        found += node.next(word, {"i-1": SEARCH}, Settings())
+    assert found == [] or [one.at for one in found] == [at(120)]
+
+
+def test_too_few_batches_tell_nothing_of_execution() -> None:
+    found = watched(minute_fields={"batches": 3, "busySeconds": 0.5})
+    assert [one.exec_ratio for one in found] == [None, None]
+
+
+def test_without_a_count_of_batches_their_mean_size_serves() -> None:
+    found = watched(minute_fields={"batches": 0, "batchMean": 6.0})
+    assert found[0].exec_ratio == pytest.approx(1.15)
+
+
+def test_promises_missed_at_no_more_than_the_planned_load_are_late() -> None:
+    slow = watched(minute_fields={"latencyCounts": [0] * 30 + [1500]})
+    assert [one.late for one in slow] == [True, True]
+    overloaded = watched(minute_fields={"requests": 9000, "latencyCounts": [0] * 30 + [9000]})
+    assert [one.late for one in overloaded] == [None, None]
+
+
+def test_memory_that_was_told_shows_nothing_and_more_than_that_does() -> None:
+    assert [one.memory_ratio for one in watched(minute_fields={"measured": {"memoryGib": 2.0}})] == [None, None]
+    assert watched(minute_fields={"measured": {"memoryGib": 2.4}})[0].memory_ratio == pytest.approx(1.2)
+
+
+def test_watts_are_held_against_the_time_that_instances_were_busy() -> None:
+    gpus = {second: {"gpus": [{"index": 0, "powerMeanW": 40 + 55}]} for second in range(5, 300, 10)}
+    found = watched(at_second=gpus, minute_fields={"busySeconds": 30.0})
+    assert found[0].power_ratio == pytest.approx(1.1)

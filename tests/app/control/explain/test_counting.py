@@ -1,0 +1,72 @@
+"""A recorded plan in the problem's words: GPUs as the problem counts them, predictions where there were none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.control.decision import Outcome
+from app.control.explain.asked import Explain
+from app.control.explain.counting import counted, predicted
+from app.control.posed import Posed, pose
+from app.control.snapshot import NodeFacts, Snapshot
+from app.control.solving.orders import Solve, solved
+from solvers.planning.plan import Plan
+from tests.app.control.whatif.worlds import snapshot
+
+
+@pytest.fixture(scope="module")
+def world() -> Snapshot:
+    """The first GPU of big-1 and of small-1 has failed."""
+    whole = snapshot(search=300.0, ads=100.0)
+    nodes = {name: NodeFacts(name, "reporting", failed_gpus=(0,)) for name in whole.nodes}
+    return replace(whole, nodes=nodes)
+
+
+@pytest.fixture(scope="module")
+def posed(world: Snapshot) -> Posed:
+    return pose(world)
+
+
+@pytest.fixture(scope="module")
+def plan(posed: Posed) -> Plan:
+    """On the indexes that nodes use."""
+    answer = solved(Solve(posed.problem, None, 2), alone=True)
+    assert answer.outcome is Outcome.SOLVED
+    assert answer.plan
+    return posed.real(answer.plan)
+
+
+def test_a_plan_goes_to_real_gpus_and_back(posed: Posed, plan: Plan) -> None:
+    assert {one.gpu for one in plan.instances} == {1}
+    assert {one.gpu for one in counted(posed, plan).instances} == {0}
+    assert posed.real(counted(posed, plan)) == plan
+
+
+def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(posed: Posed, plan: Plan) -> None:
+    astray = replace(plan.instances[0], id="astray", gpu=0)
+    more = replace(plan, instances=(*plan.instances, astray))
+    assert counted(posed, more).instances == counted(posed, plan).instances
+
+
+def test_lines_without_predictions_get_those_that_the_solver_would_give(posed: Posed, plan: Plan) -> None:
+    known = counted(posed, plan)
+    bare = replace(known, instances=tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in known.instances))
+    found = {one.id: one for one in predicted(posed.problem, bare).instances}
+    for one in known.instances:
+        assert found[one.id].exec_ms == pytest.approx(one.exec_ms)
+        assert found[one.id].latency_ms == pytest.approx(one.latency_ms)
+
+
+def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> None:
+    for one in plan.instances:
+        said = Explain(world, plan, "instance", one.id).answered()
+        assert f"{one.node}/1" in said["sentences"][0]
+        assert f"{one.node}/0" not in "\n".join(said["sentences"])
+    assert Explain(world, plan, "instance", "none").answered() == {"missing": "the plan has no instance none"}
+
+
+def test_a_service_that_was_declared_later_is_said_to_be_new(world: Snapshot, plan: Plan) -> None:
+    said = Explain(world, plan, "service", "shop/late").answered()
+    assert "was not there yet when this plan was made" in said["missing"]

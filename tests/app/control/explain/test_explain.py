@@ -1,0 +1,100 @@
+"""What is said of services, instances and jobs is so: prices are the judge's, and changes named serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from app.control.explain.job import why_job
+from app.control.explain.service import spelled_service, why_service, with_its_relaxation
+from app.control.explain.shares import costs_of_services
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Node, Problem
+from solvers.planning.promise import keep
+from solvers.planning.solve import Budget, solve
+from tests.solvers.planning import small_world
+from tests.solvers.planning.random_problems import NOON, random_problem
+from tests.solvers.planning.test_explain_random import scarce
+
+QUICK = Budget(seconds=None, work=0)
+SEEDS = range(0, 60, 3)
+
+
+def planned(seed: int) -> tuple[Problem, Plan]:
+    problem = scarce(random_problem(seed), Random(seed))
+    return problem, solve(problem, QUICK)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_plan_with_an_alternative_in_place_costs_what_is_said(seed: int) -> None:
+    problem, plan = planned(seed)
+    before = judge(problem, plan, simulate=False, keeps=keep).cost.total
+    for name in problem.services:
+        for shape in why_service(problem, plan, name).shapes:
+            for other in shape.found.alternatives:
+                if not other.is_right:
+                    continue
+                rest = [one for one in plan.instances if one is not shape.instance]
+                instead = replace(plan, instances=(*rest, *other.instances))
+                cost = judge(problem, instead, simulate=False).cost.total
+                assert cost - before == pytest.approx(other.adds_per_hour, abs=1e-3 + 1e-6 * before)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_services_pay_for_all_of_their_gpus_and_nothing_else(seed: int) -> None:
+    problem, plan = planned(seed)
+    free_of_energy = replace(problem, policy=replace(problem.policy, energy_price_per_kwh=0.0))
+    cost = judge(free_of_energy, plan, simulate=False).cost.resource
+    assert sum(costs_of_services(problem, plan).values()) == pytest.approx(cost)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_unserved_service_has_its_reason_and_the_change_named_serves_it(seed: int) -> None:
+    problem, plan = planned(seed)
+    for left in plan.unserved:
+        why = why_service(problem, plan, left.service)
+        assert why.missing
+        assert why.missing.reason
+        told = spelled_service(problem, why)
+        assert any(sentence.startswith("unserved: ") for sentence in told)
+        found = with_its_relaxation(problem, plan, left.service)
+        assert why.missing.is_proved == (found is not None)
+        if found:
+            changed, served = found
+            assert left.service not in {one.service for one in served.unserved}
+            assert judge(changed, served, simulate=False, keeps=keep).is_right
+
+
+def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
+    problem = small_world.problem()
+    dear = Node("dear", "big", 2, cpu_cores=16, host_memory_gib=64, price_per_hour=20)
+    cheap = next(node for node in problem.nodes.values() if node.gpu_type == "old")
+    problem = replace(problem, nodes={"dear": dear, cheap.name: cheap}, jobs={}, state=None, limits={})
+    plan = solve(problem, Budget(seconds=None, work=4))
+    assert plan.instances
+    why = why_service(problem, plan, plan.instances[0].service)
+    told = "\n".join(spelled_service(problem, why))
+    assert "why this GPU: " in told
+    assert "why this batch: " in told
+    assert "why this share: " in told
+    assert "why not cheaper: " in told
+
+
+def test_a_job_that_waits_says_why_and_one_that_runs_says_where() -> None:
+    for seed in range(40):
+        problem, plan = planned(seed)
+        for name in problem.jobs:
+            why = why_job(problem, plan, name, NOON)
+            assert (why.placed is None) == (name not in {one.job for one in plan.jobs})
+            assert why.sentences[0].startswith(name)
+            assert why.reason
+
+
+def test_a_finished_job_is_not_called_waiting() -> None:
+    problem, plan = planned(0)
+    assert why_job(problem, plan, "lab/gone", NOON, waiting={"lab/gone": "its tenant's limit is reached"}).reason == (
+        "its tenant's limit is reached"
+    )

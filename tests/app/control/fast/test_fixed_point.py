@@ -1,0 +1,63 @@
+"""The next cycle finds the fast lane's plan as it stands: it is asked at the rates that the step was made for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.control.fast import Call, Cause, Quick, Rung, quicken
+from app.control.solving import Inline
+from benchmarks.families import family
+from solvers.planning.judge import judge
+from solvers.planning.problem import Problem, State
+from solvers.planning.promise import keep
+from solvers.planning.solve import Budget, solve
+from tests.solvers.planning.small_fleets import fleets
+from tests.support.soak import SOAK
+
+CYCLE = Budget(seconds=None, work=2)
+
+
+def kept_or_worth_it(problem: Problem, quick: Quick) -> bool:
+    """Whether a whole cycle, asked with the step as what runs, keeps it all, or saves more than its moves cost."""
+    problem = problem.with_rates(quick.rates)
+    problem = replace(problem, state=State(running=quick.plan.instances, jobs=quick.plan.jobs))
+    again = solve(problem, CYCLE)
+    if again.changes.keep == len(again.instances) == len(quick.plan.instances):
+        return True
+    assert again.certificate
+    standing = judge(problem, quick.plan, simulate=False, keeps=keep).cost
+    found, hours = again.certificate.cost, problem.policy.horizon_minutes / 60
+    return found.total * hours + found.churn < standing.total * hours * (1 - 1e-9)
+
+
+@settings(max_examples=100 if SOAK else 8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fleets(), st.floats(1.02, 1.6), st.integers(0, 2))
+def test_a_full_cycle_changes_a_quick_step_only_for_a_saving(problem: Problem, factor: float, who: int) -> None:
+    plan = solve(problem, CYCLE)
+    name = sorted(problem.services)[who % len(problem.services)]
+    rate = problem.services[name].rate_per_second * factor
+    running = replace(problem, state=State(running=plan.instances))
+    quick = quicken(running, plan, [Call(name, Cause.LOAD_ROSE, rate, rate, "")], Inline())
+    assert quick is None or quick.unserved or kept_or_worth_it(problem, quick)
+
+
+@pytest.mark.parametrize(("factor", "rungs"), [(1.02, {Rung.RETUNE}), (1.1, {Rung.RESIZE})])
+def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[Rung]) -> None:
+    problem = family("A", 40, 12, 3)
+    problem = replace(problem, policy=replace(problem.policy, move_price=0.5))
+    plan = solve(problem, Budget(seconds=None, work=12))
+    running = replace(problem, state=State(running=plan.instances))
+    seen = set[Rung]()
+    for name in sorted(problem.services):
+        rate = problem.services[name].rate_per_second * factor
+        quick = quicken(running, plan, [Call(name, Cause.LOAD_ROSE, rate, rate, "")])
+        if quick and not quick.unserved and quick.rung in rungs - seen:
+            seen.add(quick.rung)
+            problem_then = replace(problem.with_rates(quick.rates), state=State(running=quick.plan.instances))
+            again = solve(problem_then, CYCLE)
+            assert again.changes.keep == len(quick.plan.instances) == len(again.instances)
+    assert seen == rungs

@@ -1,0 +1,165 @@
+"""When the fast lane is called: at once where load or latency has moved, and never for noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from app.control.fast import Call, Cause, Planned, Watch, watched
+from app.control.fast.watch import MOST_RAISED, RAISE
+from tests.support.soak import scaled
+
+TICKS = 1_000
+S = "shop/search"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A second of a service."""
+
+    rate_per_second: float
+    within_slo: float | None = None
+
+
+def calls(
+    readings: Iterable[Seen], plan: Callable[[float], Planned], moving: bool = False, answer: bool = False
+) -> list[tuple[int, Call]]:
+    """Tick by tick, a second each. `answer`: what was called for is planned for from then on."""
+    watches: dict[str, Watch] = {}
+    found, rate = [], 0.0
+    for tick, seen in enumerate(readings):
+        told = watched(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
+        watches = dict(told.watches)
+        for call in told.calls:
+            found.append((tick, call))
+            rate = call.rate_per_second if answer else rate
+    return found
+
+
+def planned(rate: float, **fields: float) -> Callable[[float], Planned]:
+    return lambda since: Planned(max(rate, since), **fields)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+@pytest.mark.parametrize("rate", [20.0, 300.0, 5_000.0])
+def test_noise_calls_nobody_in_a_thousand_ticks(noise: float, rate: float) -> None:
+    for seed in range(scaled(200, 10)):
+        rng = np.random.default_rng(seed)
+        rates = rate * (1 + noise * rng.standard_normal(TICKS))
+        late = rng.binomial(np.maximum(1, rates.astype(int)), 0.02) / np.maximum(1, rates.astype(int))
+        readings = (Seen(float(one), 1 - float(share)) for one, share in zip(rates, late, strict=True))
+        assert calls(readings, planned(rate, percentile=98.0)) == []
+
+
+@pytest.mark.parametrize("rate", [1.0, 5.0, 40.0])
+def test_chance_arrivals_at_the_planned_rate_call_nobody(rate: float) -> None:
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(rate, TICKS * scaled(20, 2))
+    assert calls((Seen(float(one)) for one in counts), planned(rate)) == []
+
+
+def test_readings_that_overlap_are_no_more_certain_than_others() -> None:
+    rng = np.random.default_rng(7)
+    rates = 100 * (1 + 0.1 * rng.standard_normal(TICKS + 4))
+    overlapping = np.convolve(rates, np.ones(5) / 5, mode="valid")
+    assert calls((Seen(float(one)) for one in overlapping), planned(100.0)) == []
+
+
+@pytest.mark.parametrize("rate", [20.0, 300.0, 5_000.0])
+def test_a_jump_calls_within_one_tick(rate: float) -> None:
+    readings = [Seen(rate)] * 20 + [Seen(4 * rate)]
+    [(tick, call)] = calls(readings, planned(rate))
+    assert tick == 20
+    assert call.cause is Cause.LOAD_ROSE
+    assert call.least >= 4 * rate
+
+
+def test_a_slow_rise_calls_within_seconds_and_its_trend_is_looked_ahead() -> None:
+    readings = [Seen(100.0)] * 20 + [Seen(100.0 * (1 + tick / 10)) for tick in range(31)]
+    tick, call = calls(readings, planned(100.0))[0]
+    assert tick <= 28
+    assert call.rate_per_second > 1.2 * readings[tick].rate_per_second
+    assert call.rate_per_second <= 2 * readings[tick].rate_per_second
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+def test_a_ramp_to_four_times_takes_a_few_calls_and_what_is_planned_for_runs_ahead_of_it(noise: float) -> None:
+    rng = np.random.default_rng(3)
+    ramp = [
+        Seen(100.0 * min(4.0, max(1.0, 1 + (tick - 90) / 10)) * (1 + noise * float(rng.standard_normal())))
+        for tick in range(700)
+    ]
+    found = calls(ramp, planned(100.0), answer=True)
+    assert 1 <= len(found) <= 8
+    assert found[-1][0] <= 140
+    assert 400.0 <= found[-1][1].rate_per_second <= 900.0  # the cycle takes back what is too much
+    early = [call.rate_per_second for tick, call in found if tick <= 112]
+    assert max(early) >= 400.0  # eight seconds before the load is there
+
+
+def test_who_is_known_to_be_steady_is_heard_sooner() -> None:
+    def first(noise: float) -> int:
+        rng = np.random.default_rng(5)
+        steady = 1_000 * (1 + noise * rng.standard_normal(300))
+        readings = [Seen(float(one)) for one in steady] + [Seen(1_200.0)] * 60
+        return calls(readings, planned(1_000.0))[0][0]
+
+    assert first(0.01) < first(0.09)
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.09, 0.3])
+def test_what_the_cycle_follows_by_itself_calls_nobody(factor: float) -> None:
+    assert calls([Seen(100.0 * factor)] * 300, planned(100.0)) == []
+
+
+def test_the_upper_edge_of_the_forecast_is_no_surprise() -> None:
+    assert calls([Seen(130.0)] * 300, planned(100.0, high=125.0)) == []
+    assert calls([Seen(150.0)] * 300, planned(100.0, high=125.0)) != []
+
+
+def test_misses_at_the_planned_load_call_within_seconds() -> None:
+    readings = [Seen(200.0, 0.985)] * 30 + [Seen(200.0, 0.7)] * 10
+    tick, call = calls(readings, planned(200.0, percentile=98.0))[0]
+    assert tick <= 33
+    assert call.cause is Cause.SLO_MISSED
+    assert call.rate_per_second == pytest.approx(200.0 * RAISE)
+
+
+def test_misses_while_copies_are_handed_over_call_nobody() -> None:
+    assert calls([Seen(200.0, 0.7)] * 60, planned(200.0, percentile=98.0), moving=True) == []
+
+
+def test_misses_that_more_capacity_does_not_cure_end_in_a_bounded_number_of_calls() -> None:
+    found = calls([Seen(200.0, 0.5)] * 3_000, planned(200.0, percentile=98.0), answer=True)
+    total = np.prod([RAISE for _ in found])
+    assert len(found) >= 1
+    assert total <= MOST_RAISED * (1 + 1e-9)
+    gaps = np.diff([tick for tick, _ in found])
+    assert (gaps >= 30).all()
+
+
+def test_calls_that_lead_to_nothing_come_ever_more_seldom() -> None:
+    found = calls([Seen(300.0)] * 600, planned(100.0))
+    gaps = np.diff([tick for tick, _ in found])
+    assert len(found) < 20
+    assert gaps[-1] >= 60
+
+
+def test_an_unknown_service_or_one_without_readings_calls_nobody() -> None:
+    told = watched({}, {S: Planned(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
+    assert told.calls == ()
+    assert told.watches == {}
+
+
+def test_a_watch_is_forgotten_with_its_service() -> None:
+    told = watched({}, {S: Planned(100.0)}, {S: Seen(100.0)}, 0.0)
+    assert watched(told.watches, {}, {S: Seen(100.0)}, 1.0).watches == {}
+
+
+def test_a_reader_that_slept_does_not_count_the_time_it_missed() -> None:
+    first = watched({}, {S: Planned(100.0)}, {S: Seen(100.0)}, 0.0)
+    later = watched(first.watches, {S: Planned(100.0)}, {S: Seen(111.0)}, 10_000.0)
+    assert later.calls == ()

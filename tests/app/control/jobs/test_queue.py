@@ -1,0 +1,269 @@
+"""The throughput-oriented queue: who comes first, who rests after a failed placement, and what is remembered of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.contract import AssignedInstance
+from app.control.desired import NodeDesired
+from app.control.jobs import Arrived, JobState, Kind, Phase, Task, Window, answered, arrived, in_order, queued
+from app.control.jobs.queue import MOST_REST, REST, STAYS
+from app.control.jobs.room import free
+from app.control.posed import pose
+from app.control.snapshot import Declared, JobFacts, NodeFacts, Snapshot
+from solvers.planning.plan import Plan, Unplaced
+from solvers.planning.problem import PlacedJob
+from solvers.planning.solve import Budget, solve
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+GPU_TYPE = {"memoryGib": 16, "smCount": 80, "pricePerHour": 1.2, "idleW": 40, "maxW": 300, "clocksMhz": [1530]}
+
+
+def job(name: str, steps: int = 3600, hours: float | None = None, **fields: Any) -> Declared:
+    """Ten steps a second on a whole GPU, one on a tenth."""
+    spec: dict[str, Any] = {
+        "type": "training", "steps": steps,
+        "profiles": {"big": {"stepsPerSecond": {"10": 1.0, "100": 10.0}, "memoryGib": 4}},
+    }  # fmt: skip
+    if hours is not None:
+        spec["deadline"] = (NOON + timedelta(hours=hours)).isoformat()
+    return Declared("Job", "lab", name, {**spec, **fields})
+
+
+def snapshot(*declared: Declared, gpus: int = 1, busy: dict[int, float] | None = None, **fields: Any) -> Snapshot:
+    """One owned node; `busy` is what services hold of each GPU."""
+    node = Declared(
+        "Node", "", "n1", {"gpuType": "big", "gpus": gpus, "cpuCores": 64, "memoryGib": 256, "purchase": "owned"}
+    )
+    held = tuple(
+        AssignedInstance(f"s{gpu}", gpu, tenant="shop", service="search", sm_percent=sm, memory_gib=2.0)
+        for gpu, sm in (busy or {}).items()
+    )
+    standing = fields.pop("standing", {"n1": NodeDesired(held)})
+    return Snapshot(
+        at=fields.pop("at", NOON), epoch=1, declared=(Declared("GpuType", "", "big", GPU_TYPE), node, *declared),
+        nodes={"n1": NodeFacts("n1", "reporting")}, standing=standing, **fields,
+    )  # fmt: skip
+
+
+def running(name: str, gpu: int = 0) -> AssignedInstance:
+    return AssignedInstance(f"i-{name}", gpu, tenant="lab", job=name, sm_percent=50, memory_gib=4.0)
+
+
+# Order
+
+
+def test_latency_critical_work_comes_before_all_throughput_oriented_work() -> None:
+    urgent = Task("lab/urgent", Kind.THROUGHPUT_ORIENTED, 100, 100)
+    calm = Task("shop/search", Kind.LATENCY_CRITICAL, 100)
+    assert in_order([urgent, calm]) == [calm, urgent]
+
+
+def test_the_urgent_come_first_then_the_short() -> None:
+    order = queued(
+        snapshot(
+            job("long"), job("short", 600), job("pressing", 3600, 0.2), job("soon", 3600, 0.3), job("later", 3600, 9)
+        )
+    ).order
+    assert order == ("lab/pressing", "lab/soon", "lab/short", "lab/later", "lab/long")
+
+
+def test_who_failed_before_comes_before_its_equals() -> None:
+    facts = {"lab/b": JobFacts(attempts=2)}
+    assert queued(snapshot(job("a"), job("b"), jobs=facts)).order == ("lab/b", "lab/a")
+
+
+TASKS = st.builds(
+    Task, st.text("abc", min_size=1, max_size=3), st.sampled_from(list(Kind)), st.floats(1, 1e4),
+    st.one_of(st.just(float("inf")), st.floats(0, 1e5)), st.integers(0, 3),
+)  # fmt: skip
+
+
+@given(st.lists(TASKS, max_size=8))
+def test_order_keeps_its_rules_whatever_waits(tasks: list[Task]) -> None:
+    found = in_order(tasks)
+    assert sorted(map(repr, found)) == sorted(map(repr, tasks))
+    assert found == in_order(reversed(tasks)) or len({task.name for task in tasks}) < len(tasks)
+    for one, other in pairwise(found):
+        assert one.kind <= other.kind
+        if one.kind == other.kind:
+            assert one.urgency <= other.urgency
+            if (one.urgency, one.failed) == (other.urgency, other.failed):
+                assert one.seconds <= other.seconds
+
+
+def test_finished_and_failed_jobs_leave_the_queue() -> None:
+    facts = {"lab/a": JobFacts("finished"), "lab/b": JobFacts("failed"), "lab/c": JobFacts("preempted", 100)}
+    found = queued(snapshot(job("a"), job("b"), job("c"), jobs=facts))
+    assert found.order == ("lab/c",)
+    assert set(found.left) == {"lab/c"}
+
+
+def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_again() -> None:
+    declared = (job("a", 100_000, 5), job("b", 100_000))
+    lefts = {
+        tuple(
+            queued(
+                snapshot(*declared, jobs={"lab/a": JobFacts("running", done), "lab/b": JobFacts("running", done)})
+            ).left.values()
+        )
+        for done in (1000.0, 1010.0, 1200.0, 1300.0)
+    }
+    assert len(lefts) == 1
+
+
+def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
+    for done in range(0, 3600, 97):
+        found = queued(snapshot(job("a", 3600, 5), jobs={"lab/a": JobFacts("preempted", float(done))}))
+        assert 3600 - done <= found.left["lab/a"] * (1 + 1e-9) <= (3600 - done) * 1.03
+
+
+# Which one gets the place
+
+
+def placed(found: Snapshot) -> list[str]:
+    asked = queued(found)
+    problem = asked.weighed(pose(found, jobs=asked.left).problem)
+    return [one.job for one in solve(problem, Budget(seconds=None, work=1)).jobs]
+
+
+def alone(name: str, **fields: Any) -> Declared:
+    """One that fills the memory of a GPU."""
+    declared = job(name, **fields)
+    spec = dict(declared.spec)
+    spec["profiles"] = {"big": {"stepsPerSecond": {"100": 10.0}, "memoryGib": 16}}
+    return replace(declared, spec=spec)
+
+
+def test_the_shortest_of_equals_gets_the_only_place() -> None:
+    assert placed(snapshot(alone("a", steps=90_000), alone("b", steps=9_000), alone("c", steps=50_000))) == ["lab/b"]
+
+
+def test_one_whose_deadline_can_wait_makes_way_for_one_whose_deadline_presses() -> None:
+    waits, presses = alone("a", steps=36_000, hours=12, priority=200), alone("b", steps=36_000, hours=1.2)
+    assert placed(snapshot(waits, presses)) == ["lab/b"]
+
+
+def test_what_runs_stays_where_another_is_but_a_little_shorter() -> None:
+    standing = {"n1": NodeDesired((replace_memory(running("a")),))}
+    assert placed(snapshot(alone("a", steps=10_000), alone("b", steps=9_000), standing=standing)) == ["lab/a"]
+    assert STAYS > 1
+
+
+def replace_memory(one: AssignedInstance) -> AssignedInstance:
+    return AssignedInstance(one.id, one.gpu, tenant=one.tenant, job=one.job, sm_percent=100, memory_gib=16.0)
+
+
+def test_one_that_nothing_finishes_in_time_goes_on_as_if_it_had_no_deadline() -> None:
+    found = snapshot(alone("a", steps=72_000, hours=1))
+    assert queued(found).too_late == {"lab/a"}
+    assert placed(found) == ["lab/a"]
+
+
+# Feedback of failed placements
+
+
+def state(name: str, **fields: Any) -> JobState:
+    return replace(JobState(f"lab/{name}", Phase.QUEUED, NOON), **fields)
+
+
+def after_failing(found: Snapshot, times: int, now: datetime = NOON) -> JobState:
+    states = {"lab/a": state("a")}
+    asked = queued(found)
+    for _ in range(times):
+        plan = Plan((), unplaced=(Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),))
+        states = answered(states, asked, plan, found, now)
+    return states["lab/a"]
+
+
+def test_one_that_found_no_place_rests_twice_as_long_each_time_and_its_need_is_kept() -> None:
+    found = snapshot(job("a", hours=9), busy={0: 95})
+    rests = [after_failing(found, times).need.retry_at for times in (1, 2, 3, 20)]
+    assert rests == [NOON + REST, NOON + 2 * REST, NOON + 4 * REST, NOON + MOST_REST]
+    need = after_failing(found, 3).need
+    assert (need.attempts, need.reason, need.relaxation) == (3, "no GPU has 100 SM% free", "smPercent: 60")
+    assert need.room == {"big": 5}
+
+
+def test_while_it_rests_it_is_not_asked_about_and_the_plan_says_why() -> None:
+    busy = {0: 95.0}
+    facts = after_failing(snapshot(job("a", hours=9), busy=busy), 3).facts
+    resting = queued(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + REST))
+    assert resting.left == {}
+    assert resting.told(Plan(())).unplaced == (Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),)
+    again = queued(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * REST))
+    assert set(again.left) == {"lab/a"}
+
+
+def test_room_that_comes_free_ends_its_rest() -> None:
+    facts = after_failing(snapshot(job("a"), busy={0: 95}), 3).facts
+    found = queued(snapshot(job("a"), busy={0: 50}, jobs={"lab/a": facts}, at=NOON + REST))
+    assert set(found.left) == {"lab/a"}
+
+
+def test_a_deadline_that_presses_lets_nobody_rest() -> None:
+    facts = after_failing(snapshot(job("a", 36_000, 1.2), busy={0: 95}), 3).facts
+    found = queued(snapshot(job("a", 36_000, 1.2), busy={0: 95}, jobs={"lab/a": facts}, at=NOON + REST))
+    assert set(found.left) == {"lab/a"}
+
+
+def test_a_place_ends_all_that() -> None:
+    found = snapshot(job("a"))
+    before = {"lab/a": after_failing(found, 3)}
+    plan = Plan((), jobs=(PlacedJob("lab/a", "n1", 0, 50, 4.0, 5.0),))
+    after = answered(before, queued(found), plan, found, NOON)["lab/a"]
+    assert (after.need.attempts, after.need.retry_at, after.planned_per_second) == (0, None, 5.0)
+
+
+def test_room_is_what_instances_leave_of_gpus_that_may_be_used() -> None:
+    found = snapshot(gpus=3, busy={0: 30, 1: 80})
+    assert free(found) == {"big": [(70, 14.0), (20, 14.0), (100, 16.0)]}
+    out = replace(found, nodes={"n1": NodeFacts("n1", "reporting", failed_gpus=(2,), cordoned_gpus=(0,))})
+    assert free(out) == {"big": [(20, 14.0)]}
+    assert free(replace(found, nodes={"n1": NodeFacts("n1", "lost")})) == {}
+
+
+# The adaptive window
+
+
+def test_jobs_that_arrive_together_are_one_question() -> None:
+    window = Window()
+    for tick in range(10):
+        window = window.arrived(tick * 0.004)
+        assert not window.is_due(tick * 0.004)
+    assert window.is_due(0.05)
+    assert not window.planned(0, 5).is_due(99.0)
+
+
+def test_a_full_batch_waits_for_nobody() -> None:
+    assert Window(1000.0).arrived(0.0, 100).is_due(0.0)
+
+
+@pytest.mark.parametrize(
+    ("critical", "jobs", "failed", "step"),
+    [(8, 2, False, -10), (7, 3, False, 10), (0, 9, True, -10), (0, 0, False, 10)],
+)
+def test_the_window_follows_what_waits(critical: int, jobs: int, failed: bool, step: float) -> None:
+    assert Window(500.0).planned(critical, jobs, failed).width_ms == 500.0 + step
+
+
+def test_the_window_stays_between_its_limits() -> None:
+    narrow, wide = Window(), Window()
+    for _ in range(300):
+        narrow, wide = narrow.planned(9, 1), wide.planned(1, 9)
+    assert (narrow.width_ms, wide.width_ms) == (50.0, 1000.0)
+
+
+def test_what_came_is_told_apart_jobs_from_all_else() -> None:
+    a, b = job("a"), job("b")
+    service = Declared("Service", "shop", "search", {"model": "m"})
+    assert arrived((a,), (a,)) == Arrived()
+    assert arrived((a,), (b,)) == Arrived(jobs=2)
+    assert arrived((a, service), (job("a", 9), replace(service, spec={"model": "k"}))) == Arrived(1, 1)

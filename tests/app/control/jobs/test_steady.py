@@ -1,0 +1,88 @@
+"""Jobs stay where they run unless going elsewhere pays for a start anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.control.jobs import steadied
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import (
+    Demand,
+    GpuType,
+    Instance,
+    Job,
+    JobProfile,
+    Node,
+    PlacedJob,
+    Problem,
+    Profile,
+    Service,
+    State,
+    Variant,
+)
+from solvers.planning.promise import keep
+
+SPEEDS = JobProfile(((20, 2.0), (60, 3.0), (80, 3.1)), 4.0, Demand(pressure=((100, 0.2),)))
+S = "shop/search"
+LINE = Instance("s1", S, "n1", 0, "v", 1, 0.0, 40, 1.0, 1200.0, 20.0)
+
+
+def problem(*jobs: PlacedJob, units: float = 100_000.0) -> Problem:
+    """Two owned GPUs, a service on the first."""
+    return Problem(
+        gpu_types={"big": GpuType("big", 16, 40, 300, (1200.0,))},
+        nodes={"n1": Node("n1", "big", 2, 64, 512, 2.0, purchase="owned")},
+        models={"m": (Variant("v", 0.8),)},
+        profiles={("m", "v", "big"): Profile("m", "v", "big", {1: ((20, 20.0), (80, 8.0))}, {1: 1.0})},
+        services={S: Service(S, "shop", "m", ("v",), 100.0, 95.0, 20.0)},
+        jobs={"lab/tune": Job("lab/tune", "lab", "training", units, {"big": SPEEDS})},
+        state=State(running=(LINE,), jobs=jobs),
+    )
+
+
+def plan(job: PlacedJob) -> Plan:
+    return Plan((LINE,), jobs=(job,))
+
+
+def on(gpu: int, sm: int, pace: float) -> PlacedJob:
+    return PlacedJob("lab/tune", "n1", gpu, sm, 4.0, pace)
+
+
+def test_a_slightly_faster_place_or_share_is_not_worth_a_start_anew() -> None:
+    for new in (on(1, 80, 3.1), on(0, 58, 2.95)):
+        asked = problem(on(0, 60, 3.0))
+        found = steadied(asked, plan(new))
+        assert (found.jobs[0].place, found.jobs[0].sm_percent) == (("n1", 0), 60)
+        verdict = judge(asked, found, simulate=False, keeps=keep)
+        assert verdict.is_right
+        assert not [one for one in verdict.misstated if one.where != "plan"]
+
+
+def test_much_faster_is() -> None:
+    asked = problem(on(0, 20, 2.0))
+    assert steadied(asked, plan(on(1, 80, 3.1))).jobs == (on(1, 80, 3.1),)
+
+
+def test_who_is_nearly_done_stays_however_much_faster_it_would_be() -> None:
+    asked = problem(on(0, 20, 2.0), units=100.0)
+    assert steadied(asked, plan(on(1, 80, 3.1))).jobs[0].place == ("n1", 0)
+
+
+def test_a_place_that_is_no_longer_free_is_not_gone_back_to() -> None:
+    asked = problem(on(0, 60, 3.0))
+    grown = replace(LINE, sm_percent=60)
+    new = on(0, 40, 2.5)
+    assert steadied(asked, Plan((grown,), jobs=(new,))).jobs == (new,)
+
+
+def test_a_job_that_did_not_run_is_left_where_the_plan_has_it() -> None:
+    assert steadied(problem(), plan(on(1, 80, 3.1))).jobs == (on(1, 80, 3.1),)
+
+
+@pytest.mark.parametrize("pace", [2.0, 3.0])
+def test_what_stays_is_the_very_same_plan(pace: float) -> None:
+    asked, made = problem(on(0, 60, 3.0)), plan(on(0, 60, pace))
+    assert steadied(asked, made) is made

@@ -1,0 +1,114 @@
+"""What came between two words of a node or gateway, whatever became of the words between."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from app.control.loads.differences import GatewayTotals, NodeTotals
+from tests.support.words import at, gateway, heard, served
+
+
+def test_a_later_word_of_the_minute_says_what_came_since() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 10, served(100)).word)
+    span = node.next(heard("n", 20, served(350)).word)
+    assert span is not None
+    assert (span.seconds, span.came["shop/search"].requests, sum(span.came["shop/search"].counts)) == (10, 250, 250)
+    assert span.rates == {"shop/search": 25.0}
+
+
+def test_a_word_that_was_lost_is_told_by_the_next() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 10, served(100)).word)
+    span = node.next(heard("n", 40, served(700)).word)
+    assert span is not None
+    assert span.rates == {"shop/search": 20.0}
+
+
+def test_a_minute_that_ended_and_the_next_meet_without_a_gap() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 52, served(520)).word)
+    end = node.next(heard("n", 64, served(600), minute=at(0)).word)
+    begun = node.next(heard("n", 64.1, served(41), minute=at(60)).word)
+    assert end is not None and begun is not None
+    assert end.seconds == pytest.approx(8)
+    assert begun.seconds == pytest.approx(4.1)
+    assert end.rates["shop/search"] == pytest.approx(10)
+    assert begun.rates["shop/search"] == pytest.approx(10)
+
+
+def test_a_short_time_is_read_together_with_the_one_before_if_that_was_short_too() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 58, served(580)).word)
+    node.next(heard("n", 60.2, served(590), minute=at(0)).word)
+    span = node.next(heard("n", 60.3, served(30), minute=at(60)).word)
+    assert span is not None
+    assert span.seconds == pytest.approx(0.3)
+    assert span.rates["shop/search"] == pytest.approx(40 / 2.3)
+
+
+def test_doubled_and_late_words_say_nothing() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 20, served(200)).word)
+    assert node.next(heard("n", 20, served(200)).word) is None
+    assert node.next(heard("n", 10, served(100)).word) is None
+
+
+def test_an_agent_that_began_anew_counts_from_nothing() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 10, served(100)).word)
+    span = node.next(heard("n", 20, served(50), incarnation=2).word)
+    assert span is not None
+    assert span.rates == {"shop/search": 5.0}
+
+
+def test_when_an_old_copy_is_gone_its_successor_is_no_flood() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 10, served(0)).word)
+    node.next(heard("n", 20, served(1000)).word)
+    span = node.next(heard("n", 30, served(900)).word)
+    assert span is not None
+    assert span.rates == {"shop/search": 100.0}
+
+
+def test_a_clock_set_back_speaks_of_no_time_and_is_believed_from_then_on() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 10, served(100)).word)
+    hour = timedelta(hours=1)
+    back = msgspec.structs.replace(heard("n", 20, served(500)).word, at=at(20) - hour, minute=at(0) - hour)
+    span = node.next(back)
+    assert span is not None
+    assert span.seconds == 0
+    later = msgspec.structs.replace(heard("n", 30, served(600)).word, at=at(30) - hour, minute=at(0) - hour)
+    span = node.next(later)
+    assert span is not None
+    assert span.rates == {"shop/search": 10.0}
+
+
+def test_a_count_that_cannot_be_is_dropped_and_counted() -> None:
+    node = NodeTotals()
+    node.next(heard("n", 10, served(100)).word)
+    span = node.next(heard("n", 20, served(10**12)).word)
+    assert span is not None
+    assert (span.lies, span.rates) == (1, {"shop/search": 0.0})
+
+
+def test_a_gateway_s_first_word_is_where_counting_begins() -> None:
+    totals = GatewayTotals()
+    first = totals.next(at(0), gateway("g", 0, search=1_000_000).counts)
+    assert first is not None
+    assert first.came["shop/search"].requests == 0
+    span = totals.next(at(1), gateway("g", 1, search=1_000_050).counts)
+    assert span is not None
+    assert span.came["shop/search"].requests == 50
+
+
+def test_a_gateway_that_began_anew_counts_from_nothing() -> None:
+    totals = GatewayTotals()
+    totals.next(at(0), gateway("g", 0, search=1000).counts)
+    span = totals.next(at(10), gateway("g", 10, began="b", search=30).counts)
+    assert span is not None
+    assert span.rates == {"shop/search": 3.0}

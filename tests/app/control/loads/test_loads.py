@@ -1,0 +1,185 @@
+"""What services are asked: gateways before nodes, nothing twice, and nothing that shrinks for want of news."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from app.control.loads import Loads
+from app.store.loads import Course
+from tests.support.words import at, gateway, heard, readings, served
+
+SEARCH = "shop/search"
+
+
+def run(loads: Loads, start: int, stop: int, rate: Callable[[int], float] = lambda _: 20.0, node: str = "n") -> None:
+    """One node that reports every ten seconds, and a look each second."""
+    count = 0.0
+    for second in range(start, stop):
+        count = 0.0 if second % 60 == 0 else count + rate(second)
+        said = [heard(node, second, served(round(count)))] if second % 10 == 9 else []
+        loads.take(readings(second, *said))
+
+
+def expected(loads: Loads, seconds: float, planned: float = 20.0, declared: float = 20.0) -> float:
+    return loads.expect({SEARCH: declared}, {SEARCH: planned}, {SEARCH: 50.0}, at(seconds))[SEARCH].rate_per_second
+
+
+def test_nodes_rates_add_up() -> None:
+    loads = Loads()
+    for second in (10, 20, 30):
+        loads.take(readings(second, *(heard(f"n{node}", second, served(10 * second)) for node in range(3))))
+    recent = loads.recent(SEARCH)
+    assert recent is not None
+    assert recent.rate_per_second == pytest.approx(30)
+
+
+def test_where_a_gateway_speaks_of_a_service_nodes_do_not_count() -> None:
+    loads = Loads()
+    loads.promise({SEARCH: 50.0})
+    for second in (10, 20, 30):
+        loads.take(readings(second, heard("n", second, served(10 * second)), gateway("g", second, search=12 * second)))
+    recent = loads.recent(SEARCH)
+    assert recent is not None
+    assert recent.rate_per_second == pytest.approx(12)
+    assert recent.answers == 120
+
+
+def test_two_gateways_each_have_their_share() -> None:
+    loads = Loads()
+    for second in range(5):
+        loads.take(readings(second, gateway("g", second, search=10 * second), gateway("h", second, search=5 * second)))
+    recent = loads.recent(SEARCH)
+    assert recent is not None
+    assert recent.rate_per_second == pytest.approx(15)
+
+
+def test_a_gateway_gone_leaves_the_word_to_nodes() -> None:
+    loads = Loads()
+    for second in range(0, 40, 10):
+        loads.take(readings(second, heard("n", second, served(10 * second)), gateway("g", second, search=12 * second)))
+    for second in (40, 50):
+        loads.take(readings(second, heard("n", second, served(10 * second))))
+    recent = loads.recent(SEARCH)
+    assert recent is not None
+    assert recent.rate_per_second == pytest.approx(10)
+
+
+def test_a_node_that_falls_silent_is_presumed_to_serve_for_a_while() -> None:
+    loads = Loads()
+    run(loads, 0, 120)
+    loads.take(readings(150))
+    held = loads.recent(SEARCH)
+    assert held is not None
+    assert held.rate_per_second == pytest.approx(20, rel=0.02)
+    loads.take(readings(200))
+    assert loads.recent(SEARCH) is None
+    assert expected(loads, 300, planned=40, declared=10) == pytest.approx(40)
+
+
+def test_answers_are_held_against_the_slo() -> None:
+    loads = Loads()
+    loads.promise({SEARCH: 50.0})
+    loads.take(readings(10, heard("n", 10, served(0))))
+    said = served(100, latencyCounts=[0] * 5 + [90] + [0] * 40 + [6], errors=4)
+    loads.take(readings(20, heard("n", 20, said)))
+    recent = loads.recent(SEARCH)
+    assert recent is not None
+    assert recent.within_slo == pytest.approx(0.9)
+    assert recent.latency_ms(50) is not None
+
+
+def test_nothing_is_known_of_attainment_without_an_slo_or_answers() -> None:
+    loads = Loads()
+    loads.take(readings(10, heard("n", 10, served(0))))
+    recent = loads.recent(SEARCH)
+    assert recent is not None
+    assert recent.within_slo is None
+
+
+def test_a_steady_load_is_expected_as_it_was_planned() -> None:
+    loads = Loads()
+    run(loads, 0, 2400)
+    assert expected(loads, 2400) == 20.0
+
+
+def test_what_was_held_back_is_not_asked_anew_each_cycle() -> None:
+    loads = Loads()
+    run(loads, 0, 2400, lambda _: 5.0)
+    first = expected(loads, 2400)
+    assert first == pytest.approx(5.25, rel=0.05)
+    run(loads, 2400, 2460, lambda _: 5.0)
+    assert expected(loads, 2460, planned=20.0) == first
+
+
+def test_what_the_fast_lane_planned_is_not_undone_at_once() -> None:
+    loads = Loads()
+    run(loads, 0, 2400)
+    assert expected(loads, 2400) == 20.0
+    run(loads, 2400, 2430)
+    assert expected(loads, 2430, planned=40.0) == 40.0
+
+
+def test_what_was_added_while_promises_are_missed_is_not_taken_back_before_they_are_kept() -> None:
+    loads = Loads()
+    loads.promise({SEARCH: 5.0}, {SEARCH: 98.0})  # every answer takes 10 ms
+    run(loads, 0, 2400)
+    expected(loads, 2400)
+    assert expected(loads, 2401, planned=40.0) == 40.0
+    run(loads, 2401, 3000)
+    assert expected(loads, 3000, planned=40.0) == 40.0
+    loads.promise({SEARCH: 50.0}, {SEARCH: 98.0})
+    run(loads, 3000, 3200)
+    assert expected(loads, 3200, planned=40.0) == 40.0
+    run(loads, 3200, 3600)
+    assert expected(loads, 3601, planned=40.0) == pytest.approx(21, rel=0.05)
+
+
+def test_a_declared_rate_that_is_raised_is_a_floor_again() -> None:
+    loads = Loads()
+    run(loads, 0, 2400, lambda _: 5.0)
+    expected(loads, 2400)
+    assert expected(loads, 2401, declared=80.0) == 80.0
+
+
+def test_buckets_hold_what_came_and_are_given_once() -> None:
+    loads = Loads()
+    loads.promise({SEARCH: 50.0})
+    run(loads, 0, 301)
+    full = loads.full()
+    assert len(full) in range(27, 31)
+    assert sum(one.requests for one in full) == pytest.approx(20 * sum(one.seconds for one in full), rel=0.03)
+    assert sum(sum(one.latency_counts) for one in full) == pytest.approx(20 * 290, rel=0.05)
+    assert {one.slow for one in full} == {0.0}
+    assert loads.full() == []
+
+
+def test_a_new_leader_goes_on_from_what_was_kept() -> None:
+    old = Loads()
+    run(old, 0, 2400, lambda _: 5.0)
+    kept = old.full()
+    course = Course(
+        SEARCH, [one.at.timestamp() for one in kept], [one.seconds for one in kept], [one.requests for one in kept],
+        sum(one.seconds for one in kept),
+    )  # fmt: skip
+    new = Loads()
+    new.restore([course])
+    assert expected(new, 2405) == pytest.approx(expected(old, 2405), rel=0.02)
+
+
+def test_no_number_that_is_none_reaches_a_forecast() -> None:
+    loads = Loads()
+    run(loads, 0, 600)
+    loads.take(readings(609, heard("n", 609, served(10**12, latencyCounts=[10**12]))))
+    assert loads.dropped == 1
+    assert math.isfinite(expected(loads, 610))
+    assert expected(loads, 610) == 20.0
+
+
+def test_a_long_sleep_is_no_load() -> None:
+    loads = Loads()
+    run(loads, 0, 600)
+    loads.take(readings(4200))
+    assert sum(one.seconds for one in loads.full()) < 700

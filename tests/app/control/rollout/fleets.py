@@ -1,0 +1,131 @@
+"""Small fleets for tests of rollouts: by hand, or drawn by Hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+from hypothesis import strategies as st
+
+from agents.contract import AssignedGpu, AssignedInstance, Frame
+from app.control.desired import Desired, NodeDesired, Observed, Seen
+from app.control.rollout.changes import owner_of
+from app.control.rollout.room import Gpu, over_full
+from app.control.rollout.rules import Rules
+
+MEMORY_GIB = 16.0
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def an_instance(id_: str, service: str = "search", gpu: int = 0, sm: float = 40, memory: float = 4, rate: float = 100,
+                **more: object) -> AssignedInstance:  # fmt: skip
+    fields = {"model": f"m-{service}", "variant": "fp16", "template": "serve", "batch": Frame(8, 1, 8)} | more
+    return AssignedInstance(
+        id=id_, gpu=gpu, tenant="shop", service=service, sm_percent=sm, memory_gib=memory, rate_per_second=rate,
+        slo_ms=80, percentile=98, **fields,  # type: ignore
+    )  # fmt: skip
+
+
+def a_job(id_: str, job: str = "train", gpu: int = 0, sm: float = 30, memory: float = 6) -> AssignedInstance:
+    return AssignedInstance(id=id_, gpu=gpu, tenant="lab", job=job, sm_percent=sm, memory_gib=memory)
+
+
+def a_node(*instances: AssignedInstance, clocks: Mapping[int, float] | None = None, **more: object) -> NodeDesired:
+    gpus = tuple(AssignedGpu(index, f"u{index}", Frame(mhz, 600, 1530), 300.0) for index, mhz in (clocks or {}).items())
+    lines = tuple(sorted(instances, key=lambda one: one.id))
+    return NodeDesired(lines, gpus, **more)  # type: ignore
+
+
+def rules(nodes: Sequence[str] = ("n1", "n2", "n3"), **more: object) -> Rules:
+    return Rules(dict.fromkeys(nodes, MEMORY_GIB), dict.fromkeys(nodes, "v100"), **more)  # type: ignore
+
+
+def all_serve(told: Desired, **more: object) -> Observed:
+    """Everything is as it was told."""
+    return Observed(
+        {
+            one.id: Seen("ready", True, sm_percent=one.sm_percent, memory_gib=one.memory_gib)
+            for wanted in told.values()
+            for one in wanted.instances
+        },
+        **more,  # type: ignore
+    )
+
+
+def gpu_of(wanted: NodeDesired, the_rules: Rules, node: str) -> Gpu:
+    return Gpu.of(wanted, the_rules.memory_gib[node], the_rules.jobs_per_gpu)
+
+
+@st.composite
+def drawn(draw: st.DrawFn, most: int = 4, nodes: int = 3, jobs: bool = True) -> tuple[Desired, Desired]:
+    """What is told and what is wanted: both fit, and mostly they have something in common."""
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    handover = draw(st.sampled_from(["overlap", "strict"]))
+    company = draw(st.sampled_from([1, 2]))
+    tiny = NodeDesired(handover=handover, same_model_per_gpu=company)
+    told = dict.fromkeys(names, tiny)
+    owners = ["a", "b", "c"]
+    kinds = st.sampled_from(["keep", "keep", "resize", "stop", "retune"])
+    shapes = st.tuples(st.sampled_from([20, 30, 40, 50, 60, 80]), st.sampled_from([2.0, 4.0, 5.0, 6.0, 8.0]))
+    rates = st.sampled_from([50.0, 100.0])
+
+    def put(fleet: dict[str, NodeDesired], one: AssignedInstance, node: str) -> bool:
+        lines = (*fleet[node].instances, one)
+        ids = [other for other in lines if other.gpu == one.gpu]
+        if over_full(ids, gpu_of(fleet[node], rules(names), node)):
+            return False
+        fleet[node] = replace(fleet[node], instances=tuple(sorted(lines, key=lambda line: line.id)))
+        return True
+
+    for number in range(draw(st.integers(1, most))):
+        sm, memory = draw(shapes)
+        is_job = jobs and draw(st.integers(0, 5)) == 0
+        one = (
+            a_job(f"i{number}", sm=sm, memory=memory)
+            if is_job
+            else an_instance(f"i{number}", draw(st.sampled_from(owners)), 0, sm, memory, draw(rates))
+        )
+        if is_job and any(other.job for wanted in told.values() for other in wanted.instances):
+            continue
+        put(told, one, draw(st.sampled_from(names)))
+    target = dict.fromkeys(names, tiny)
+    for node, wanted in told.items():
+        for one in wanted.instances:
+            kind = draw(kinds)
+            if kind == "stop":
+                continue
+            again = one
+            if kind == "resize":
+                sm, memory = draw(shapes)
+                again = replace_struct(
+                    one, sm_percent=sm, memory_gib=memory, rate_per_second=draw(rates) if one.service else 0
+                )
+            elif kind == "retune" and one.service:
+                again = replace_struct(
+                    one, rate_per_second=draw(rates), batch=Frame(draw(st.sampled_from([4, 8])), 1, 8)
+                )
+            put(target, again, node)
+    for number in range(draw(st.integers(0, most))):
+        sm, memory = draw(shapes)
+        one = an_instance(f"j{number}", draw(st.sampled_from(owners)), 0, sm, memory, draw(rates))
+        put(target, one, draw(st.sampled_from(names)))
+    running = [one for wanted in target.values() for one in wanted.instances if one.job]
+    if not running and any(one.job for wanted in told.values() for one in wanted.instances):
+        put(target, a_job("j-train"), draw(st.sampled_from(names)))
+    return told, target
+
+
+def replace_struct(one: S, **fields: object) -> S:
+    return msgspec.structs.replace(one, **fields)
+
+
+def served(desired: Desired) -> dict[str, float]:
+    """By service, what its instances carry by their rates."""
+    found: dict[str, float] = {}
+    for wanted in desired.values():
+        for one in wanted.instances:
+            if one.service:
+                found[owner_of(one)] = found.get(owner_of(one), 0.0) + one.rate_per_second
+    return found

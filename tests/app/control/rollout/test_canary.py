@@ -1,0 +1,97 @@
+"""What never ran here is tried on one instance before the others follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from app.control.rollout import Advance, RolloutState, Trial, advance, order
+from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+KEY = "m-search/int8/v100"
+RULES = rules(unproven=frozenset({KEY}))
+OLD = {"n1": a_node(an_instance("old-1")), "n2": a_node(an_instance("old-2"))}
+TRIED = {
+    "n1": a_node(an_instance("old-1", variant="int8", memory=2)),
+    "n2": a_node(an_instance("old-2", variant="int8", memory=2)),
+}
+
+
+def follow(step: Advance, seconds: float, trials: Mapping[str, Trial] | None = None) -> Advance:
+    now = NOW + timedelta(seconds=seconds)
+    return advance(TRIED, step.desired, all_serve(step.desired), step.state, RULES, now, trials)
+
+
+def begun() -> Advance:
+    return advance(TRIED, OLD, all_serve(OLD), RolloutState(), RULES, NOW)
+
+
+def test_one_goes_first_and_the_others_wait_while_it_is_watched() -> None:
+    step = begun()
+    assert step.made == ("old-1",)
+    assert step.waiting[0].reason == "canary_first"
+    assert follow(follow(step, 1), 59).made == ()
+
+
+def test_the_others_follow_when_it_kept_its_slo() -> None:
+    step = follow(begun(), 1)
+    passed = follow(step, 62, {"old-1": Trial(500, 99.0)})
+    assert passed.passed == (KEY,)
+    assert passed.made == ("old-2",)
+    assert passed.state.proven == (KEY,)
+
+
+def test_one_that_misses_its_slo_gets_its_shape_back_and_stops_the_rest() -> None:
+    step = follow(begun(), 1)
+    failed = follow(step, 62, {"old-1": Trial(500, 91.5)})
+    assert failed.stopped_reason == "canary_failed"
+    assert "91.50 % of 500 within 80 ms, and 98 % are promised" in failed.message
+    assert failed.desired == OLD
+
+
+def test_too_few_answers_say_nothing_for_a_while() -> None:
+    step = follow(begun(), 1)
+    assert follow(step, 62, {"old-1": Trial(10, 50.0)}).passed == ()
+    assert follow(step, 302, {"old-1": Trial(10, 50.0)}).passed == (KEY,)
+
+
+def test_the_watch_begins_anew_when_it_falls() -> None:
+    step = follow(begun(), 1)
+    fallen = advance(TRIED, step.desired, all_serve({}), step.state, RULES, NOW + timedelta(seconds=30))
+    again = follow(fallen, 31)
+    assert follow(again, 70, {"old-1": Trial(500, 99.0)}).passed == ()
+    assert follow(again, 92, {"old-1": Trial(500, 99.0)}).passed == (KEY,)
+
+
+def test_nobody_relies_on_what_it_carries_while_it_is_watched() -> None:
+    told = {"n1": a_node(an_instance("old")), "n2": a_node()}
+    target = {"n2": a_node(an_instance("new", variant="int8"))}
+    step = advance(target, told, all_serve(told), RolloutState(), RULES, NOW)
+    assert step.made == ("new",)
+    step = advance(target, step.desired, all_serve(step.desired), step.state, RULES, NOW)
+    assert step.made == ()
+    later = NOW + timedelta(seconds=90)
+    good = {"new": Trial(500, 99.0)}
+    assert advance(target, step.desired, all_serve(step.desired), step.state, RULES, later, good).made == ("old",)
+
+
+def test_a_service_that_has_nothing_else_does_not_wait() -> None:
+    told = {"n1": a_node(), "n2": a_node()}
+    assert advance(TRIED, told, all_serve(told), RolloutState(), RULES, NOW).made == ("old-1", "old-2")
+
+
+def test_a_trial_is_in_no_order_s_way() -> None:
+    found = order(OLD, TRIED, RULES)
+    assert found.stuck == () and len(found.steps) == 1
+
+
+def test_a_key_on_trial_stays_on_trial_although_it_runs_by_now() -> None:
+    step = follow(begun(), 1)
+    now = NOW + timedelta(seconds=5)
+    assert advance(TRIED, step.desired, all_serve(step.desired), step.state, rules(), now).made == ()
+
+
+def test_retunes_are_no_trial() -> None:
+    target = {**OLD, "n1": a_node(replace_struct(OLD["n1"].instances[0], rate_per_second=120))}
+    assert advance(target, OLD, all_serve(OLD), RolloutState(), RULES, NOW).made == ("old-1",)

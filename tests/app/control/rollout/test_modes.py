@@ -1,0 +1,73 @@
+"""Who may act: what is done at once, what waits for a person, what is only shown."""
+
+from __future__ import annotations
+
+from app.control.decision import Answer, Decision, Lane, Outcome, State
+from app.control.desired import Desired
+from app.control.rollout.modes import ByMode, by_mode
+from solvers.planning.plan import Plan
+from tests.app.control.rollout.fleets import a_node, an_instance, rules
+from tests.app.control.rollout.referee import standing
+
+TOLD = {"n1": a_node(an_instance("a1", "a")), "n2": a_node(an_instance("b1", "b")), "n3": a_node()}
+TARGET = {
+    "n1": a_node(an_instance("a1", "a", sm=60)),
+    "n2": a_node(an_instance("b1", "b", sm=60)),
+    "n3": a_node(an_instance("c1", "c")),
+}
+
+
+def split(modes: dict[str, str], default: str, target: Desired = TARGET, told: Desired = TOLD) -> ByMode:
+    decision = Decision(Lane.FULL, Plan(()), target, Answer(Outcome.SOLVED))
+    return by_mode(decision, told, modes, default, rules())
+
+
+def changed(decision: Decision | None) -> set[str]:
+    """Instances that are wanted otherwise than they are told."""
+    assert decision is not None
+    before, after = standing(TOLD), standing(decision.desired)
+    return {id_ for id_ in before.keys() | after.keys() if before.get(id_) != after.get(id_)}
+
+
+def test_one_mode_for_all_is_one_part() -> None:
+    for mode, state in (("auto", State.ROLLING), ("approve", State.PROPOSED), ("advisory", State.ADVISORY)):
+        found = split({}, mode)
+        (part,) = [one for one in (found.acted, found.proposed, found.shown) if one]
+        assert part.state is state
+        assert part.desired == TARGET
+
+
+def test_a_service_in_advisory_mode_is_held_back_alone() -> None:
+    found = split({"shop/b": "advisory"}, "auto")
+    assert changed(found.acted) == {"a1", "c1"}
+    assert found.acted and [(one.service, one.reason) for one in found.acted.held_back] == [("shop/b", "advisory")]
+    assert found.proposed is None
+    assert changed(found.shown) == {"a1", "b1", "c1"}
+
+
+def test_a_service_that_acts_alone_in_an_advisory_fleet_is_acted_upon() -> None:
+    found = split({"shop/a": "auto"}, "advisory")
+    assert changed(found.acted) == {"a1"}
+    assert changed(found.shown) == {"a1", "b1", "c1"}
+
+
+def test_what_waits_for_approval_is_proposed_on_top_of_what_is_done() -> None:
+    found = split({"shop/a": "approve", "shop/b": "advisory"}, "auto")
+    assert changed(found.acted) == {"c1"}
+    assert changed(found.proposed) == {"a1", "c1"}
+    assert found.proposed and found.proposed.state is State.PROPOSED
+
+
+def test_what_would_take_the_place_of_something_advisory_waits_with_it() -> None:
+    told = {"n1": a_node(an_instance("a1", "a", sm=80)), "n2": a_node(), "n3": a_node(an_instance("b1", "b"))}
+    target = {"n1": a_node(an_instance("b2", "b", sm=80)), "n2": a_node(an_instance("a2", "a", sm=80)), "n3": a_node()}
+    found = split({"shop/a": "advisory"}, "auto", target, told)
+    assert found.acted is None  # b could only move to where a stays
+    assert found.shown is not None
+
+
+def test_settings_alone_follow_the_mode_of_the_fleet() -> None:
+    told = {"n1": a_node(an_instance("a1", "a"), clocks={0: 900})}
+    target = {"n1": a_node(an_instance("a1", "a"), clocks={0: 1530})}
+    assert split({"shop/a": "advisory"}, "auto", target, told).acted is not None
+    assert split({"shop/a": "auto"}, "advisory", target, told).acted is None

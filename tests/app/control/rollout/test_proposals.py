@@ -1,0 +1,51 @@
+"""A plan that waits for approval expires when what it was made from no longer holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.control.rollout.proposals import no_longer
+from app.control.snapshot import Correction, Declared, Expected, JobFacts, NodeFacts, Snapshot, TenantFacts
+
+THEN = Snapshot(
+    at=datetime(2026, 1, 1, tzinfo=UTC),
+    epoch=1,
+    declared=(Declared("Service", "shop", "search", {"ratePerSecond": 100}), Declared("Policy", "", "default", {})),
+    nodes={"n1": NodeFacts("n1", "reporting")},
+    expected={"shop/search": Expected(100, 90, 120)},
+    target=3,
+)
+
+
+def test_time_money_and_progress_of_jobs_change_nothing() -> None:
+    now = replace(
+        THEN, at=THEN.at + timedelta(hours=1), epoch=2, jobs={"lab/x": JobFacts("running", 7)},
+        tenants={"shop": TenantFacts(9.0)}, expected={"shop/search": Expected(118)},
+    )  # fmt: skip
+    assert no_longer(THEN, now) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"target": 4}, "plan 4 is in force, and it was plan 3"),
+        ({"declared": THEN.declared[:1]}, "Policy default was deleted"),
+        ({"declared": (*THEN.declared, Declared("Job", "lab", "x", {}))}, "Job lab/x was declared"),
+        (
+            {"declared": (Declared("Service", "shop", "search", {"ratePerSecond": 1}), THEN.declared[1])},
+            "Service shop/search was changed",
+        ),
+        ({"nodes": {"n1": NodeFacts("n1", "silent")}}, "node n1 is not as it was"),
+        ({"nodes": {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 is not as it was"),
+        ({"nodes": {}}, "node n1 is not as it was"),
+        ({"corrections": {"m/v/g": Correction(1.1)}}, "profiles were corrected"),
+        ({"expected": {"shop/search": Expected(121)}}, "shop/search is expected at 121/s, and it was 100/s"),
+        ({"expected": {"shop/search": Expected(80)}}, "shop/search is expected at 80/s, and it was 100/s"),
+    ],
+)
+def test_what_a_plan_depends_on_is_named_when_it_changes(changed: dict[str, Any], said: str) -> None:
+    assert no_longer(THEN, replace(THEN, **changed)) == said

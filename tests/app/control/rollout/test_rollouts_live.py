@@ -1,0 +1,66 @@
+"""Whole rollouts over nodes that take their time, each its own: room, capacity and the target, at every moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.control.desired import Desired
+from app.control.rollout import RolloutState, Rules, advance, begin, order
+from tests.app.control.rollout.fleets import drawn, rules, served
+from tests.app.control.rollout.nodes import Fleet
+from tests.app.control.rollout.referee import standing
+from tests.support.soak import scaled
+
+PATIENT = rules(least_seconds=1e9, held_seconds=1e9)
+SECOND = timedelta(seconds=1)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MOST_ROUNDS = 600
+
+
+def roll(
+    fleet: Fleet, target: Desired, state: RolloutState, the_rules: Rules, rounds: int = MOST_ROUNDS
+) -> RolloutState | None:
+    """Steps and time in turn, judged at every moment; None when the target was reached."""
+    floor = {service: min(rate, fleet.goes_on_carrying(service)) for service, rate in served(target).items()}
+    now = START
+    for _ in range(rounds):
+        now += SECOND
+        step = advance(target, fleet.told, fleet.observed(), state, the_rules, now)
+        assert not step.stopped_reason
+        state = msgspec.json.decode(msgspec.json.encode(step.state), type=RolloutState)  # as it is kept
+        if step.done:
+            return None
+        fleet.tell(step.changed, max(fleet.asked.values()) + 1)
+        fleet.pass_time()
+        assert fleet.overfull(the_rules) == []
+        for service, rate in floor.items():
+            assert fleet.carries(service) >= rate - 1e-6, service
+    return state
+
+
+@settings(max_examples=scaled(3_000, 150), deadline=None)
+@given(drawn(most=6), st.integers(0, 1000))
+def test_a_rollout_reaches_its_target_at_whatever_pace_nodes_go(fleets: tuple[Desired, Desired], seed: int) -> None:
+    told, target = fleets
+    found = order(told, target, rules())
+    fleet = Fleet(told, Random(seed))
+    assert roll(fleet, found.target, RolloutState(found.sequence), PATIENT) is None
+    assert standing(fleet.told) == standing(found.target)
+
+
+@settings(max_examples=scaled(3_000, 100), deadline=None)
+@given(drawn(most=5), st.integers(0, 1000), st.integers(0, 12))
+def test_a_newer_plan_takes_over_anywhere_on_the_way(fleets: tuple[Desired, Desired], seed: int, when: int) -> None:
+    told, target = fleets
+    fleet = Fleet(told, Random(seed))
+    first = order(told, target, PATIENT)
+    state = roll(fleet, first.target, RolloutState(first.sequence), PATIENT, when)
+    back = order(fleet.told, told, PATIENT)  # to what was before, as far as there is a way back
+    begun = begin(state or RolloutState(), fleet.told, back.target, PATIENT)
+    assert roll(fleet, back.target, begun, PATIENT) is None
+    assert standing(fleet.told) == standing(back.target)

@@ -1,0 +1,16 @@
+"""One pair of warm processes for all tests here: whatever one test does to them, the next finds them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.control.solving import Solver
+
+
+@pytest.fixture(scope="package")
+def solver() -> Iterator[Solver]:
+    solver = Solver(grace_seconds=60)
+    yield solver
+    solver.close()

@@ -1,0 +1,203 @@
+"""The solver's process: low, alone, the same by work as anywhere, and never the planner's death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from app.control.decision import Answer, Outcome
+from app.control.solving import Inline, Solver
+from app.control.solving.process import Child
+from app.manifests.model import JSON
+from benchmarks.families import family
+from cli.bench.child import family_of
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from tests.solvers.planning.random_problems import random_problem
+
+LONG = 600.0  # seconds: whoever would wait them out was not killed
+PROBLEM = family("A", 8, 4, 0)
+
+
+def until(holds: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    """A guard against hanging, not an assertion about time."""
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends, f"not within {seconds:g} s: {what}"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def alike(plan: Plan | None) -> Plan:
+    """All but the seconds."""
+    assert plan
+    assert plan.certificate
+    return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
+
+
+def running(child: Child) -> list[int]:
+    """The processes of a child at work, itself and both that it forked."""
+    until(lambda: len(family_of(child.pid)) >= 3, "a search in processes of its own")
+    return family_of(child.pid)
+
+
+@pytest.fixture
+def aside() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+    pid = solver.full.pid
+    assert pid != os.getpid()
+    assert os.getpriority(os.PRIO_PROCESS, pid) == 15
+    assert len(os.sched_getaffinity(pid)) == 1
+
+
+def test_it_starts_with_nothing_of_ours_but_three_streams(solver: Solver) -> None:
+    solver.solve(PROBLEM, seconds=LONG, work=1)
+    held = {str(one.readlink()) for one in Path(f"/proc/{solver.full.pid}/fd").iterdir()}
+    assert not any(name.startswith("socket:") for name in held)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_same_work_gives_the_same_plan_here_and_there(solver: Solver, seed: int) -> None:
+    problem = random_problem(seed)
+    there = solver.solve(problem, seconds=LONG, work=6, seed=seed)
+    here = Inline().solve(problem, seconds=0, work=6, seed=seed)
+    assert alike(there.plan) == alike(here.plan)
+    assert there.recipe == here.recipe
+
+
+def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it(solver: Solver) -> None:
+    answer = solver.solve(family("A", 64, 24, 0), seconds=0.2, work=1_000_000)
+    assert answer.outcome is Outcome.SOLVED
+    assert answer.recipe["cut"] is True
+    assert answer.plan
+    assert answer.plan.certificate
+    assert answer.recipe["work"] == answer.plan.certificate.work
+    again = solver.again(family("A", 64, 24, 0), answer.recipe, seconds=LONG)
+    assert again.plan
+    assert again.plan.instances == answer.plan.instances
+
+
+def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> None:
+    answer = solver.solve(cast(Problem, "no problem"), seconds=LONG, work=1)
+    assert answer.outcome is Outcome.WRONG
+    assert "has no attribute" in answer.message
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+
+
+def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
+    recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False}
+    answer = solver.again(PROBLEM, recipe, seconds=LONG)
+    assert (answer.outcome, answer.message) == (Outcome.WRONG, "SolverBug: seed 0 finds no plan with its step 0")
+
+
+def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Solver) -> None:
+    tight = replace(PROBLEM, services={name: replace(one, slo_ms=0.01) for name, one in PROBLEM.services.items()})
+    answer = solver.solve(tight, seconds=LONG, work=4)
+    assert answer.outcome is Outcome.SOLVED
+    assert answer.plan
+    assert {left.service for left in answer.plan.unserved} == set(tight.services)
+    assert all(left.reason for left in answer.plan.unserved)
+    assert not judge(tight, answer.plan).violations
+
+
+def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
+    solver = Solver(grace_seconds=0.5)
+    try:
+        solver.full.start().result()
+        pid = solver.full.pid
+        os.kill(pid, signal.SIGSTOP)  # it would never answer, and honours no budget
+        answer = solver.solve(PROBLEM, seconds=0.5, work=1)
+        assert (answer.outcome, answer.plan, answer.message) == (Outcome.OUT_OF_TIME, None, "no answer within 1 s")
+        assert answer.recipe == {"kind": "solve", "seed": 0, "work": 1}
+        assert not is_alive(pid)
+    finally:
+        solver.close()
+
+
+def test_case_19_out_of_time_amid_the_search_ends_what_was_forked_too(aside: ThreadPoolExecutor) -> None:
+    solver = Solver(grace_seconds=-LONG + 2.0)  # the process believes that it has longer than it is given
+    try:
+        asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
+        forked = running(solver.full)
+        assert asked.result().outcome is Outcome.OUT_OF_TIME
+        until(lambda: not any(map(is_alive, forked)), "the end of all three")
+    finally:
+        solver.close()
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
+    solver: Solver, aside: ThreadPoolExecutor, which: int
+) -> None:
+    asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=2, work=None)
+    forked = running(solver.full)
+    os.kill(forked[which], signal.SIGKILL)
+    answer: Answer = asked.result()
+    if which == 0:
+        assert (answer.outcome, answer.plan) == (Outcome.CRASHED, None)
+        assert answer.message == "the solver's process ended with SIGKILL"
+        until(lambda: not any(map(is_alive, forked)), "the end of all three")
+    else:  # one that it forked: what that had sent stands
+        assert answer.outcome is Outcome.SOLVED
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+
+
+def test_killed_between_two_questions_it_is_replaced_unnoticed(solver: Solver) -> None:
+    solver.solve(PROBLEM, seconds=LONG, work=1)
+    dead = solver.full.pid
+    os.kill(dead, signal.SIGKILL)
+    until(lambda: not is_alive(dead), "its end")
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+    assert solver.full.pid != dead
+
+
+def test_closing_ends_a_search_and_who_waits_for_it_is_told(aside: ThreadPoolExecutor) -> None:
+    solver = Solver()
+    asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
+    forked = running(solver.full)
+    solver.close()
+    assert asked.result().outcome is Outcome.CRASHED
+    until(lambda: not any(map(is_alive, forked)), "the end of all three")
+
+
+def test_it_dies_with_the_planner() -> None:
+    program = (
+        "from app.control.solving import Solver\n"
+        "from benchmarks.families import family\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "solver = Solver()\n"
+        "asked = ThreadPoolExecutor(1).submit(solver.solve, family('A', 64, 24, 0), seconds=600, work=None)\n"
+        "import time\n"
+        "while not solver.full.pid: time.sleep(0.01)\n"
+        "print(solver.full.pid, flush=True)\n"
+        "asked.result()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as planner:
+        assert planner.stdout
+        pid = int(planner.stdout.readline())
+        until(lambda: len(family_of(pid)) >= 3, "a search in processes of its own")
+        forked = family_of(pid)
+        planner.kill()
+    until(lambda: not any(map(is_alive, forked)), "the end of all three")

@@ -1,0 +1,75 @@
+"""A desk answers in a process of its own, behind everyone else; its death and its slowness are told, and mended."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app.control.desk import MOST_OF_ONE, MOST_WAITING, Busy, Desk, NoAnswer
+from tests.app.control.asides import Dies, Pid, Sleeps
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    made = Desk(grace_seconds=0.2)
+    yield made
+    made.close()
+
+
+def test_answers_come_from_another_process_that_gives_way(desk: Desk) -> None:
+    pid, nice = desk.ask(Pid(), 5.0)
+    assert pid != os.getpid()
+    assert nice >= 15
+    assert desk.ask(Pid(), 5.0) == (pid, nice)
+
+
+def test_a_question_that_kills_the_process_is_given_up_and_the_next_is_answered(desk: Desk) -> None:
+    with pytest.raises(NoAnswer, match="ended with exit code 3"):
+        desk.ask(Dies(), 5.0)
+    assert desk.ask(Sleeps(0.0), 5.0) == "awake"
+
+
+def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(desk: Desk) -> None:
+    with pytest.raises(NoAnswer, match="ask for less"):
+        desk.ask(Sleeps(60.0), 0.3)
+    assert desk.ask(Sleeps(0.0), 5.0) == "awake"
+
+
+def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: Desk) -> None:
+    together = threading.Barrier(MOST_WAITING + 2)
+
+    def one() -> str:
+        together.wait()
+        try:
+            return str(desk.ask(Sleeps(0.5), 30.0))
+        except Busy:
+            return "busy"
+
+    with ThreadPoolExecutor(MOST_WAITING + 2) as pool:
+        said = [future.result() for future in [pool.submit(one) for _ in range(MOST_WAITING + 2)]]
+    assert sorted(said) == ["awake"] * MOST_WAITING + ["busy"] * 2
+
+
+def test_one_who_asks_too_much_keeps_nobody_out(desk: Desk) -> None:
+    asking = ["shop"] * (MOST_OF_ONE + 2) + ["lab"]
+    together = threading.Barrier(len(asking))
+
+    def one(who: str) -> str:
+        together.wait()
+        try:
+            return f"{who} {desk.ask(Sleeps(0.5), 30.0, who)}"
+        except Busy:
+            return f"{who} busy"
+
+    with ThreadPoolExecutor(len(asking)) as pool:
+        said = sorted(pool.map(one, asking))
+    assert said == ["lab awake", *["shop awake"] * MOST_OF_ONE, *["shop busy"] * 2]
+    assert desk.ask(Sleeps(0.0), 30.0, "shop") == "awake"
+
+
+def test_a_desk_that_nobody_asked_has_no_process_to_end() -> None:
+    Desk().close()

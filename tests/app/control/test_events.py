@@ -1,0 +1,35 @@
+"""Every reason is one word, one severity and one sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.control.events import Reason, happened, known
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_is_a_word_with_one_sentence(reason: Reason) -> None:
+    assert re.fullmatch(r"[a-z][a-z_]+[a-z]", reason.value)
+    assert reason.name == reason.value.upper()
+    assert re.fullmatch(r"[A-Z][^.]+\.", reason.sentence)
+    assert reason.severity in ("info", "warning", "alarm")
+    assert known(reason.value) is reason
+
+
+def test_no_reason_is_listed_that_nobody_gives() -> None:
+    files = [file for file in Path("app").rglob("*.py") if file.name != "events.py"]
+    given = {name for file in files for name in re.findall(r"\bReason\.([A-Z_]+)", file.read_text())}
+    assert {reason.name for reason in Reason} <= given
+
+
+def test_an_event_splits_a_plans_name_and_says_at_least_its_sentence() -> None:
+    event = happened(Reason.UNSERVED, kind="Service", name="shop/search")
+    assert (event.tenant, event.name) == ("shop", "search")
+    assert event.message == Reason.UNSERVED.sentence
+
+
+def test_conditions_spell_a_reason_in_camel_case() -> None:
+    assert Reason.NOT_WORTH_ITS_CHURN.camel == "NotWorthItsChurn"

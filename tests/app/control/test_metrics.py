@@ -1,0 +1,58 @@
+"""The planner's metrics: what is gone leaves no series behind, and every phase is timed."""
+
+from __future__ import annotations
+
+from app.control import metrics
+from app.control.decision import Answer, Decision, Lane, Outcome
+from app.control.events import Reason, happened
+from app.control.metrics import Figures, ServiceFigures, TenantFigures
+from app.control.tracing import WHOLE, phase
+from app.http.metrics import REGISTRY, render
+from solvers.planning.plan import Changes, Plan
+
+
+def value(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(name, labels)
+
+
+def test_figures_are_shown_and_what_is_gone_leaves_no_series() -> None:
+    search = ServiceFigures(90.0, 100.0, 5.0, 0.05, 0.991, {"1h": 0.5})
+    tenants = {"shop": TenantFigures(120.0, 9000.0, 3.5, 4.0), "lab": TenantFigures()}
+    metrics.show(Figures(leads=True, gap=None, services={"shop/search": search}, tenants=tenants))
+    assert value("gpuwright_leader") == 1
+    assert value("gpuwright_plan_gap_ratio") is None
+    assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") == 0.5
+    assert value("gpuwright_tenant_budget", tenant="shop") == 9000
+    assert value("gpuwright_tenant_budget", tenant="lab") is None
+    metrics.show(Figures())
+    assert value("gpuwright_leader") == 0
+    assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") is None
+
+
+def test_a_recorded_decision_counts_its_reason_and_its_changes() -> None:
+    before = value("gpuwright_decisions_total", lane="fast", reason="load_rose") or 0
+    started = value("gpuwright_planned_instance_changes_total", change="start") or 0
+    plan = Plan((), changes=Changes(keep=3, start=2))
+    metrics.recorded(Decision(Lane.FAST, plan, {}, Answer(Outcome.SOLVED), reason=Reason.LOAD_ROSE))
+    assert value("gpuwright_decisions_total", lane="fast", reason="load_rose") == before + 1
+    assert value("gpuwright_planned_instance_changes_total", change="start") == started + 2
+
+
+def test_events_count_by_reason_and_severity() -> None:
+    metrics.happened([happened(Reason.NODE_LOST, kind="Node", name="node-1")])
+    assert (value("gpuwright_events_total", reason="node_lost", severity="alarm") or 0) >= 1
+
+
+def test_a_phase_is_timed_also_when_it_fails() -> None:
+    before = value("gpuwright_cycle_phase_seconds_count", phase="solve") or 0
+    try:
+        with phase(WHOLE), phase("solve"):
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    assert value("gpuwright_cycle_phase_seconds_count", phase="solve") == before + 1
+    assert value("gpuwright_cycle_phase_seconds_count", phase="cycle")
+
+
+def test_outcomes_stand_at_zero_before_they_happen() -> None:
+    assert 'gpuwright_cycles_total{outcome="crashed"}' in render().decode()

@@ -1,0 +1,156 @@
+"""A planner among people who ask for odd things, and with a database that goes away in the middle of everything."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import inf
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from app.control.hearing import Hearing
+from app.control.planner import Planner
+from app.control.predicting import sayable
+from app.control.solving import Inline
+from app.control.store import Store
+from app.store import cordons, plan_reads
+from app.store.database import Unavailable
+from simulation.run import Simulation, simulated
+from simulation.shapes import spike
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance
+from tests.simulation.worlds import small
+
+FOUR_TIMES = {"shop/a": spike(90.0)}
+
+
+def rows(simulation: Simulation, sql: str) -> list[Any]:
+    return simulation.database.read(lambda c: list(c.execute(text(sql))))
+
+
+def say(simulation: Simulation, sql: str) -> None:
+    simulation.database.write(lambda c: c.execute(text(sql)))
+
+
+def close(simulation: Simulation, mode: str) -> None:
+    """Ask for every node to take nothing new, or to be emptied."""
+    for name in simulation.fleet.nodes:
+        simulation.database.write(lambda c, name=name: cordons.put(c, name, -1, mode, None, "night", ""))  # type: ignore[misc]
+
+
+def delete(simulation: Simulation, service: str) -> None:
+    say(simulation, f"DELETE FROM object WHERE kind = 'Service' AND name = '{service}'")
+    say(simulation, "UPDATE version SET value = value + 1 WHERE name = 'object'")
+
+
+def newest(simulation: Simulation) -> int:
+    return simulation.database.read(plan_reads.in_force)
+
+
+def services_told(simulation: Simulation) -> set[str]:
+    told = simulation.planner.store.look().told
+    return {one.service for wanted in told.values() for one in wanted.instances}
+
+
+def test_a_drain_without_room_takes_nothing_down_and_refuses_nobody_whatever_the_load_does(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
+        simulation.go_on(80)
+        ready = {name: simulation.fleet.ready(name) for name in ("shop/a", "shop/b", "shop/c")}
+        close(simulation, "drain")
+        simulation.go_on(90)
+        assert {name: simulation.fleet.ready(name) for name in ready} == ready
+        refused = rows(simulation, "SELECT service, shed_share FROM traffic_limit WHERE shed_share >= 0.9")
+        assert refused == [], "what serves is not shut at the gateway"
+
+
+def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        simulation.go_on(80)
+        close(simulation, "cordon")
+        simulation.go_on(35)
+        delete(simulation, "b")
+        simulation.go_on(120)
+        assert services_told(simulation) == {"a", "c"}
+
+
+def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database_url: str) -> None:
+    with simulated(database_url, small(gpus=4)) as simulation:
+        simulation.go_on(45)
+        first = newest(simulation)
+        delete(simulation, "c")
+        simulation.go_on(45)
+        unwanted = newest(simulation)
+        assert unwanted > first
+        simulation.database.write(lambda c: plan_reads.ask(c, unwanted, "rollback", "night"))
+        delete(simulation, "b")
+        simulation.go_on(35)
+        lanes = rows(simulation, f"SELECT lane FROM plan WHERE generation > {unwanted} ORDER BY generation LIMIT 1")
+        assert lanes == [("rollback",)]
+
+
+def test_a_plan_of_instances_that_never_answer_can_be_read_again() -> None:
+    line = Instance("i1", "shop/a", "node-1", 0, "fp16", 1, 0.0, 10, 1.0, 1530.0, 200.0, latency_ms=inf)
+    written = msgspec.json.encode(sayable(Plan((line,))))
+    assert msgspec.json.decode(written, type=Plan).instances[0].latency_ms >= 1e9
+
+
+class Flaky:
+    """A planner's hearing whose database is away when it begins, so often."""
+
+    def __init__(self, inner: Hearing, times: int) -> None:
+        self.inner, self.times = inner, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def begin(self) -> None:
+        self.times -= 1
+        if self.times >= 0:
+            raise Unavailable("the database cannot be reached")
+        self.inner.begin()
+
+
+def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url: str) -> None:
+    with simulated(database_url, small(gpus=12), {"shop/a": spike(60.0, hold_seconds=3600.0)}) as simulation:
+        simulation.go_on(300)
+        planned = _planned_rate(simulation)
+        assert planned > 600
+        simulation.plans = False
+        simulation.go_on(31)
+        database = simulation.database
+        new = Planner(Store(database, "another", 30.0), Inline(), Flaky(Hearing(database), 1))
+        with pytest.raises(Unavailable):
+            new.lead()
+        assert new.store.epoch == 0
+        assert new.cycle() is None, "it would plan for what is declared"
+        assert new.lead()
+        new.cycle()
+        assert _planned_rate(simulation) >= 0.9 * planned
+
+
+def _planned_rate(simulation: Simulation) -> float:
+    told = simulation.planner.store.snapshot(lambda known: {}).standing
+    return sum(one.rate_per_second for wanted in told.values() for one in wanted.instances if one.service == "a")
+
+
+def test_case_18_a_database_whose_clock_is_set_back_an_hour_is_heard_at_once(database_url: str) -> None:
+    with simulated(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
+        simulation.go_on(100)
+        usual = simulation.fleet.ready("shop/a")
+        _set_back(simulation)
+        simulation.go_on(90)
+        assert simulation.fleet.ready("shop/a") > usual, "what is said now is heard now"
+
+
+def test_case_18_nobody_waits_for_a_lease_that_was_renewed_in_times_to_come(database_url: str) -> None:
+    with simulated(database_url, small(gpus=2)) as simulation:
+        simulation.go_on(10)
+        _set_back(simulation)
+        database = simulation.database
+        assert Planner(Store(database, "another", 30.0), Inline(), Hearing(database)).lead()
+
+
+def _set_back(simulation: Simulation) -> None:
+    simulation.database._moment = lambda: simulation.clock.now() - timedelta(hours=1)

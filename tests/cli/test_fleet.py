@@ -1,0 +1,99 @@
+"""The fleet of `gpuwright up`: declared once on an empty world, never over somebody's own; all of it ends with up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.manifests.model import Kind
+from app.store.database import Database
+from cli.fleet import Fleet, Wanted, declared, fleet_file, generated
+from simulation import world as worlds
+from tests.simulation.worlds import small
+from tests.support.postgres import free_port
+from tests.support.soak import SOAK
+
+HANG_SECONDS = 240.0
+
+
+def said_nothing(line: str) -> None:
+    raise AssertionError(line)
+
+
+def test_the_fleet_has_sixteen_gpus_twelve_services_and_two_jobs() -> None:
+    world = worlds.of_files(fleet_file())
+    gpus = [int(str(one.spec["gpus"])) for one in world.of(Kind.NODE)]
+    assert (sum(gpus), len(world.of(Kind.GPU_TYPE))) == (16, 3)
+    assert (len(world.of(Kind.SERVICE)), len(world.of(Kind.JOB))) == (12, 2)
+
+
+def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) -> None:
+    database = Database(database_url, pool_size=1, direct=True)
+    first = declared(database, tmp_path, Wanted(), said_nothing)
+    assert first is not None
+    assert sorted(first.nodes) == ["a100-1", "l4-1", "t4-1", "t4-2"]
+    assert first.real_node == "t4-2"
+    assert sorted(first.real_services) == ["media/archive-search", "media/captions"]
+    assert all(words.count("=") == 2 for words in first.asked)
+    assert declared(database, tmp_path, Wanted(), said_nothing) == first
+    database.close()
+
+
+def test_a_world_of_ones_own_is_left_alone(database_url: str, tmp_path: Path) -> None:
+    database = Database(database_url, pool_size=1, direct=True)
+    worlds.put(database, small())
+    said: list[str] = []
+    assert declared(database, tmp_path, Wanted(), said.append) is None
+    assert "of your own" in said[0]
+    database.close()
+
+
+def test_a_larger_fleet_is_generated_with_room_for_load_that_moves(database_url: str, tmp_path: Path) -> None:
+    world = generated(20, 6)
+    assert len(world.of(Kind.SERVICE)) == 6
+    assert world.of(Kind.POLICY)[0].spec["mode"] == "auto"
+    database = Database(database_url, pool_size=1, direct=True)
+    made = declared(database, tmp_path, Wanted(20, 6), lambda line: None)
+    assert made == Fleet(tuple(one.name for one in world.of(Kind.NODE)))
+    database.close()
+
+
+@pytest.mark.skipif(not SOAK, reason="a minute of waiting; the whole of it runs in make soak")
+def test_all_services_are_served_and_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    screen = tmp_path / "screen.txt"
+    words = [sys.executable, "-m", "cli.main", "up", "--data-dir", str(tmp_path / "data"), "--port", str(free_port())]
+    with screen.open("w") as output:
+        up = subprocess.Popen(
+            words, stdout=output, stderr=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, "GPUWRIGHT_CONFIG": str(tmp_path / "config.json")},
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + HANG_SECONDS
+        while "all 12 services are served" not in screen.read_text():
+            assert up.poll() is None
+            assert time.monotonic() < until, screen.read_text()
+            time.sleep(0.5)
+    finally:
+        up.send_signal(signal.SIGINT)
+        assert up.wait(90) == 0
+    assert _that_name(tmp_path) == []
+
+
+def _that_name(folder: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:  # it has ended meanwhile
+                continue
+            if str(folder) in command:
+                found.append(command)
+    return found

@@ -1,0 +1,83 @@
+"""A frame of `gpuwright top`: what runs, what it costs, what was decided, in as many lines as there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.frame import frame
+from cli.output import age
+
+THEN = "2020-03-01T12:00:00Z"
+
+
+def service(number: int, **fields: Any) -> dict[str, Any]:
+    usual = {
+        "service": f"shop/s{number}",
+        "ratePerSecond": 123.4,
+        "plannedPerSecond": 140.0,
+        "unservedPerSecond": 0.0,
+        "attained": 0.991,
+        "sloMs": 80.0,
+        "percentile": 98.0,
+        "latencyMs": 71.0,
+        "instances": 2,
+        "pricePerHour": 1.25,
+    }
+    return usual | fields
+
+
+def overview(services: int = 2, **fields: Any) -> dict[str, Any]:
+    gpu = {"node": "n-1", "gpu": 0, "smPercent": 50, "memoryGib": 4.0, "services": ["shop/s0"], "jobs": ["lab/j"]}
+    plan = {"generation": 7, "state": "rolling", "reason": "load_rose", "at": THEN, "cost": 12.0, "bound": 11.1}
+    decided = {"generation": 7, "at": THEN, "lane": "fast", "state": "rolling", "reason": "load_rose", "message": None}
+    return {
+        "services": [service(number) for number in range(services)],
+        "gpus": [gpu | {"powerW": 120.0, "utilizationPercent": 33.0}],
+        "plan": plan | {"gap": 0.081},
+        "decisions": [decided | {"changes": {"keep": 9, "start": 1, "move": 0}}],
+        "leader": {"holder": "here:1", "epoch": 3, "held": True},
+    } | fields
+
+
+def test_the_head_says_plan_cost_bound_and_leader() -> None:
+    first, second, *_ = frame(overview())
+    assert first == f"plan 7 is rolling (load_rose, {age(THEN)} ago); led by here:1, epoch 3"
+    assert second == "cost 12.00/h   bound 11.10/h   gap 8.1 %   services 2 of 2 within their SLO   GPUs in use 1"
+
+
+def test_services_gpus_and_decisions_have_a_table_each() -> None:
+    text = "\n".join(frame(overview()))
+    assert "shop/s0   123      140       99.10 %    98 % in 80 ms   71.0 ms     2           1.25" in text
+    assert "n-1/0   ██████████░░░░░░░░░░ 50 %   4.0 GiB   33 %   120 W   shop/s0, lab/j" in text
+    assert text.splitlines()[-1].split() == ["7", age(THEN), "fast", "rolling", "1", "start", "load_rose"]
+
+
+def test_a_missed_slo_is_red_where_colours_are_welcome() -> None:
+    said = overview() | {"services": [service(0, attained=0.5), service(1)]}
+    lines = frame(said, None, {"red": "<red>"})
+    assert [line.startswith("<red>") for line in lines if "shop/s" in line[:12]] == [True, False]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    lines = frame(overview(services=300), 24)
+    assert len(lines) <= 24
+    assert any(line.startswith("and ") and line.endswith(" more services") for line in lines)
+    assert any("n-1/0" in line for line in lines)
+
+
+def test_before_the_first_plan_and_without_a_leader_that_is_said() -> None:
+    assert frame({"services": [], "gpus": [], "plan": None, "leader": None, "decisions": []})[0] == (
+        "no plan yet; nobody leads"
+    )
+
+
+def test_a_tenant_sees_its_services_alone() -> None:
+    lines = frame({"services": [service(0)]})
+    assert lines[0] == "1 services"
+    assert len(lines) == 4
+
+
+def test_what_nobody_knows_yet_is_a_dash() -> None:
+    said = overview() | {"services": [service(0, ratePerSecond=None, attained=None, latencyMs=None, pricePerHour=None)]}
+    (line,) = [line for line in frame(said) if line.startswith("shop/s0")]
+    assert line.split() == ["shop/s0", "-", "140", "-", "98", "%", "in", "80", "ms", "-", "2", "-"]

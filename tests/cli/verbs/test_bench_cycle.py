@@ -1,0 +1,26 @@
+"""`bench cycle` prints what the contract says: a planner over a fleet in virtual time, then real agents that poll."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.bench import cycle
+from cli.main import main
+
+
+def test_bench_cycle_prints_the_row_of_its_contract(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"AGENT_SECONDS": 2.0, "QUIET_CYCLES": 2, "ROUNDS": 2}.items():
+        monkeypatch.setattr(cycle, name, value)
+    size = ("--gpus", "8", "--services", "3", "--work", "2", "--cycles", "1", "--agents", "2")
+    assert main(["bench", "cycle", *size, "--json"]) == 0
+    printed = capsys.readouterr()
+    (row,) = json.loads(printed.out)["rows"]
+    assert set(cycle.SHOWN) <= row.keys()
+    assert (row["gpus"], row["services"], row["agents"]) == (8, 3, 2)
+    assert row["overhead_ms"] > 0
+    assert row["steady_changes"] >= 0
+    assert "the first plan" in printed.err

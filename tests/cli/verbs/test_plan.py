@@ -1,0 +1,119 @@
+"""The verbs around plans, over a fleet that was really planned: what they print, and what they are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.planned import Planned, planned_fleet
+from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer
+
+
+@pytest.fixture(scope="module")
+def fleet(postgres: DatabaseServer) -> Iterator[Planned]:
+    with planned_fleet(postgres) as planned:
+        yield planned
+
+
+@pytest.fixture(scope="module")
+def server(fleet: Planned) -> RunningServer:
+    """The one that `run` talks to."""
+    return fleet.server
+
+
+def test_history_is_a_table_and_json(run: Run) -> None:
+    done = run("plan", "history")
+    assert done.code == 0
+    assert done.lines[0].split() == ["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]
+    items = json.loads(run("plan", "history", "-o", "json").out)
+    assert [str(one["generation"]) for one in items] == [line.split()[0] for line in done.lines[1:]]
+
+
+def test_show_prints_the_plan_and_its_json_is_the_contracts(run: Run) -> None:
+    done = run("plan", "show")
+    assert done.code == 0
+    assert "shop/a" in done.out
+    assert "unserved: lab/x: " in done.out
+    plan = json.loads(run("plan", "show", "--json").out)
+    assert {"instances", "certificate", "unserved", "changes"} <= plan.keys()
+    assert run("plan", "show", str(plan["generation"])).out == done.out
+
+
+def test_diff_says_in_words_what_changed(run: Run) -> None:
+    done = run("plan", "diff", "--against", "0")
+    assert done.code == 0
+    assert "  shop/a: 0 -> 1 instances: 1 started" in done.lines
+    assert done.lines[0] == "plan 1 against nothing: GPUs cost 0 -> 4.8 an hour"
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+def test_nothing_waits_for_approval_and_that_is_said(run: Run, verb: str) -> None:
+    done = run("plan", verb)
+    assert done.code == 1
+    assert "no plan waits for approval" in done.err
+
+
+def test_what_cannot_be_said_to_a_plan_is_refused_in_one_line(run: Run) -> None:
+    done = run("plan", "pause")
+    assert done.code == 3
+    assert "plan 1 is done; only rolling can be paused" in done.err
+
+
+def test_explain_tells_why_in_sentences(run: Run) -> None:
+    done = run("explain", "service", "shop/a")
+    assert done.code == 0
+    assert done.lines[0].startswith("shop/a asks for 200 requests a second")
+    assert "why this GPU: " in done.out
+    assert "why not cheaper: " in done.out
+    said = json.loads(run("explain", "service", "shop/a", "--json").out)
+    assert run("explain", "instance", said["instances"][0]["id"]).code == 0
+    missing = run("explain", "service", "lab/x")
+    assert "least change that helps: " in missing.out
+    plan = run("explain", "plan")
+    assert plan.lines[0].startswith("plan 1 (full, called for by first_plan)")
+    assert "lately:" in plan.lines
+    assert run("explain", "plan", "seven").code == 2
+    assert run("explain", "service").code == 2
+
+
+def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
+    done = run("what-if", "--add-gpu", "v100-16gb=4", "--rate", "shop/a=x2", "--work", "2")
+    assert done.code == 0, done.err
+    assert done.lines[0].startswith("GPUs cost 4.8 -> 9.6 an hour (+4.8); in use 4 -> 8, instances ")
+    file = tmp_path / "changes.yaml"
+    file.write_text(
+        "{apiVersion: gpuwright/v1, kind: Service, metadata: {name: b, tenant: shop}, "
+        "spec: {model: b, slo: {latencyMs: 120, percentile: 98}, ratePerSecond: 20}}\n"
+    )
+    told = json.loads(run("what-if", "-f", str(file), "--work", "2", "--json").out)
+    assert told["services"][0]["service"] == "shop/b"
+    prices = run("what-if", "--price-slo", "shop/a", "--seconds", "3", "--work", "2")
+    assert prices.lines[0].split()[:2] == ["SERVICE", "SLO"]
+    assert prices.lines[1].startswith("shop/a")
+    assert run("what-if").code == 2
+    assert run("what-if", "--add-gpu", "h100=2").code == 2
+
+
+def test_cordon_drain_and_uncordon(run: Run) -> None:
+    assert run("cordon").err == "nothing is cordoned\n"
+    assert run("cordon", "node-1/1", "-m", "fan is loud").out == "node-1/1 cordoned\n"
+    assert run("drain", "node-1", "--deadline", "30m").out == "node-1 is being drained\n"
+    listed = run("cordon")
+    assert listed.lines[0].split() == ["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]
+    assert [line.split()[:2] for line in listed.lines[1:]] == [["node-1", "drain"], ["node-1/1", "cordon"]]
+    assert run("uncordon", "node-1").out == "node-1 uncordoned\n"
+    assert run("uncordon", "node-1").code == 1
+    assert run("drain", "node-1/x").code == 2
+    assert run("drain", "node-9").code == 1
+
+
+def test_events_are_listed(run: Run) -> None:
+    done = run("events", "--limit", "5")
+    assert done.code == 0
+    assert isinstance(json.loads(run("events", "-o", "json").out), list)
+    assert run("events", "--reason", "nonsense").code == 2

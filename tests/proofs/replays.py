@@ -1,0 +1,197 @@
+"""Decisions recorded in a changing small world are made again by a process that gets little of the machine.
+
+Recorded by the solver's process, some cut short by their seconds, some by the fast lane; replayed by another program at
+nice 19 beside a busy loop. By itself: `python -m tests.proofs.replays --cycles 1000`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from app.control.base import base_of
+from app.control.deciding import drafted, holding, parts, posing
+from app.control.decision import Decision, Outcome
+from app.control.fast import Call, Cause, quicken
+from app.control.replay import Record, from_json, replay, to_json
+from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.solving import Inline, Solver, versions
+from tests.app.control.as_manifests import manifests
+from tests.solvers.planning.random_problems import NOON, random_problem
+
+CYCLES_A_WORLD = 8
+SECONDS = 60.0  # a guard
+MODES = ("auto", "auto", "approve")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of it."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    differences: list[str] = field(default_factory=list)
+    bytes_a_record: float = 0.0
+
+    def __str__(self) -> str:
+        of = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
+        return (
+            f"{self.kinds.total()} decisions replayed ({of}), {len(self.differences)} differ; "
+            f"{self.bytes_a_record / 1e3:.1f} kB a record"
+        )
+
+
+def first(seed: int) -> Snapshot:
+    """A world in which nothing runs yet."""
+    problem = random_problem(seed)
+    # Each in a region of its own, since each has its own price.
+    nodes = {name: replace(node, region=name) for name, node in problem.nodes.items()}
+    problem = replace(problem, nodes=nodes, state=None)
+    mode = {"Policy": {"mode": MODES[seed % len(MODES)]}}
+    declared = tuple(
+        Declared(
+            one["kind"], one["metadata"].get("tenant", ""), one["metadata"]["name"],
+            one["spec"] | mode.get(one["kind"], {}),
+        )
+        for one in manifests(problem)
+    )  # fmt: skip
+    return Snapshot(NOON, 1, declared, {name: NodeFacts(name, "reporting") for name in nodes})
+
+
+def changed(snapshot: Snapshot, r: Random) -> Snapshot:
+    """The same a while later: loads have moved, now and then a GPU fails or returns."""
+    rates = {
+        f"{one.tenant}/{one.name}": float(str(one.spec["ratePerSecond"]))
+        for one in snapshot.declared
+        if one.kind == "Service"
+    }
+    expected = {name: Expected(rate * r.uniform(0.5, 1.6)) for name, rate in rates.items()}
+    nodes = {
+        name: replace(facts, failed_gpus=(0,) if r.random() < 0.1 else ()) for name, facts in snapshot.nodes.items()
+    }
+    return replace(snapshot, at=snapshot.at + timedelta(seconds=30), expected=expected, nodes=nodes)
+
+
+def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
+    """So many, each from what the one before it left standing."""
+    r, made, seed = Random(0), 0, 0
+    while made < cycles:
+        snapshot = first(seed)
+        for number in range(CYCLES_A_WORLD):
+            snapshot = changed(snapshot, r)
+            found = _quick(snapshot, r, solver) if number % 4 == 3 else _full(snapshot, r, solver)
+            if found is None:
+                continue
+            snapshot, decision = found
+            record = _recorded(snapshot, decision, made + 1)
+            yield record
+            made += 1
+            snapshot = replace(snapshot, standing=dict(decision.desired), target=record.generation)
+            if made == cycles:
+                return
+        seed += 1
+
+
+def _full(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
+    posed = posing(snapshot)
+    if r.random() < 0.3:  # whatever is found by then
+        answer = solver.solve(posed.problem, seconds=r.choice([0.0, 0.02, 0.1]), work=100_000, seed=r.randrange(9))
+    else:
+        answer = solver.solve(posed.problem, seconds=SECONDS, work=r.randint(1, 5), seed=r.randrange(9))
+    assert answer.outcome is Outcome.SOLVED, answer.message
+    decision = drafted(snapshot, posed, answer)
+    if decision.answer.outcome is not Outcome.SOLVED:
+        return None
+    decision = holding(snapshot, posed, decision)
+    return snapshot, next(iter(parts(snapshot, decision)), decision)
+
+
+def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
+    base = base_of(snapshot, posing(snapshot))
+    names = sorted(base.posed.problem.services)
+    if not names:
+        return None
+    name = r.choice(names)
+    rate = base.posed.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
+    call = Call(name, Cause.LOAD_ROSE, rate * 1.1, rate, "load rose")
+    quick = quicken(base.posed.problem, base.plan, [call], solver, seconds=SECONDS)
+    return base.decided(quick) if quick else None
+
+
+def _recorded(snapshot: Snapshot, decision: Decision, generation: int) -> Record:
+    answer = decision.answer
+    return Record(
+        generation, decision.lane, answer.outcome, snapshot, dict(answer.recipe), dict(versions()), decision.plan,
+        dict(decision.desired),
+    )  # fmt: skip
+
+
+def replayed(folder: Path) -> Iterator[str]:
+    """What differs, by file."""
+    solver = Inline()
+    for file in sorted(folder.glob("*.json")):
+        told = replay(from_json(file.read_bytes()), solver)
+        if not told.is_identical:
+            yield f"{file.stem}: {told.difference}"
+
+
+@contextmanager
+def busy_loop() -> Iterator[None]:
+    """Somebody else's work, at a priority far above ours."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
+        try:
+            yield
+        finally:
+            loop.kill()
+
+
+def prove(cycles: int) -> Seen:
+    """Record, then replay elsewhere."""
+    seen = Seen()
+    with TemporaryDirectory() as name:
+        folder, size = Path(name), 0
+        solver = Solver()
+        try:
+            for record in decisions(cycles, solver):
+                body = to_json(record)
+                size += len(body)
+                (folder / f"{record.generation:06}.json").write_bytes(body)
+                cut = " cut by seconds" if record.recipe.get("cut") else ""
+                seen.kinds[f"{record.recipe['kind']}{cut}"] += 1
+        finally:
+            solver.close()
+        seen.bytes_a_record = size / cycles
+        with busy_loop():
+            command = [sys.executable, "-m", "tests.proofs.replays", "--replay", name]
+            told = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stderr
+        seen.differences = told.stdout.splitlines()
+    return seen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cycles", type=int, default=1000)
+    parser.add_argument("--replay", type=Path)
+    args = parser.parse_args()
+    if args.replay:
+        os.setpriority(os.PRIO_PROCESS, 0, 19)
+        for line in replayed(args.replay):
+            print(line)
+        return
+    seen = prove(args.cycles)
+    print("\n".join([*seen.differences, str(seen)]))
+    sys.exit(bool(seen.differences))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Two agents whose gateway only follows the control plane: a move and a hand-over, and no request fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agents.contract import AssignedInstance
+from app.store.database import Database
+from tests.support.agents import AgentProcess
+from tests.support.caller import until
+from tests.support.haproxy import Gateway
+from tests.support.load import steady_load
+from tests.support.nodes import assigned, served
+from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer, running_server
+
+NODES = ("node-1", "node-2")
+
+
+class World:
+    """One control plane, two nodes, one gateway that no node speaks to."""
+
+    def __init__(self, server: RunningServer, folder: Path) -> None:
+        self.server = server
+        self.database = Database(server.database_url, pool_size=1, direct=True)
+        self.gateway = Gateway(folder / "gateway")
+        self.agents = {node: AgentProcess(server, folder / node, 1, node) for node in NODES}
+        self.token_file = folder / "token"
+        self.token_file.write_text(server.token("gateway", gateway="edge-1"))
+        self.generation = 0
+
+    def start(self) -> None:
+        words = ("--server", self.server.url, "--server-token-file", str(self.token_file), "--name", "edge-1")
+        self.gateway.start_haproxy()
+        self.gateway.start_sidecar(*words, "--loopback")
+        self.gateway.await_sidecar()
+        for agent in self.agents.values():
+            agent.start("--gateway", "followed")
+
+    def tell(self, node: str, *instances: AssignedInstance) -> None:
+        self.generation += 1
+        told = msgspec.structs.replace(assigned(self.generation, *instances), node=node)
+        self.agents[node].assign(self.database, told)
+
+    def ready(self, node: str) -> str:
+        """The one copy of the node when it is ready; nothing while it has another number of them, or none is."""
+        copies = self.server.request("GET", f"/api/v1/nodes/{node}/state").json.get("copies", [])
+        stages = {copy["id"]: copy["stage"] for copy in copies}
+        return str(next(iter(stages))) if list(stages.values()) == ["ready"] else ""
+
+    def routed(self) -> list[str]:
+        """The nodes that the gateway sends requests to."""
+        services = self.server.request("GET", "/api/v1/endpoints").json["services"]
+        return [copy["node"] for service in services for copy in service["copies"]]
+
+    def close(self) -> None:
+        self.gateway.close()
+        for agent in self.agents.values():
+            agent.close()
+        self.database.close()
+
+
+@pytest.fixture
+def world(postgres: DatabaseServer, tmp_path: Path) -> Iterator[World]:
+    url = postgres.create()
+    with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
+        made = World(server, tmp_path)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.close()
+    postgres.drop(url)
+
+
+def test_a_move_and_a_hand_over_cost_no_request(world: World) -> None:
+    world.tell("node-1", served("alpha-1"))
+    until(lambda: bool(world.ready("node-1")), "it serves")
+    path = "/shop/alpha/v1/models/resnet:infer"
+    with steady_load(world.gateway.port, path, rate_per_second=50, method="POST", body="{}") as load:
+        world.tell("node-2", served("alpha-2"))
+        until(lambda: bool(world.ready("node-2")), "the new instance is ready")
+        world.tell("node-1")
+        until(lambda: world.routed() == ["node-2"], "the old one has gone")
+        before = world.ready("node-2")
+        world.tell("node-2", served("alpha-2", sm=60.0))
+        until(lambda: world.ready("node-2") not in ("", before), "another copy serves in its place")
+        outcome = load.stop()
+    assert outcome.failed == ()
+    assert len(outcome.samples) > 100

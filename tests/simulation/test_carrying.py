@@ -1,0 +1,35 @@
+"""A right plan, carried out: the fleet's own ground truth finds every promise kept, and nothing held back."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.families import family
+from simulation.carrying import carry_out
+from simulation.clock import Clock
+from simulation.fleet import Fleet
+from simulation.truth import Truth
+from solvers.planning.solve import Budget, solve
+
+
+@pytest.mark.parametrize("name", ["A", "C"])
+def test_what_a_plan_promises_is_kept(name: str) -> None:
+    problem = family(name, 6, 4, seed=2, load=0.6)
+    plan = solve(problem, Budget(seconds=None, work=3))
+    left = {one.service for one in plan.unserved}
+    clock = Clock()
+    fleet = Fleet(Truth(problem), clock, seed=1)
+    carry_out(fleet, plan)
+    for _ in range(30):
+        clock.go_on(1.0)
+        fleet.tick()
+    before = {name: (total.within, total.answered + total.errors) for name, total in fleet.services.items()}
+    for _ in range(120):
+        clock.go_on(1.0)
+        fleet.tick()
+    assert all(node.held == () for node in fleet.nodes.values())
+    for service, total in fleet.services.items():
+        within, asked = before[service]
+        share = (total.within - within) / max(1, total.answered + total.errors - asked)
+        if service not in left:
+            assert share * 100 >= problem.services[service].percentile - 0.6, service

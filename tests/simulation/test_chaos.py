@@ -1,0 +1,72 @@
+"""Random faults on a fleet in virtual time: what must never happen does not, and after the last fault all is well."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.copies import Stage
+from app.manifests.offline import World
+from simulation.chaos import Chaos
+from simulation.run import simulated
+from simulation.world import of_documents
+from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+from tests.support.soak import SOAK
+
+FAULTS = 10  # in a sequence
+CYCLES = 5  # after the last fault
+SEEDS = range(100) if SOAK else range(3)
+
+
+def world() -> World:
+    names = ("a", "b", "c", "d")
+    return of_documents(
+        [
+            gpu_type(),
+            policy(mode="auto"),
+            *(node(f"node-{number}") for number in range(5)),
+            *(one for name in names for one in (model(name), profile(name))),
+            *(service(name, rate) for name, rate in zip(names, (260.0, 180.0, 120.0, 60.0), strict=True)),
+        ]
+    )
+
+
+def settled(chaos: Chaos) -> list[str]:
+    """What is still not as it should be."""
+    simulation = chaos.simulation
+    standing = simulation.planner.store.look()
+    found = []
+    if standing.plan is None or standing.plan.state != "done":
+        found.append(f"the plan in force is {standing.plan.state if standing.plan else 'none'}")
+    told = {one.id for wanted in standing.told.values() for one in wanted.instances}
+    for name, at in simulation.fleet.nodes.items():
+        found += [f"{copy.id} on {name} is {copy.stage}" for copy in at.alive() if copy.stage is not Stage.READY]
+        found += [f"{copy.id} on {name} is wanted by nobody" for copy in at.alive() if copy.instance not in told]
+    found += [f"{name} is not served" for name in simulation.fleet.declared if not simulation.fleet.ready(name)]
+    return found
+
+
+def converged(chaos: Chaos) -> list[str]:
+    """What never came to be as it should within so many cycles after the last fault."""
+    ends = chaos.simulation.clock.seconds + CYCLES * chaos.simulation.planner.cycle_seconds
+    while chaos.simulation.clock.seconds < ends:
+        chaos.go_on(5)
+        if not settled(chaos):
+            return []
+    return settled(chaos)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_faults_break_nothing_that_must_hold_and_leave_nothing_behind(database_url: str, seed: int) -> None:
+    with simulated(database_url, world()) as simulation:
+        chaos = Chaos(simulation, seed)
+        chaos.go_on(90)
+        assert settled(chaos) == []
+        for _ in range(FAULTS):
+            chaos.strike()
+            chaos.go_on(chaos.rng.uniform(5, 60))
+        chaos.mend()
+        left = converged(chaos)
+        chaos.at_the_end()
+        assert chaos.violations == [], chaos.struck
+        assert left == [], chaos.struck

@@ -1,0 +1,39 @@
+"""A profile that promises too much: its service misses the SLO until measuring has corrected it, once and for all."""
+
+from __future__ import annotations
+
+from app.store import corrections
+from simulation.history import attained
+from simulation.run import simulated
+from simulation.shapes import all_noisy, steady
+from simulation.world import of_documents
+from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+from tests.support.soak import scaled
+
+TRUTH = 1.15
+LEARNT_SECONDS = 780.0  # by then it is corrected, and what that asks for is rolled out
+
+
+def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept(database_url: str) -> None:
+    documents = [gpu_type(), policy(), node("node-0"), node("node-1")]
+    documents += [model("a"), model("b"), profile("a"), profile("b")]
+    # Just over twice the time of a batch: what takes 15 % longer misses it by far.
+    documents += [service("a", 120.0, slo_ms=60), service("b", 80.0, slo_ms=60)]
+    shapes = all_noisy({"shop/a": steady, "shop/b": steady}, 0.02)
+    wrong = {("a", "fp16", "v100-16gb"): TRUTH}
+    with simulated(database_url, of_documents(documents), shapes, wrong) as fleet:
+        factors = [1.0]
+        for _ in fleet.seconds(LEARNT_SECONDS, 2.0):
+            for row in fleet.database.read(corrections.everything):
+                assert row.model == "a"
+                if row.latency_factor != factors[-1]:
+                    factors.append(row.latency_factor)
+        assert len(factors) == 2
+        assert abs(factors[-1] / TRUTH - 1) <= 0.03
+        before = fleet.history.mark(fleet.fleet)
+        fleet.go_on(float(scaled(3600, 60)), 2.0)
+        after = fleet.history.mark(fleet.fleet)
+        assert min(attained(before, after).values()) >= 0.98
+        (row,) = fleet.database.read(corrections.everything)
+        assert row.latency_factor == factors[-1]
+        assert len(fleet.history.since(before.at)) <= 4  # what was added while the promise was missed goes again

@@ -1,0 +1,36 @@
+"""A steady load changes nothing: 1,000 cycles of it in the long form."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.history import attained
+from simulation.run import Simulation, simulated
+from simulation.shapes import all_noisy, steady
+from tests.simulation.worlds import small
+from tests.support.soak import SOAK, scaled
+
+CYCLES = scaled(1000, 25)
+QUIET_CYCLES = 10
+TICK = 1.0 if SOAK else 5.0
+SERVICES = ("shop/a", "shop/b", "shop/c")
+
+
+def settled(simulation: Simulation) -> float:
+    """After ten quiet cycles; the moment."""
+    simulation.go_on(30 * (QUIET_CYCLES + 1), TICK)
+    return simulation.clock.seconds
+
+
+@pytest.mark.parametrize(("noise", "most_per_hundred"), [(0.02, 0.0), (0.10, 1.0)])
+def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per_hundred: float) -> None:
+    shapes = all_noisy(dict.fromkeys(SERVICES, steady), noise, seed=int(noise * 100))
+    with simulated(database_url, small(), shapes) as simulation:
+        began = settled(simulation)
+        mark = simulation.history.mark(simulation.fleet)
+        simulation.go_on(30 * CYCLES, TICK)
+        changed = simulation.history.since(began)
+        assert len(changed) <= most_per_hundred * CYCLES / 100 * len(SERVICES)
+        if noise <= 0.02:
+            assert changed == []
+        assert min(attained(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98

@@ -1,0 +1,49 @@
+"""The truth of a simulated fleet is what the judge of plans expects of it, unless a profile is wrong on purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.truth import Resident, Truth, at
+from simulation.world import truth_of
+from solvers.planning.judge import judge
+from solvers.planning.promise import keep
+from solvers.planning.solve import Budget, solve
+from tests.simulation.worlds import small
+
+KEY = ("a", "fp16", "v100-16gb")
+
+
+def test_curves_are_linear_between_their_points_and_flat_beyond() -> None:
+    curve = ((10, 4.0), (20, 2.0))
+    assert [at(curve, sm) for sm in (5, 10, 15, 20, 90)] == [4, 4, 3, 2, 2]
+
+
+def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
+    truth = truth_of(small())
+    plan = solve(truth.problem, Budget(seconds=None, work=12))
+    assert not judge(truth.problem, plan, simulate=False, keeps=keep).violations
+    for one in plan.instances:
+        beside = [
+            Resident(
+                truth.problem.profiles[other.service.rpartition("/")[2], "fp16", "v100-16gb"].demand, other.sm_percent
+            )
+            for other in plan.instances
+            if other.place == one.place and other is not one
+        ]
+        key = (one.service.rpartition("/")[2], "fp16", "v100-16gb")
+        assert truth.exec_ms(key, one.batch, one.sm_percent, beside, one.clock_mhz) == pytest.approx(one.exec_ms)
+
+
+def test_a_profile_that_is_wrong_is_wrong_by_its_factor() -> None:
+    right = truth_of(small())
+    wrong = Truth(right.problem, {KEY: 1.3})
+    assert wrong.exec_ms(KEY, 8, 40, []) == pytest.approx(1.3 * right.exec_ms(KEY, 8, 40, []))
+
+
+def test_a_lower_clock_is_slower_and_draws_less() -> None:
+    truth = truth_of(small())
+    one = Resident(truth.problem.profiles[KEY].demand, 40)
+    assert truth.exec_ms(KEY, 8, 40, [], 1200) > truth.exec_ms(KEY, 8, 40, [], 1530)
+    assert truth.watts("v100-16gb", [(one, 1.0)], 1200) < truth.watts("v100-16gb", [(one, 1.0)])
+    assert truth.watts("v100-16gb", []) == 40

@@ -1,0 +1,35 @@
+"""Planner, fast lane and node loop together: an hour of steady load moves nothing, clocks stay at the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simulation.history import attained
+from simulation.run import simulated
+from simulation.shapes import all_noisy, steady
+from simulation.whole import WholeNode
+from tests.simulation.worlds import small
+from tests.support.soak import SOAK
+
+SECONDS = 3600.0 if SOAK else 240.0
+
+
+def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_url: str, tmp_path: Path) -> None:
+    shapes = all_noisy(dict.fromkeys(("shop/a", "shop/b", "shop/c"), steady), 0.02)
+    with simulated(database_url, small(), shapes, whole=tmp_path) as simulation:
+        simulation.go_on(240)
+        began, mark = simulation.clock.seconds, simulation.history.mark(simulation.fleet)
+        assert all(simulation.fleet.ready(name) for name in simulation.fleet.services)
+        for _ in simulation.seconds(SECONDS):
+            for node in simulation.fleet.nodes.values():
+                assert isinstance(node, WholeNode)
+                assert node.agent.watch.excursions == ()
+        assert simulation.history.since(began) == []
+        assert min(attained(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
+        told = [node for node in simulation.fleet.nodes.values() if node.seen.assignment]
+        assert told
+        for node in told:
+            assert node.seen.assignment
+            for gpu in node.seen.assignment.gpus:
+                assert gpu.clock_mhz
+                assert node.clock_mhz(gpu.index) == gpu.clock_mhz.planned

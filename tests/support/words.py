@@ -1,0 +1,54 @@
+"""What nodes and gateways say of services, as planners hear it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from agents.contract import LATENCY_EDGES_MS, GatewayCounts, ServiceCounts
+from app.control.loads import Cursor, Readings
+from app.control.loads.hearing import Heard, Word
+from app.store.gateways import GatewayTold
+from tests.support.reports import instance, report
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def fast(count: int, latency_ms: float = 10.0) -> list[int]:
+    """A histogram of answers that all took so long."""
+    edge = next(number for number, upper in enumerate(LATENCY_EDGES_MS) if latency_ms <= upper)
+    return [0] * edge + [count]
+
+
+def heard(node: str, seconds: float, *instances: dict[str, Any], **fields: Any) -> Heard:
+    """A report that came so many seconds after noon; its node's clock is right."""
+    moment = at(seconds)
+    minute = fields.pop("minute", moment.replace(second=0, microsecond=0))
+    known: dict[str, Any] = {"at": moment.isoformat(), "sequence": int(seconds * 10), "instances": list(instances)}
+    said = report(node, minute=minute, **(known | fields))
+    return Heard(moment, msgspec.convert(said, Word))
+
+
+def served(requests: int, name: str = "i-1", latency_ms: float = 10.0, **fields: Any) -> dict[str, Any]:
+    return instance(name, **({"requests": requests, "latencyCounts": fast(requests, latency_ms)} | fields))
+
+
+def gateway(name: str, seconds: float, began: str = "a", **requests: int) -> GatewayTold:
+    """A gateway's totals so many seconds after noon, by service of the shop."""
+    counts = tuple(ServiceCounts(f"shop/{one}", count, 0, 0, tuple(fast(count))) for one, count in requests.items())
+    return GatewayTold(name, at(seconds), GatewayCounts(began, int(seconds * 10), counts))
+
+
+def readings(seconds: float, *said: Heard | GatewayTold) -> Readings:
+    return Readings(
+        at(seconds),
+        [one for one in said if isinstance(one, Heard)],
+        [one for one in said if isinstance(one, GatewayTold)],
+        Cursor(),
+    )
