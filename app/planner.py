@@ -17,7 +17,7 @@ from app.clockwork import Clockwork
 from app.control import metrics, tracing
 from app.control.cycle import Budget
 from app.control.events import Reason
-from app.control.hearing import Hearing
+from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving import Solver
 from app.control.store import Store

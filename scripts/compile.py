@@ -21,7 +21,7 @@ STARTED = (
     "cli.main",
     "cli.verbs.solve",
     "cli.verbs.verify",
-    "app.control.formulate",
+    "app.control.deciding.formulate",
     "app.manifests.offline",
     "solvers.planning.explain",
     "solvers.planning.jobs",

@@ -17,7 +17,7 @@ from agents.contract import Assignment
 from agents.copies import Copy, Stage
 from app.control.cycle import Budget
 from app.control.decision import Answer, Outcome
-from app.control.hearing import Hearing
+from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving import Inline
 from app.control.store import Store

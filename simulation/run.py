@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.control.cycle import Budget, Cycled
 from app.control.events import Reason
-from app.control.hearing import Hearing
+from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving.inline import Inline
 from app.control.store import Store

@@ -52,7 +52,7 @@ def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
 
 def now(connection: Connection) -> Snapshot:
     """The world as it is, with the rates that were planned for last where services still are what they were."""
-    from app.control.observe import Knowledge, Observer
+    from app.control.observing.observe import Knowledge, Observer
     from app.control.snapshot import Expected
 
     number = plan_reads.newest(connection)

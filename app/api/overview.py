@@ -14,10 +14,10 @@ from app.api import plan_wire
 from app.api.asides import recorded
 from app.api.asking import Asked, Who, answer
 from app.api.slo import promises
-from app.control import slo
+from app.control.deciding.posed import pose
 from app.control.explain.counting import counted
 from app.control.explain.shares import costs_of_services
-from app.control.posed import pose
+from app.control.telling import slo
 from app.problem import Problem
 from app.store import events, lease, loads, outlook, plan_reads, plans, telemetry
 from app.store.events import Wanted

@@ -101,7 +101,7 @@ def plan_record(ctx: Asked, who: Who, generation: Generation) -> Response:
     require(who, Noun.PLAN_RECORD, Verb.READ)
 
     def read(connection: Connection) -> bytes:
-        from app.control import replay
+        from app.control.recording import replay
 
         try:
             record = replay.record_of(connection, generation)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from app.control.deciding import drafted, holding, mode_of, parts, posing, under_way
+from app.control.deciding.decide import drafted, holding, mode_of, parts, posing, under_way
+from app.control.deciding.posed import Posed
+from app.control.deciding.small import following, is_preferred, is_upheaval, saying
+from app.control.deciding.worth import falls_short
 from app.control.decision import Answer, Decision, HeldBack, Outcome, State
 from app.control.events import Event, Reason, happened
-from app.control.observe import Expecting
-from app.control.posed import Posed
-from app.control.small import following, is_preferred, is_upheaval, saying
+from app.control.observing.observe import Expecting
 from app.control.snapshot import Snapshot
 from app.control.store import Overtaken, Store
 from app.control.tracing import note, phase
-from app.control.worth import falls_short
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 

@@ -15,24 +15,24 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from app.control import metrics
-from app.control.base import Base, base_of
-from app.control.bringing import bring
 from app.control.cycle import Asked, Budget, Cycled, run_cycle
-from app.control.deciding import parts, posing
+from app.control.deciding.base import Base, base_of
+from app.control.deciding.decide import parts, posing
+from app.control.deciding.posed import Posed, staying
 from app.control.decision import Answer, State
 from app.control.events import Reason, happened, known
 from app.control.fast import Call, Watch, quicken, watched
 from app.control.fast.watch import Seen
-from app.control.figures import After
 from app.control.jobs import Reading, Window, arrived
-from app.control.living import answer, live
 from app.control.metrics import Figures
-from app.control.observe import Knowledge
-from app.control.operating import expire, rolled_back, undoing
-from app.control.posed import Posed, staying
+from app.control.observing.observe import Knowledge
+from app.control.running.bringing import bring
+from app.control.running.living import answer, live
+from app.control.running.operating import expire, rolled_back, undoing
 from app.control.snapshot import Correction, Declared, Expected, Snapshot
 from app.control.store import Deposed, Look, Overtaken, Store
-from app.control.telling import Telling
+from app.control.telling.figures import After
+from app.control.telling.tell import Telling
 from app.control.times import cycle_seconds, start_seconds
 from app.control.tracing import phase
 from app.store import plans

@@ -13,12 +13,12 @@ from sqlalchemy import Connection
 
 from agents.contract import Assignment
 from app.control import metrics
+from app.control.deciding.predicting import sayable
 from app.control.decision import Decision, HeldBack, Outcome, State
 from app.control.desired import Desired, NodeDesired, Observed
 from app.control.events import Event
-from app.control.observe import Expecting, Observer
-from app.control.predicting import sayable
-from app.control.silence import Silence
+from app.control.observing.observe import Expecting, Observer
+from app.control.observing.silence import Silence
 from app.control.snapshot import Declared, Snapshot
 from app.control.solving.versions import versions
 from app.store import assignments, events, lease, plan_reads, plans

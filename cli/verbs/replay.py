@@ -15,7 +15,7 @@ from cli.exits import Failed
 from cli.output import plain
 
 if TYPE_CHECKING:
-    from app.control.replay import Replayed
+    from app.control.recording.replay import Replayed
 
 EPILOG = """\
 The snapshot, the seed and the steps done come from the server, or from a file; nothing else is asked of it.
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
-    from app.control.replay import Refused, from_json, replay
+    from app.control.recording.replay import Refused, from_json, replay
     from app.control.solving import Solver
 
     body = _body(args)

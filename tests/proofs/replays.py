@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from app.control.base import base_of
-from app.control.deciding import drafted, holding, parts, posing
+from app.control.deciding.base import base_of
+from app.control.deciding.decide import drafted, holding, parts, posing
 from app.control.decision import Decision, Outcome
 from app.control.fast import Call, Cause, quicken
-from app.control.replay import Record, from_json, replay, to_json
+from app.control.recording.replay import Record, from_json, replay, to_json
 from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
 from app.control.solving import Inline, Solver, versions
 from tests.app.control.as_manifests import manifests

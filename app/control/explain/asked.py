@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.control.deciding import posing
+from app.control.deciding.decide import posing
+from app.control.deciding.posed import Posed
 from app.control.explain.alternatives import Alternative
 from app.control.explain.counting import counted, predicted
 from app.control.explain.instance import InstanceWhy, Real, described, spelled, why_instance
 from app.control.explain.job import why_job
 from app.control.explain.service import spelled_service, why_service
-from app.control.posed import Posed
 from app.control.snapshot import JobFacts, Snapshot
 from app.control.solving.aside import Aside
 from solvers.planning.plan import Plan

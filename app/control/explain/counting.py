@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.control.posed import Posed
+from app.control.deciding.posed import Posed
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.control.predicting import foreseen
+from app.control.deciding.predicting import foreseen
 from solvers.planning.judge import Change, Standing
 from solvers.planning.plan import Plan
 from solvers.planning.problem import PlacedJob, Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.control.formulate import price_per_hour
+from app.control.deciding.formulate import price_per_hour
 from app.control.snapshot import Declared
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.control.deciding import posing
+from app.control.deciding.decide import posing
 from app.control.decision import Outcome
 from app.control.snapshot import Snapshot
 from app.control.solving.aside import Aside

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.control.decision import Outcome
-from app.control.hearing import Hearing
+from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving import Inline
 from app.control.store import Store

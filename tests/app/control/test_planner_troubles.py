@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from app.control.hearing import Hearing
+from app.control.deciding.predicting import sayable
+from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
-from app.control.predicting import sayable
 from app.control.solving import Inline
 from app.control.store import Store
 from app.store import cordons, plan_reads

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from app.control.deciding.posed import Posed, pose
 from app.control.decision import Outcome
 from app.control.explain.asked import Explain
 from app.control.explain.counting import counted, predicted
-from app.control.posed import Posed, pose
 from app.control.snapshot import NodeFacts, Snapshot
 from app.control.solving.orders import Solve, solved
 from solvers.planning.plan import Plan

@@ -1,0 +1,89 @@
+"""What the fast lane starts from: the question that the plan in force answers, and that plan in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from app.control.deciding.assigning import desired_of
+from app.control.deciding.decide import posing
+from app.control.deciding.drafting import changed
+from app.control.deciding.posed import Posed
+from app.control.deciding.predicting import foreseen
+from app.control.deciding.worth import as_it_stands
+from app.control.decision import Decision, Lane
+from app.control.fast import Planned, Quick
+from app.control.snapshot import Expected, Snapshot
+from solvers.planning.judge import Standing
+from solvers.planning.plan import Certificate, Plan
+from solvers.planning.promise import keep
+
+START_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Base:
+    """One plan in force. Problem and plan are the same objects for as long as it is: a solver keeps them warm."""
+
+    snapshot: Snapshot
+    posed: Posed
+    plan: Plan
+
+    def planned(self, starts: Mapping[str, float]) -> dict[str, Planned]:
+        """What each service is planned for, pinned instances included."""
+        found = {}
+        for name, service in self.posed.problem.services.items():
+            expected = self.snapshot.expected.get(name)
+            rate = expected.rate_per_second if expected else service.rate_per_second
+            high = expected.high if expected else 0.0
+            found[name] = Planned(rate, high, service.percentile, starts.get(name, START_SECONDS))
+        return found
+
+    @property
+    def elsewhere(self) -> dict[str, float]:
+        """What pinned instances carry, which the problem does not know of."""
+        carried: dict[str, float] = {}
+        for _, one in self.posed.pinned:
+            name = f"{one.tenant}/{one.service}"
+            carried[name] = carried.get(name, 0.0) + one.rate_per_second
+        return carried
+
+    def decided(self, quick: Quick) -> tuple[Snapshot, Decision]:
+        """What a quick step decides, and the snapshot that goes on record with it."""
+        desired = desired_of(self.snapshot, self.posed, quick.plan)
+        held = self.elsewhere
+        problem = self.posed.problem.with_rates(
+            {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
+        )
+        standing = Standing(problem, quick.plan, keep)
+        verdict, told = standing.verdict(), foreseen(problem, standing.residents)
+        certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
+        instances = tuple(told.get(id(line), line) for line in quick.plan.instances)
+        plan = replace(quick.plan, instances=instances, changes=verdict.changes, certificate=certificate)
+        decision = Decision(
+            lane=Lane.FAST,
+            plan=self.posed.real(plan),
+            desired=desired,
+            answer=replace(quick.answer, plan=quick.plan),
+            reason=quick.reason,
+            message=quick.message,
+            base=self.snapshot.target,
+            services=changed(self.snapshot.standing, desired),
+        )
+        return self.snapshot, decision
+
+    def after(self, quick: Quick, decision: Decision, generation: int) -> Base:
+        """The base of the next step, made from nothing but what will be on record: this one was taken."""
+        rates = quick.rates
+        known = {**dict.fromkeys(rates, Expected(0.0)), **self.snapshot.expected}
+        expected = {
+            name: replace(one, rate_per_second=rates[name], high=max(one.high, rates[name])) if name in rates else one
+            for name, one in known.items()
+        }
+        snapshot = replace(self.snapshot, expected=expected, standing=decision.desired, target=generation)
+        return base_of(snapshot, posing(snapshot))
+
+
+def base_of(snapshot: Snapshot, posed: Posed) -> Base:
+    """The plan that stands in this snapshot."""
+    return Base(snapshot, posed, as_it_stands(posed.problem))

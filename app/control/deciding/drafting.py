@@ -1,0 +1,55 @@
+"""From an answer to a decision: judged again, on real GPUs, in the form in which nodes are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agents.contract import AssignedInstance
+from app.control.deciding.assigning import desired_of
+from app.control.deciding.posed import Posed
+from app.control.decision import Answer, Decision, Lane, Outcome
+from app.control.desired import Desired
+from app.control.snapshot import Snapshot
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.promise import keep
+
+
+def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = "") -> Decision:
+    """The decision that an answer makes; its outcome is WRONG where the judge refuses it."""
+    assert answer.plan is not None, "an answer without a plan decides nothing"
+    plan: Plan = answer.plan
+    verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
+    if not verdict.is_right:
+        wrong = "; ".join(str(one) for one in verdict.violations[:3])
+        answer = replace(answer, outcome=Outcome.WRONG, message=f"the judge refuses the plan: {wrong}")
+    plan = replace(plan, changes=verdict.changes)
+    desired = desired_of(snapshot, posed, plan)
+    return Decision(
+        lane=lane,
+        plan=posed.real(plan),
+        desired=desired,
+        answer=answer,
+        reason=reason,
+        base=snapshot.target,
+        services=changed(snapshot.standing, desired),
+    )
+
+
+def changed(before: Desired, after: Desired) -> tuple[str, ...]:
+    """Services and jobs of which something else is wanted than before, weights apart."""
+
+    def lines(desired: Desired) -> set[tuple[str, str, object]]:
+        return {
+            (node, f"{one.tenant}/{one.service or one.job}", _weightless(one))
+            for node, wanted in desired.items()
+            for one in wanted.instances
+        }
+
+    return tuple(sorted({name for _, name, _ in lines(before) ^ lines(after)}))
+
+
+def _weightless(one: AssignedInstance) -> tuple[object, ...]:
+    skipped = ("rate_per_second", "batch", "args")
+    said = [getattr(one, name) for name in one.__struct_fields__ if name not in skipped]
+    return (*said, one.batch.planned if one.batch else 0, *sorted((one.args or {}).items()))

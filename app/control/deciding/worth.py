@@ -1,0 +1,73 @@
+"""Whether what would change is worth its churn: hysteresis in cost, not in replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.control.deciding.posed import Posed
+from app.control.decision import Decision, HeldBack
+from app.control.events import Reason
+from app.control.snapshot import Snapshot
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan, Unserved
+from solvers.planning.problem import Problem, State
+from solvers.planning.promise import keep
+
+NONE_UNSERVED = 1e-5  # of a rate
+
+
+def falls_short(problem: Problem) -> bool:
+    """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
+    stands = as_it_stands(problem)
+    return bool(stands.unserved) or not judge(problem, stands, simulate=False, keeps=keep).is_right
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a plan costs over the horizon, its churn included; None where it breaks a rule."""
+
+    per_horizon: float | None
+    churn: float
+
+
+def as_it_stands(problem: Problem) -> Plan:
+    """The plan in force, laid over today's question."""
+    running = problem.state.running if problem.state else ()
+    carried = dict.fromkeys(problem.services, 0.0)
+    for one in running:
+        carried[one.service] += one.rate_per_second
+    left = [
+        Unserved(name, service.rate_per_second - carried[name])
+        for name, service in sorted(problem.services.items())
+        if service.rate_per_second - carried[name] > NONE_UNSERVED * service.rate_per_second
+    ]
+    return Plan(running, problem.state.jobs if problem.state else (), tuple(left))
+
+
+def worth(problem: Problem, plan: Plan) -> Worth:
+    """By the judge: services alone, as the contract adds it up."""
+    state = problem.state
+    alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
+    verdict = judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keep)
+    if not verdict.is_right:
+        return Worth(None, verdict.cost.churn)
+    return Worth(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
+
+
+def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBack | None:
+    """Why the plan in force stands although there is another one; None where changing pays, or must be."""
+    changes = decision.plan.changes
+    if not snapshot.standing or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
+        return None
+    before = worth(posed.problem, as_it_stands(posed.problem))
+    if before.per_horizon is None or decision.answer.plan is None:
+        return None  # what stands is not right any more
+    after = worth(posed.problem, decision.answer.plan)
+    if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
+        return None
+    saved = before.per_horizon - (after.per_horizon or 0.0) + after.churn
+    return HeldBack(
+        "",
+        Reason.NOT_WORTH_ITS_CHURN,
+        f"it would save {saved:.4g} over the horizon and its churn costs {after.churn:.4g}",
+    )

@@ -1,0 +1,110 @@
+"""What a leader hears and learns: it begins with what the one before it kept, and keeps what it hears itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.control.drift import Drift, predictions
+from app.control.drift.kept import of_row
+from app.control.jobs import Reading
+from app.control.jobs import readings as jobs_said
+from app.control.loads import Loads, Recent, hear
+from app.control.loads.believed import Believed
+from app.control.loads.hearing import Cursor, Heard, Readings
+from app.control.observing.learning import learnt
+from app.control.snapshot import Correction, Declared, Expected
+from app.store import clock, corrections, observed
+from app.store import loads as rows
+from app.store.database import Database, Unavailable
+from solvers.planning.problem import Problem
+
+REMEMBERED = timedelta(minutes=35)
+
+
+class Hearing:
+    """Loads that are read from the database; for several threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._loads = Loads()
+        self._drift = Drift()
+        self._believed = Believed()
+        self._turn = threading.Lock()
+        self._of_jobs: list[Reading] = []
+
+    def begin(self) -> None:
+        """As a new leader: what was heard before stands in the database."""
+        courses = self._database.read(lambda connection: rows.courses(connection, REMEMBERED))
+        known = self._database.read(corrections.everything)
+        with self._turn:
+            self._loads, self._drift = Loads(), Drift()
+            self._loads.restore(courses)
+            self._drift.restore(map(of_row, known))
+
+    def promise(self, declared: Sequence[Declared]) -> None:
+        """The SLOs that answers are held against."""
+        slos: dict[str, Any] = {
+            f"{one.tenant}/{one.name}": one.spec["slo"] for one in declared if one.kind == "Service"
+        }
+        with self._turn:
+            self._loads.promise(
+                {name: float(slo["latencyMs"]) for name, slo in slos.items()},
+                {name: float(slo["percentile"]) for name, slo in slos.items()},
+            )
+
+    def look(self) -> dict[str, Recent]:
+        """Hear what was said since the last look; how every service does just now."""
+        with self._turn:
+            loads = self._loads
+            readings = self._believed_of(loads.cursor)
+            loads.take(readings)
+            self._drift.take(readings)
+            for heard in readings.reports:
+                self._of_jobs += jobs_said(heard.word, heard.received_at)
+            return {name: recent for name in loads.services if (recent := loads.recent(name)) is not None}
+
+    def _believed_of(self, cursor: Cursor) -> Readings:
+        """What was said since, as far as nodes may speak of it."""
+        try:
+            told, readings = self._database.read(
+                lambda connection: (observed.told(connection, self._believed.version), hear(connection, cursor))
+            )
+        except Unavailable:
+            self._believed = Believed()  # versions may have gone back: it was restored, or is another one
+            raise
+        self._believed.take(told, readings.at)
+        reports = [Heard(heard.received_at, self._believed.of(heard.word)) for heard in readings.reports]
+        return replace(readings, reports=reports)
+
+    def of_jobs(self) -> list[Reading]:
+        """What was said of jobs since the last time; each is given once."""
+        with self._turn:
+            said, self._of_jobs = self._of_jobs, []
+        return said
+
+    def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool:
+        """Hold what was heard against what profiles promise of what stands; whether a correction moved."""
+        predicted = predictions(problem, applied)
+        now = self._database.read(clock.now)
+        with self._turn:
+            changed = self._drift.correct(now)
+            self._drift.expects(predicted)
+        return bool(changed) and learnt(self._database, epoch, changed, now)
+
+    def keep(self) -> None:
+        """Store what is full."""
+        with self._turn:
+            full = self._loads.full()
+        if full:
+            self._database.write(lambda connection: rows.keep(connection, full), repeatable=True)
+
+    def expect(
+        self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
+    ) -> Mapping[str, Expected]:
+        """What each service will be asked."""
+        with self._turn:
+            return self._loads.expect(declared, planned, ahead, now)

@@ -1,0 +1,1 @@
+"""Decisions on record: read back, and made again."""

@@ -1,0 +1,77 @@
+"""Emptying nodes and GPUs: what leaves, what stays and why, and what is late."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from app.control.deciding.cordons import drained, draining, leaving, progress
+from app.control.decision import Answer, Decision, Lane, Outcome
+from app.control.desired import Desired
+from app.control.snapshot import NodeFacts
+from app.store.cordons import WHOLE, Cordon
+from solvers.planning.plan import Plan, Unserved
+from tests.app.control.rollout.fleets import a_job, a_node, an_instance, replace_struct, rules
+from tests.app.control.rollout.referee import standing
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+N1 = {("n1", 0), ("n1", 1)}
+STANDING = {"n1": a_node(an_instance("a1", "a"), an_instance("b1", "b", gpu=1)), "n2": a_node()}
+
+
+def decided(desired: Desired, *unserved: Unserved) -> Decision:
+    return Decision(Lane.FULL, Plan((), unserved=unserved), desired, Answer(Outcome.SOLVED))
+
+
+def test_what_is_served_elsewhere_leaves() -> None:
+    target = {"n2": a_node(an_instance("a2", "a"), an_instance("b2", "b"))}
+    decision, stays = drained(decided(target), STANDING, N1, rules())
+    assert stays == ()
+    assert decision.desired == target
+
+
+def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
+    target = {"n2": a_node(an_instance("a2", "a"))}
+    lacks = Unserved("shop/b", 100.0, "the GPUs are full", "one more v100 would serve it")
+    decision, stays = drained(decided(target, lacks), STANDING, N1, rules())
+    assert [(one.instance, one.gpu, one.reason) for one in stays] == [("b1", 1, "no_room_anywhere")]
+    assert stays[0].message == (
+        "100 requests/s of shop/b would be served nowhere; the GPUs are full; one more v100 would serve it"
+    )
+    assert sorted(standing(decision.desired)) == ["a2", "b1"]
+    assert [one.service for one in decision.held_back] == ["shop/b"]
+
+
+def test_what_was_unserved_before_and_is_served_as_much_elsewhere_leaves() -> None:
+    target = {"n2": a_node(an_instance("a2", "a"), an_instance("b2", "b"))}
+    assert leaving(decided(target, Unserved("shop/b", 50.0)), STANDING, N1) == ()
+
+
+def test_a_job_leaves_unless_it_may_not_be_stopped() -> None:
+    before = {"n1": a_node(a_job("may"), replace_struct(a_job("mayn-t", "other"), preemptible=False))}
+    stays = leaving(decided({}), before, N1)
+    assert [(one.instance, one.owner, one.reason) for one in stays] == [("mayn-t", "lab/other", "not_preemptible")]
+
+
+def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
+    before = {"n1": a_node(an_instance("a1", "a", sm=80)), "n2": a_node(an_instance("c1", "c", sm=80))}
+    target = {"n1": a_node(), "n2": a_node(an_instance("a2", "a", sm=80)), "n3": a_node(an_instance("c2", "c", sm=80))}
+    blocked = rules(nodes=("n1", "n2"))  # nothing is known of n3
+    decision, stays = drained(decided(target), before, {("n1", 0)}, blocked)
+    assert [(one.instance, one.reason) for one in stays] == [("a1", "no_room_to_hand_over")]
+    assert sorted(standing(decision.desired)) == ["a1", "c1"]
+
+
+def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> None:
+    def asked(node: str, gpu: int = WHOLE, deadline: datetime | None = None) -> Cordon:
+        return Cordon(node, gpu, "drain", deadline, "ops", NOW)
+
+    drains = [asked("n1", 1, NOW), asked("n1", deadline=NOW + timedelta(hours=1)), asked("n9")]
+    by_gpu, by_node, nowhere = progress(drains, STANDING, NOW)
+    assert (len(by_gpu.left), by_gpu.is_late) == (1, True)
+    assert (len(by_node.left), by_node.is_late, by_node.is_done) == (2, False, False)
+    assert nowhere.is_done
+
+
+def test_the_gpus_to_be_emptied_are_those_that_are_drained() -> None:
+    facts = {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,), draining_gpus=(1, 2))}
+    assert draining(facts) == {("n1", 1), ("n1", 2)}

@@ -1,0 +1,52 @@
+"""What was learnt of profiles goes on record under the leader's epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from app.control.drift import Corrected
+from app.control.observing.learning import learnt
+from app.control.snapshot import Correction
+from app.control.store import Deposed, Store
+from app.store import corrections, events
+from app.store.database import Database
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+KEY = "resnet/fp16/v100"
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    opened = Database(database_url, pool_size=4, direct=True)
+    yield opened
+    opened.close()
+
+
+def test_what_stands_now_is_kept(database: Database) -> None:
+    store = Store(database, "one")
+    store.lead()
+    for factor in (1.1, 1.15, 1.15):
+        moved = learnt(database, store.epoch, [Corrected(KEY, Correction(factor), message=f"x {factor}")], NOON)
+        assert moved
+    (row,) = database.read(corrections.everything)
+    assert (row.model, row.variant, row.gpu_type, row.latency_factor) == ("resnet", "fp16", "v100", 1.15)
+    assert row.evidence["message"] == "x 1.15"
+
+
+def test_an_alarm_alone_calls_for_no_new_plan(database: Database) -> None:
+    store = Store(database, "one")
+    store.lead()
+    assert not learnt(database, store.epoch, [Corrected(KEY, alarm="the profile is wrong")], NOON)
+    said = database.read(lambda connection: events.recent(connection, events.Wanted(), 10))
+    assert [(one.reason, one.severity) for one in said] == [("profile_wrong", "alarm")]
+
+
+def test_who_leads_no_more_writes_nothing(database: Database) -> None:
+    store = Store(database, "one")
+    store.lead()
+    with pytest.raises(Deposed):
+        learnt(database, store.epoch - 1, [Corrected(KEY, Correction(1.1), message="late")], NOON)
+    assert database.read(corrections.everything) == []

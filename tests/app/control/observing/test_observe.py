@@ -1,0 +1,33 @@
+"""What nodes say of what they run: of what one was told, no other one is heard."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from agents.contract import AssignedInstance, Assignment, Report
+from app.control.observing.observe import Observer
+from app.nodes.intake import Intake
+from app.store import assignments
+from app.store.database import Database
+from tests.support.reports import report
+
+
+def test_a_node_cannot_say_that_anothers_instance_is_gone(database_url: str) -> None:
+    database = Database(database_url, pool_size=2, direct=True)
+
+    def body(version: int) -> str:
+        told = (AssignedInstance("i-1", 0, tenant="shop", service="search"),)
+        return msgspec.json.encode(Assignment("true", version, 1, 1, instances=told)).decode()
+
+    database.write(lambda connection: assignments.write(connection, 1, [assignments.Draft("true", 1, body)]))
+    intake = Intake(database, timedelta(days=1))
+    for node, stage in (("true", "ready"), ("liar", "gone")):
+        copy = {"id": f"{node}.1", "instance": "i-1", "gpu": 0, "stage": stage}
+        said = report(node, copies=[copy], generation=2**40)
+        intake.keep([msgspec.convert(said, Report)], [msgspec.json.encode(said)])
+    observer = Observer()
+    database.read(observer.told)
+    assert database.read(observer.observed).instances["i-1"].stage == "ready"
+    database.close()

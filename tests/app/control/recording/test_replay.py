@@ -1,0 +1,115 @@
+"""A recorded decision is made again from what is on record alone, and what differs is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.control.decision import Answer, Lane, Outcome
+from app.control.recording.replay import Record, Refused, difference, from_json, replay, to_json
+from app.control.snapshot import Expected
+from app.control.solving import Inline, Solver, versions
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from tests.proofs.replays import decisions
+
+
+class Silent:
+    """A solver that nobody may ask."""
+
+    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> Answer:
+        raise AssertionError("asked for a plan")
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+        raise AssertionError("asked to follow")
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    """Eight cycles of one small world, the fourth and eighth by the fast lane."""
+    solver = Solver()
+    try:
+        return list(decisions(8, solver))
+    finally:
+        solver.close()
+
+
+def test_every_decision_comes_out_the_same_from_its_json(records: list[Record]) -> None:
+    assert {record.recipe["kind"] for record in records} == {"solve", "quicken"}
+    for record in records:
+        assert replay(from_json(to_json(record)), Inline()).is_identical, record.generation
+
+
+def test_another_plan_on_record_is_named_by_its_first_difference(records: list[Record]) -> None:
+    record = next(one for one in records if one.plan and one.plan.instances)
+    assert record.plan
+    first, *others = record.plan.instances
+    forged = replace(record.plan, instances=(replace(first, sm_percent=first.sm_percent + 1), *others))
+    told = replay(replace(record, plan=forged), Inline())
+    assert not told.is_identical
+    wanted = f"plan.instances[0].sm_percent: {first.sm_percent + 1} on record, {first.sm_percent} now"
+    assert told.difference == wanted
+
+
+def test_another_snapshot_gives_another_plan(records: list[Record]) -> None:
+    record = next(one for one in records if one.recipe["kind"] == "solve" and one.plan and one.plan.instances)
+    expected = {name: Expected(3 * one.rate_per_second) for name, one in record.snapshot.expected.items()}
+    forged = replace(record, snapshot=replace(record.snapshot, expected=expected))
+    assert not replay(forged, Inline()).is_identical
+
+
+def test_other_versions_are_refused_by_name(records: list[Record]) -> None:
+    old = replace(records[0], versions={**versions(), "numpy": "1.0", "gpuwright": "0.0.1"})
+    with pytest.raises(Refused) as refused:
+        replay(old, Silent())
+    here = versions()
+    assert str(refused.value) == (
+        f"plan 1 was decided by other versions: gpuwright is {here['gpuwright']} here and was 0.0.1; "
+        f"numpy is {here['numpy']} here and was 1.0"
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG])
+def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Record], outcome: Outcome) -> None:
+    killed = replace(records[0], outcome=outcome, plan=None, desired=None)
+    told = replay(from_json(to_json(killed)), Silent())
+    assert (told.is_identical, told.message) == (
+        True,
+        f"no plan came of it: {outcome}; that is what is on record",
+    )
+
+
+def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: list[Record]) -> None:
+    """Out of time is no property of a problem: it is on record, and nobody is asked."""
+    quick = next(one for one in records if one.recipe["kind"] == "quicken")
+    failed = replace(quick, recipe=quick.recipe | {"followed": ["out_of_time"] * 2})
+    replay(failed, Silent())
+
+
+def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
+    with pytest.raises(Refused, match="not found by a solver: its lane is rollback"):
+        replay(replace(records[0], lane=Lane.ROLLBACK, recipe={}), Silent())
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"generation": 1, "lane": "other"}'])
+def test_what_is_no_record_is_refused(body: bytes) -> None:
+    with pytest.raises(Refused, match="no record of a decision"):
+        from_json(body)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        ((1, 2), (1, 2), ""),
+        ((1, 2), (1, 3), "it[1]: 2 on record, 3 now"),
+        ((1, 2), (1,), "it: 2 on record, 1 now"),
+        ({"a": 1}, {"b": 1}, "it: a is gone"),
+        ({"a": (1,)}, {"a": ("1",)}, "it.a[0]: 1 on record, '1' now"),
+        ({}, {"b": 1}, "it: b is new"),
+    ],
+)
+def test_the_first_difference_is_named(then: Any, now: Any, told: str) -> None:
+    assert difference(then, now, "it") == told

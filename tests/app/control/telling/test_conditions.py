@@ -1,0 +1,81 @@
+"""What the planner says of services and tenants, in words that stay while what they say does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.control.degrade import Degraded
+from app.control.events import Reason
+from app.control.telling.conditions import Ground, Statement, attained, said
+from app.control.tenants import Account, Terms, Used
+from app.manifests.model import Key, Kind
+from solvers.planning.plan import Unserved
+from solvers.planning.problem import Limit
+from tests.solvers.planning.small_world import plan, problem
+
+RANK = Key(Kind.SERVICE, "shop", "rank")
+SEARCH = Key(Kind.SERVICE, "shop", "search")
+SHOP = Key(Kind.TENANT, "", "shop")
+GROUND = Ground(problem(), plan())
+
+
+def statement(standing: Ground, key: Key, type_: str) -> Statement:
+    [found] = [one for one in said(standing)[key] if one.type == type_]
+    return found
+
+
+def test_a_service_that_is_served_says_so() -> None:
+    served = statement(GROUND, SEARCH, "Served")
+    assert (served.status, served.reason, served.message) == ("True", "Served", "the plan carries 40 requests a second")
+
+
+def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
+    reasons = {"shop/rank": Unserved("shop/rank", 10.0, "the limit of shop", "limit.gpus: 3 (now 2)")}
+    served = statement(replace(GROUND, reasons=reasons), RANK, "Served")
+    assert (served.status, served.reason) == ("False", "Unserved")
+    assert served.message == (
+        "the plan carries 20 of 30 requests a second, 10 are unserved: the limit of shop; "
+        "what would serve it: limit.gpus: 3 (now 2)"
+    )
+
+
+def test_attainment_is_told_against_the_promise() -> None:
+    service = GROUND.problem.services["shop/search"]
+    assert [attained(service, share).status for share in (None, 0.98, 0.979)] == ["Unknown", "True", "False"]
+    assert attained(service, 0.91).message == "fewer are in time than promised: 98 % within 200 ms"
+
+
+@given(st.floats(0, 0.97), st.floats(0.98, 1.0))
+def test_an_attainment_that_breathes_changes_no_word(low: float, high: float) -> None:
+    service = GROUND.problem.services["shop/search"]
+    assert attained(service, low) == attained(service, 0.5)
+    assert attained(service, high) == attained(service, 0.99)
+
+
+def test_a_degraded_service_says_why() -> None:
+    worse = {"shop/rank": Degraded(Reason.SHEDDING, "20% of its requests are answered 503")}
+    told = statement(replace(GROUND, degraded=worse), RANK, "Degraded")
+    assert (told.status, told.reason) == ("True", "Shedding")
+    assert statement(GROUND, SEARCH, "Degraded").status == "False"
+
+
+def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
+    accounts = {"shop": Account(101.0, 100.0, 200.0, "freeze")}
+    standing = replace(GROUND, accounts=accounts, terms={"shop": Terms(budget_per_month=100.0)})
+    for key in (SHOP, SEARCH, RANK):
+        told = statement(standing, key, "WithinBudget")
+        assert (told.status, told.reason) == ("False", "OverBudget")
+        assert told.message.endswith("its services get nothing more than they have")
+    assert not [one for one in said(standing)[Key(Kind.SERVICE, "lab", "alone")] if one.type == "WithinBudget"]
+
+
+def test_a_tenant_says_whether_it_has_borrowed_or_had_to_give_back() -> None:
+    standing = replace(GROUND, terms={"shop": Terms(1.0)}, used={"shop": Used(1.2)})
+    assert statement(standing, SHOP, "Entitled").reason == "Borrowing"
+    cut = replace(standing, limits={"shop": Limit(1.1)})
+    assert (statement(cut, SHOP, "Entitled").status, statement(cut, SHOP, "Entitled").reason) == ("False", "Reclaimed")
+    own = replace(standing, terms={"shop": Terms(2.0, Limit(2.0))}, limits={"shop": Limit(2.0)})
+    assert statement(own, SHOP, "Entitled").status == "True"

@@ -1,0 +1,110 @@
+"""Conditions reach the objects on change alone, with an event for each turn, and never from a leader of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.access import Principal, Scope
+from app.control.events import Reason
+from app.control.telling.conditions import Statement
+from app.control.telling.saying import Saying, Specs, Statements, Told, of_job
+from app.manifests.model import Key, Kind
+from app.manifests.reader import Document
+from app.manifests.validate import validate
+from app.store import events, lease, objects, versions
+from app.store.database import Database
+from app.world import declare
+from app.world.write import Actor
+from tests.support.world import gpu_type, model, profile, service
+
+SEARCH, RANK = (Key(Kind.SERVICE, "shop", name) for name in ("search", "rank"))
+SERVED = Statement("Served", "True", Reason.SERVED, "the plan carries 40 requests a second")
+SHORT = Statement("Served", "False", Reason.UNSERVED, "10 are unserved")
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    made = Database(database_url, pool_size=2, direct=True)
+    apply(
+        made, [gpu_type(), model("resnet50"), profile("resnet50"), service("search", "shop"), service("rank", "shop")]
+    )
+    made.write(lambda connection: lease.take(connection, "a", 10.0))
+    yield made
+    made.close()
+
+
+def apply(database: Database, world: list[dict[str, Any]]) -> None:
+    documents = [Document(str(number), one) for number, one in enumerate(world)]
+    manifests, faults = validate(documents)
+    assert not faults
+    actor = Actor(Principal("tests", Scope.ADMIN), "request")
+    database.write(lambda connection: declare.declare(connection, actor, manifests))
+
+
+def specs(database: Database) -> Specs:
+    found = database.read(lambda connection: objects.get_many(connection, [SEARCH, RANK]))
+    return {key: stored.spec for key, stored in found.items()}
+
+
+def conditions(database: Database, key: Key) -> dict[str, Any]:
+    stored = database.read(lambda connection: objects.get(connection, key))
+    assert stored
+    found: Any = stored.status.get("conditions", [])
+    return {one["type"]: one for one in found}
+
+
+def version(database: Database) -> int:
+    return database.read(lambda connection: versions.current(connection)["object"][0])
+
+
+def both(search: Statement, rank: Statement) -> Statements:
+    return {SEARCH: Told((search,)), RANK: Told((rank,))}
+
+
+def test_what_is_said_is_written_once_and_turns_are_events(database: Database) -> None:
+    saying = Saying()
+    assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
+    before = version(database)
+    assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 0
+    assert Saying().say(database, 1, both(SERVED, SHORT), specs(database)) == 2, "a new leader looks at all of them"
+    assert version(database) == before, "and writes nothing"
+    assert saying.say(database, 1, both(SERVED, SERVED), specs(database)) == 1
+    assert conditions(database, RANK)["Served"]["status"] == "True"
+    told = [(one.name, one.reason) for one in database.read(events.recent)]
+    assert told == [("rank", "served"), ("rank", "unserved")]
+
+
+def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:
+    saying = Saying()
+    saying.say(database, 1, both(SERVED, SERVED), specs(database))
+    assert conditions(database, SEARCH).keys() == {"SloAttainable", "Served"}
+    apply(database, [service("search", "shop", ratePerSecond=50)])
+    saying.say(database, 1, both(SERVED, SERVED), specs(database))
+    assert conditions(database, SEARCH)["Served"]["observedGeneration"] == 2
+
+
+def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> None:
+    saying = Saying()
+    assert saying.say(database, 7, both(SERVED, SHORT), specs(database)) == 0
+    assert "Served" not in conditions(database, RANK)
+    assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
+
+
+def test_what_is_no_longer_declared_is_passed_over(database: Database) -> None:
+    gone = Key(Kind.SERVICE, "shop", "gone")
+    known = specs(database)
+    assert Saying().say(database, 1, {gone: Told((SHORT,))}, known) == 0
+    assert Saying().say(database, 1, {gone: Told((SHORT,))}, {**known, gone: {}}) == 1  # deleted a moment ago
+
+
+def test_a_jobs_progress_is_news_by_the_hundredth() -> None:
+    def job(progress: float, phase: str = "Running") -> Told:
+        placed = {"type": "Placed", "status": "True", "reason": phase, "message": f"{progress} of it"}
+        return of_job({"phase": phase, "progress": progress, "conditions": [placed]})
+
+    assert job(0.501).news == job(0.504).news
+    assert job(0.501).news != job(0.511).news
+    assert job(0.501).news != job(0.501, "Starting").news

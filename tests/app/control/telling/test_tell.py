@@ -1,0 +1,146 @@
+"""What follows from a cycle: gateways, objects, events, metrics and money hear of it, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.access import Principal, Scope
+from app.control.deciding.decide import posing
+from app.control.deciding.drafting import draft
+from app.control.deciding.worth import as_it_stands
+from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.solving.inline import Inline
+from app.control.telling.figures import After
+from app.control.telling.tell import Telling
+from app.http.metrics import REGISTRY
+from app.manifests.model import Key, Kind
+from app.manifests.reader import Document
+from app.manifests.validate import validate
+from app.store import endpoints, events, lease, objects, outlook
+from app.store.database import Database
+from app.store.events import Wanted
+from app.world.declare import declare
+from app.world.write import Actor
+from tests.support.world import gpu_type, manifest, model, node, profile, service
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+NOW = [NOON]
+WORLD = [
+    gpu_type(rentable=8),
+    *(node(f"node-{n}", gpus=1) for n in range(3)),
+    model("resnet50"),
+    profile("resnet50"),
+    service("search", "shop", ratePerSecond=200),
+    manifest("Tenant", "shop", {"budget": {"perMonth": 1000}}),
+    manifest("Policy", "default", {"mode": "auto", "idleMinutes": 1}),
+]
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    NOW[0] = NOON
+    made = Database(database_url, pool_size=2, direct=True, moment=lambda: NOW[0])
+    manifests, faults = validate([Document(str(number), one) for number, one in enumerate(WORLD)])
+    assert not faults
+    actor = Actor(Principal("tests", Scope.ADMIN), "request")
+    made.write(lambda connection: declare(connection, actor, manifests))
+    made.write(lambda connection: lease.take(connection, "a", 3600.0))
+    yield made
+    made.close()
+
+
+def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
+    declared = []
+    for one in WORLD:
+        spec: Any = one["spec"]
+        if one["kind"] == "Policy":
+            spec = {**spec, "mode": mode}
+        declared.append(Declared(one["kind"], one["metadata"].get("tenant", ""), one["metadata"]["name"], spec))
+    return Snapshot(
+        at=NOON + timedelta(minutes=minute),
+        epoch=1,
+        declared=tuple(declared),
+        nodes={f"node-{n}": NodeFacts(f"node-{n}", "reporting") for n in range(3)},
+        expected={"shop/search": Expected(rate, seen_per_second=rate, observed_seconds=3600.0)},
+        target=1,
+    )
+
+
+def after(rate: float, minute: int = 0, mode: str = "auto") -> After:
+    """A cycle that planned this, in one go: what it decided stands already."""
+    seen = snapshot(rate, minute, mode)
+    posed = posing(seen)
+    answer = Inline().solve(posed.problem, seconds=60.0, work=2)
+    decision = draft(seen, posed, answer)
+    stands = replace(seen, standing=decision.desired)
+    return After(stands, posing(stands), as_it_stands(posing(stands).problem), decision)
+
+
+def told(database: Database, telling: Telling, what: After) -> bool:
+    NOW[0] = what.snapshot.at
+    return telling.tell(1, what)
+
+
+def conditions(database: Database, key: Key) -> dict[str, Any]:
+    stored = database.read(lambda connection: objects.get(connection, key))
+    assert stored
+    found: Any = stored.status.get("conditions", [])
+    return {one["type"]: one for one in found}
+
+
+SEARCH = Key(Kind.SERVICE, "shop", "search")
+
+
+def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database: Database) -> None:
+    telling = Telling(database, Inline())
+    assert told(database, telling, after(200.0))
+    assert conditions(database, SEARCH)["Served"]["status"] == "True"
+    assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
+    limits = database.read(endpoints.limits)
+    assert limits["shop/search"].shed_share == 0
+    assert limits["shop/search"].queue_limit > 0
+    assert database.read(lambda c: outlook.get(c, outlook.MONEY)) == {"releasable": []}
+    assert told(database, telling, after(200.0, minute=2))
+    free = database.read(lambda c: outlook.get(c, outlook.MONEY))["releasable"]
+    assert len(free) == 2
+    assert all(one["perHour"] == 1.2 for one in free)
+    assert REGISTRY.get_sample_value("gpuwright_releasable_nodes") == 2
+    assert (
+        REGISTRY.get_sample_value("gpuwright_service_unserved_per_second", {"tenant": "shop", "service": "search"}) == 0
+    )
+    found = database.read(lambda c: events.recent(c, Wanted(reasons=["releasable"])))
+    assert {one.name for one in found} == {one["node"] for one in free}
+
+
+def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
+    telling = Telling(database, Inline())
+    assert told(database, telling, after(1500.0))
+    served = conditions(database, SEARCH)["Served"]
+    assert (served["status"], served["reason"]) == ("False", "Unserved")
+    assert "what would serve it" in served["message"]
+    assert conditions(database, SEARCH)["Degraded"]["reason"] == "Shedding"
+    assert database.read(endpoints.limits)["shop/search"].shed_share > 0.1
+    rent = database.read(lambda c: outlook.get(c, outlook.MONEY))["renting"]
+    assert rent["gpus"].keys() == {"v100-16gb"}
+    assert rent["serves"] == ["shop/search"]
+    reasons = {one.reason for one in database.read(events.recent)}
+    assert {"unserved", "shedding", "rent_more"} <= reasons
+
+
+def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
+    assert told(database, Telling(database, Inline()), after(1500.0, mode="advisory"))
+    assert database.read(endpoints.limits) == {}
+    found = conditions(database, SEARCH)
+    assert found["Served"]["message"].endswith("; the mode is advisory")
+    assert found["Degraded"]["status"] == "False"
+
+
+def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
+    assert not Telling(database, Inline()).tell(7, after(1500.0))
+    assert database.read(endpoints.limits) == {}
+    assert "Served" not in conditions(database, SEARCH)
