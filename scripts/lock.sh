@@ -28,5 +28,6 @@ one agent pyproject.toml --extra agent
 one docker pyproject.toml --extra docker
 one solvers pyproject.toml --extra solvers
 one up pyproject.toml --extra server --extra solvers --extra agent
-one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev
+one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev --extra docs
+one docs pyproject.toml --extra docs
 one tools --group tools
