@@ -61,7 +61,7 @@ class PlannerProcess:
     def start(self) -> None:
         tracing.configure(self._settings)
         if self._settings.planner_metrics_port:
-            start_http_server(self._settings.planner_metrics_port, "127.0.0.1", REGISTRY)
+            start_http_server(self._settings.planner_metrics_port, self._settings.planner_metrics_host, REGISTRY)
         for stream, reason in (("object", Reason.FLEET_APPLIED), ("wake", Reason.OPERATOR)):
             self._notices.on_change(stream, self._waking_for(reason))
         self._notices.start()

@@ -42,7 +42,8 @@ class Settings:
     lease_seconds: float = 10.0  # so long after its leader fell silent another planner takes over
     solve_seconds: float = 10.0  # a full plan's search ends then
     solver_cores: int = 1  # that the solver's process may use
-    planner_metrics_port: int = 0  # the planner's /metrics, on loopback; 0: none
+    planner_metrics_port: int = 0  # the planner's /metrics; 0: none
+    planner_metrics_host: str = "127.0.0.1"  # the address that it listens on; it asks for no token
     plan_retention_days: float = 30.0  # how long decisions and their snapshots are kept
     plan_retention_mb: int = 2048  # and the most that they may take
     slow_query_ms: float = 200.0  # a statement that takes longer is logged by its name
