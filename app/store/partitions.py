@@ -1,8 +1,8 @@
-"""Telemetry is cut by day, rollups by month: parts are made before they are needed and dropped whole when old."""
+"""Telemetry is cut by day, rollups and money by month: parts are made before they are needed, dropped when old."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
@@ -11,7 +11,7 @@ from app.store.database import statement
 
 DAILY = ("gpu_minute", "instance_minute")
 MONTHLY = ("gpu_hour", "instance_hour")
-COLUMN: Mapping[str, str] = {name: "minute" if name in DAILY else "hour" for name in DAILY + MONTHLY}
+MONEY = ("allocation", "cost_hour")
 
 # A day's number names the partition, so that nothing but our own names is ever put into DDL.
 EXISTING = statement(
@@ -28,16 +28,16 @@ IMPATIENT = statement("do_not_wait_long", "SET LOCAL lock_timeout = '2s'")
 LOCK = 0x6770_7061_7274  # "gppart"
 
 
-def ensure(connection: Connection, days: Iterable[datetime]) -> list[str]:
+def ensure(connection: Connection, days: Iterable[datetime], daily: Sequence[str] = DAILY) -> list[str]:
     """Make the partitions that rows of these days go to; the names of those that are new."""
     wanted: dict[str, tuple[str, datetime, datetime]] = {}
     for day in days:
         start = day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        for table in DAILY:
+        for table in daily:
             wanted[f"{table}_{start:%Y%m%d}"] = (table, start, start + timedelta(days=1))
         month = start.replace(day=1)
         following = (month + timedelta(days=32)).replace(day=1)
-        for table in MONTHLY:
+        for table in MONTHLY + MONEY:
             wanted[f"{table}_{month:%Y%m}"] = (table, month, following)
     if wanted.keys() <= _existing(connection):
         return []
@@ -78,7 +78,7 @@ def days(connection: Connection) -> list[str]:
 
 
 def _existing(connection: Connection) -> set[str]:
-    return set(connection.execute(EXISTING, {"tables": list(DAILY + MONTHLY)}).scalars())
+    return set(connection.execute(EXISTING, {"tables": list(DAILY + MONTHLY + MONEY)}).scalars())
 
 
 def _stop(table: str, name: str) -> datetime:

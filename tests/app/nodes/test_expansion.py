@@ -179,6 +179,10 @@ def test_partitions_are_made_once_and_dropped_whole(each_database: GivenDatabase
     with ThreadPoolExecutor(4) as threads:
         made = list(threads.map(lambda _: database.write(lambda c: partitions.ensure(c, days)), range(4)))
     assert sorted(name for names in made for name in names) == [
+        "allocation_202601",
+        "allocation_202602",
+        "cost_hour_202601",
+        "cost_hour_202602",
         "gpu_hour_202601",
         "gpu_hour_202602",
         "gpu_minute_20260131",
