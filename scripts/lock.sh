@@ -27,6 +27,7 @@ one server pyproject.toml --extra server
 one agent pyproject.toml --extra agent
 one docker pyproject.toml --extra docker
 one solvers pyproject.toml --extra solvers
+one planner pyproject.toml --extra server --extra planner
 one up pyproject.toml --extra server --extra solvers --extra agent
 one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev --extra docs
 one docs pyproject.toml --extra docs
