@@ -49,6 +49,7 @@ class Noun(StrEnum):
     EVENT = "Event"
     ATTAINMENT = "Attainment"
     OVERVIEW = "Overview"
+    MONEY = "Money"
 
 
 class Reach(StrEnum):
@@ -105,6 +106,7 @@ _READ_ALL: Grants = {
     (Noun.CORDON, Verb.READ): Reach.ALL,
     (Noun.EVENT, Verb.READ): Reach.ALL,
     (Noun.ATTAINMENT, Verb.READ): Reach.ALL,
+    (Noun.MONEY, Verb.READ): Reach.ALL,
     (Noun.OVERVIEW, Verb.READ): Reach.ALL,
 }
 _OPERATE: Grants = {
@@ -123,6 +125,7 @@ _TENANT_READ: Grants = {
     (Noun.EVENT, Verb.READ): Reach.OWN,
     (Noun.ATTAINMENT, Verb.READ): Reach.OWN,
     (Noun.OVERVIEW, Verb.READ): Reach.OWN,
+    (Noun.MONEY, Verb.READ): Reach.OWN,
     (Kind.GPU_TYPE, Verb.READ): Reach.ALL,
     (Kind.MODEL, Verb.READ): Reach.ADMITTED,
     (Kind.PROFILE, Verb.READ): Reach.ADMITTED,

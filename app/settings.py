@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import inf
@@ -46,6 +47,7 @@ class Settings:
     planner_metrics_host: str = "127.0.0.1"  # the address that it listens on; it asks for no token
     plan_retention_days: float = 30.0  # how long decisions and their snapshots are kept
     plan_retention_mb: int = 2048  # and the most that they may take
+    currency: str = "EUR"  # of all prices, by its ISO 4217 code
     slow_query_ms: float = 200.0  # a statement that takes longer is logged by its name
     log_level: str = "INFO"  # DEBUG, INFO, WARNING or ERROR
     otlp_endpoint: str = ""  # traces are sent only when set
@@ -55,6 +57,8 @@ class Settings:
             raise SettingsError("TLS needs both a certificate and a key")
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port {self.port} is outside 0..65535")
+        if not re.fullmatch("[A-Z]{3}", self.currency):
+            raise SettingsError(f"currency {self.currency!r} is no ISO 4217 code, as EUR")
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
         for name in (field.name for field in fields(self) if field.type in ("int", "float")):

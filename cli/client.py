@@ -95,14 +95,36 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The answer of a request that went well; Failed says why another did not."""
+        answer = self._accepted(method, path, query, body, media, headers)
+        if not isinstance(answer.json(), dict):
+            raise self._no_gpuwright(answer, "JSON")
+        return answer
+
+    def text(self, path: str, query: Mapping[str, Any], media: str) -> str:
+        """What is at `path`, as text of this media type."""
+        answer = self._accepted("GET", path, query, None, "", None)
+        if answer.headers.get("content-type", "").partition(";")[0] != media:
+            raise self._no_gpuwright(answer, media)
+        return answer.body.decode(errors="replace")
+
+    def _accepted(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: bytes | None,
+        media: str,
+        headers: Mapping[str, str] | None,
+    ) -> Answer:
         answer = self.attempt(method, path, query, body, media, headers)
         if answer.status >= 400:
             raise refusal(answer.status, answer.headers, answer.json(), self.connection)
-        if not isinstance(answer.json(), dict):
-            moved = answer.headers.get("location", "")
-            what = f"points to {moved}" if moved else f"answered {answer.status} without JSON"
-            raise Failed(f"{self.connection.server} {what}: is it a gpuwright server?", UNREACHABLE)
         return answer
+
+    def _no_gpuwright(self, answer: Answer, wanted: str) -> Failed:
+        moved = answer.headers.get("location", "")
+        what = f"points to {moved}" if moved else f"answered {answer.status} without {wanted}"
+        return Failed(f"{self.connection.server} {what}: is it a gpuwright server?", UNREACHABLE)
 
     def attempt(
         self,

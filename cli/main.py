@@ -52,6 +52,7 @@ VERBS = (
     Verb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
     Verb("events", "cli.verbs.events", "Look", "what happened"),
     Verb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
+    Verb("report", "cli.verbs.report", "Look", "what was used, what it cost, what was saved and kept"),
     Verb("get", "cli.verbs.get", "Look", "list objects, or show one"),
     Verb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
     Verb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),

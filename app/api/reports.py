@@ -1,0 +1,79 @@
+"""What was used, what it cost, what was saved and what was kept: reports as JSON, CSV, and in FOCUS's columns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+from sqlalchemy import Connection
+
+from app.access import Noun, Reach, Verb, require
+from app.api.asking import JSON, Asked, Who
+from app.problem import Problem
+from app.reports import sheets, wanted, words
+from app.store import report_reads
+from app.store.clock import now
+
+router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
+
+MOST = {"json": 10_000, "csv": 200_000, "focus": 200_000}  # rows of an answer
+CSV = "text/csv; charset=utf-8"
+
+
+@router.get("", summary="Which reports there are, by what, and what they tell")
+def list_reports(who: Who) -> Response:
+    """All that may be asked for."""
+    require(who, Noun.MONEY, Verb.READ)
+    items = [
+        {
+            "name": name,
+            "about": report.about,
+            "by": [words.camel(one) for one in report.dimensions] + list(wanted.GRAINS),
+            "values": [words.camel(one) for one in report.values],
+        }
+        for name, report in report_reads.REPORTS.items()
+    ]
+    return Response(msgspec.json.encode({"kind": "ReportList", "items": items}), media_type=JSON)
+
+
+@router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by what is asked")
+def report(
+    ctx: Asked,
+    who: Who,
+    name: str,
+    by: Annotated[str, Query(max_length=200, description="As service,day; each report has a default")] = "",
+    begins: Annotated[str, Query(alias="from", max_length=60, description="2026-11-01, or a moment")] = "",
+    ends: Annotated[str, Query(alias="to", max_length=60, description="The first moment that is not in it")] = "",
+    time_zone: Annotated[str, Query(alias="timeZone", max_length=60, description="Whose days and months")] = "UTC",
+    tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = "",
+    form: Annotated[Literal["json", "csv", "focus"], Query(alias="format")] = "json",
+) -> Response:
+    """From the first of this month until now, where nothing else is asked. Money is exact: no figure is rounded.
+
+    A tenant is told of its own; idle and unallocated GPUs are nobody's.
+    """
+    if require(who, Noun.MONEY, Verb.READ, tenant) is Reach.OWN:
+        tenant = who.tenant
+    if form == "focus":
+        if name != "cost":
+            raise Problem("bad-request", "format=focus is of the report cost alone")
+        by = ",".join((*sheets.FOCUS_BY, *([by] if by in wanted.GRAINS else ["day"])))
+    known = wanted.known(name)
+    if known.is_of_fleet and who.tenant:
+        raise Problem("forbidden", f"the report {name} is of the whole fleet; a token of a tenant may not read it")
+    currency = ctx.settings.currency
+
+    def read(connection: Connection) -> tuple[report_reads.Asked, list[dict[str, Any]]]:
+        asked = wanted.asked(name, by, begins, ends, time_zone, tenant, now(connection), MOST[form] + 1)
+        return asked, report_reads.read(connection, asked)
+
+    asked, rows = ctx.database.read(read)
+    if len(rows) > MOST[form]:
+        raise Problem("bad-request", f"that are more than {MOST[form]} rows; ask by fewer words, or for less time")
+    if form == "json":
+        told = words.document(asked, known, rows, currency)
+        return Response(msgspec.json.Encoder(decimal_format="number").encode(told), media_type=JSON)
+    text = sheets.focus(asked, rows, currency) if form == "focus" else sheets.sheet(asked, known, rows)
+    named = f'attachment; filename="gpuwright-{name}.csv"'
+    return Response("".join(text), media_type=CSV, headers={"Content-Disposition": named})

@@ -1,0 +1,113 @@
+"""Reports as CSV: one column a field, and charges in the columns of FOCUS, the FinOps cost and usage specification."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from app.reports.words import utc
+from app.store.report_reads import Asked, Report
+
+Row = Mapping[str, Any]
+STEERS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is a formula to a spreadsheet
+
+FOCUS_BY = ("tenant", "service", "job", "node", "gpu_type", "region", "purchase", "kind")
+PAID = {"owned": "Committed", "reserved": "Committed", "onDemand": "Standard", "spot": "Dynamic"}
+FOCUS_COLUMNS = (
+    "BilledCost", "BillingAccountId", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory",
+    "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity",
+    "ConsumedUnit", "ContractedCost", "EffectiveCost", "InvoiceIssuerName", "ListCost", "PricingCategory",
+    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "RegionId", "ResourceId", "ResourceType",
+    "ServiceCategory", "ServiceName", "SubAccountId", "Tags",
+)  # fmt: skip
+
+
+def sheet(asked: Asked, report: Report, rows: Sequence[Row]) -> Iterator[str]:
+    """A heading and one line a row."""
+    names = (*(("period",) if asked.grain else ()), *asked.by, *report.values)
+    return lines(names, ([row[name] for name in names] for row in rows))
+
+
+def focus(asked: Asked, rows: Iterable[Row], currency: str) -> Iterator[str]:
+    """The charges of a report by FOCUS_BY and hour, day or month."""
+    zone = ZoneInfo(asked.zone)
+    return lines(FOCUS_COLUMNS, (list(charge(row, asked.grain, zone, currency).values()) for row in rows))
+
+
+def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, object]:
+    """One row of cost as a charge. What is billed, listed and contracted is one price here: the one in force."""
+    began, cost, hours = row["period"].astimezone(zone), row["cost"], row["gpu_hours"]
+    name = row["service"] or row["job"] or f"__{row['kind']}__"
+    month = began.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    corrects = row["kind"] == "correction"
+    found: dict[str, object] = {
+        "BilledCost": cost,
+        "BillingAccountId": "gpuwright",
+        "BillingCurrency": currency,
+        "BillingPeriodEnd": following(month, "month"),
+        "BillingPeriodStart": month,
+        "ChargeCategory": "Usage",
+        "ChargeClass": "Correction" if corrects else "",
+        "ChargeDescription": f"{name} on {row['gpu_type']} of {row['node']}",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": following(began, grain),
+        "ChargePeriodStart": began,
+        "ConsumedQuantity": hours,
+        "ConsumedUnit": "GPU Hours",
+        "ContractedCost": cost,
+        "EffectiveCost": cost,
+        "InvoiceIssuerName": "gpuwright",
+        "ListCost": cost,
+        "PricingCategory": PAID.get(row["purchase"], "Other"),
+        "PricingQuantity": hours,
+        "PricingUnit": "GPU Hours",
+        "ProviderName": "gpuwright",
+        "PublisherName": "gpuwright",
+        "RegionId": row["region"],
+        "ResourceId": row["node"],
+        "ResourceType": row["gpu_type"],
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceName": name,
+        "SubAccountId": row["tenant"],
+        "Tags": "",
+    }
+    assert tuple(found) == FOCUS_COLUMNS, "the heading names the columns in their order"
+    return found
+
+
+def following(began: datetime, grain: str) -> datetime:
+    """When the next hour, day or month begins, by the clocks of its zone."""
+    if grain == "hour":
+        return (began.astimezone(UTC) + timedelta(hours=1)).astimezone(began.tzinfo)
+    if grain == "day":
+        return began + timedelta(days=1)
+    return began.replace(year=began.year + began.month // 12, month=began.month % 12 + 1)
+
+
+def lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """CSV as RFC 4180 has it, a line at a time."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    for row in chain([names], rows):
+        writer.writerow([cell(value) for value in row])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def cell(value: object) -> str:
+    """Text that no spreadsheet takes for a formula; numbers whole, without an exponent."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return utc(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(STEERS) else text

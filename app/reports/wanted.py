@@ -1,0 +1,74 @@
+"""What a report is asked for: which, by what, from when to when, and in which time zone its days begin."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from app.manifests.faults import escaped, nearest
+from app.problem import Problem
+from app.store.report_reads import REPORTS, Asked, Report
+
+GRAINS = ("hour", "day", "month")
+LONGEST = {"hour": timedelta(days=62), "day": timedelta(days=1100), "month": timedelta(days=11_000)}
+
+
+def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: str, now: datetime, most: int) -> Asked:
+    """A question that can be answered; Problem names what cannot."""
+    report = known(name)
+    zone = _zone(time_zone)
+    words = [word.strip() for word in by.split(",") if word.strip()] if by else list(report.default_by)
+    grains = [word for word in words if word in GRAINS]
+    dimensions = tuple(word.replace("gpuType", "gpu_type") for word in words if word not in GRAINS)
+    dimensions += tuple(word for word in report.always if word not in dimensions)
+    for word in dimensions:
+        if word not in report.dimensions:
+            allowed = [*report.dimensions, *GRAINS]
+            meant = nearest(word, allowed)
+            hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(allowed)}"
+            raise Problem("bad-request", f"a report of {name} is not by {escaped(word)!r}; {hint}")
+    if len(grains) > 1 or len(set(dimensions)) < len(dimensions):
+        raise Problem("bad-request", f"by={escaped(by)}: each word once, and one of {', '.join(GRAINS)}")
+    last = moment("to", ends, zone, now) if ends else now
+    first = moment("from", begins, zone, now) if begins else _month_of(last, zone)
+    if not first < last:
+        raise Problem("bad-request", f"from {first.isoformat()} is not before to {last.isoformat()}")
+    grain = grains[0] if grains else ""
+    if grain and last - first > LONGEST[grain]:
+        raise Problem("bad-request", f"a report by {grain} covers {LONGEST[grain].days} days at most; ask for less")
+    return Asked(name, dimensions, grain, first, last, tenant, time_zone, most)
+
+
+def known(name: str) -> Report:
+    """The report of that name."""
+    if name not in REPORTS:
+        raise Problem("not-found", f"there is no report {escaped(name)!r}; there are: {', '.join(REPORTS)}")
+    return REPORTS[name]
+
+
+def moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> datetime:
+    """`2026-11-01` (midnight in the zone), an RFC 3339 moment, or `now`."""
+    if text == "now":
+        return now
+    try:
+        read = datetime.fromisoformat(text)
+        read = read if read.tzinfo else read.replace(tzinfo=zone)
+        return read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        allowed = "a date as 2026-11-01, a moment as 2026-11-01T12:00:00Z, or now"
+        raise Problem("bad-request", f"{field}={escaped(text[:60])!r} is no moment; allowed: {allowed}") from None
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError):  # no such file, a folder, or a path out of the data base
+        raise Problem(
+            "bad-request", f"{escaped(name[:60])!r} is no time zone; allowed: names as Europe/Berlin"
+        ) from None
+
+
+def _month_of(last: datetime, zone: ZoneInfo) -> datetime:
+    """When the month began in which `last` ends something."""
+    local = (last - timedelta(microseconds=1)).astimezone(zone)
+    return local.replace(day=1, hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

@@ -1,0 +1,80 @@
+"""A report's rows in the words of the interface: camelCase, and for money those of OpenCost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from app.store.objects import rfc3339
+from app.store.report_reads import Asked, Report
+
+Row = Mapping[str, Any]
+
+OPENCOST = {"cost": "totalCost"}  # what our columns are called there; gpuCost stands beside it
+SUMS = frozenset((
+    "gpu_hours", "cost", "energy_kwh", "carbon_kg", "requests", "errors", "busy_hours", "asked_minutes",
+    "violation_minutes", "released_gpu_hours", "saved",
+))  # fmt: skip
+UNNAMED = "__none__"  # of a service's cost by job, and the other way round
+
+
+def camel(name: str) -> str:
+    """gpu_type -> gpuType."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def item(asked: Asked, report: Report, row: Row) -> dict[str, Any]:
+    """One row; a report of money has OpenCost's fields."""
+    properties = {camel(name): row[name] for name in asked.by}
+    values = {OPENCOST.get(name, camel(name)): row[name] for name in report.values}
+    told: dict[str, Any] = {"name": name_of(row, asked.by), "properties": properties}
+    if asked.grain:
+        told["start"] = local(row["period"], asked.zone)
+    if "cost" in report.values:
+        # All cost here is of GPUs, and none is spread over others: idle stands as a row of its own.
+        values = {"gpuCost": row["cost"], "sharedCost": 0, **values}
+    return told | values
+
+
+def name_of(row: Row, by: Sequence[str]) -> str:
+    """`shop/search`, `a100/node-3`: what the row is about, `total` where it is about everything."""
+    return "/".join(str(row[name] if row[name] not in (None, "") else UNNAMED) for name in by) or "total"
+
+
+def total(report: Report, rows: Sequence[Row]) -> dict[str, Any]:
+    """The sums of what may be summed; none where rows are alternatives of each other, as baselines are."""
+    sums: dict[str, Any] = {}
+    for name in () if report.always else report.values:
+        if name in SUMS:
+            known = [row[name] for row in rows if row[name] is not None]
+            sums[OPENCOST.get(name, camel(name))] = sum(known, start=Decimal(0)) if known else None
+    return sums
+
+
+def document(asked: Asked, report: Report, rows: Sequence[Row], currency: str) -> dict[str, Any]:
+    """The whole answer."""
+    return {
+        "kind": "Report",
+        "report": asked.report,
+        "window": {"start": rfc3339(asked.begins), "end": rfc3339(asked.ends)},
+        "timeZone": asked.zone,
+        "currency": currency,
+        "by": [camel(name) for name in asked.by] + ([asked.grain] if asked.grain else []),
+        "total": total(report, rows),
+        "items": [item(asked, report, row) for row in rows],
+    }
+
+
+def local(moment: datetime, zone: str) -> str:
+    """With the offset that the zone has then: the date that it begins with is the zone's."""
+    text = moment.astimezone(ZoneInfo(zone)).isoformat()
+    return text.replace("+00:00", "Z")
+
+
+def utc(moment: datetime) -> str:
+    """As CSV files have it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,82 @@
+"""CSV of reports: exact, safe in a spreadsheet, and in FOCUS's columns."""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from app.reports import sheets
+from app.store.report_reads import REPORTS, Asked
+
+MARCH = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin, before the clocks go forward
+
+
+def charge(**changed: Any) -> dict[str, Any]:
+    row = {
+        "period": MARCH, "tenant": "shop", "service": "search", "job": "", "node": "node-1", "gpu_type": "a100",
+        "region": "eu", "purchase": "spot", "kind": "used", "cost": Decimal("0.000000001"), "gpu_hours": Decimal("1.5"),
+    }  # fmt: skip
+    return {**row, **changed}
+
+
+def asked(grain: str) -> Asked:
+    return Asked("cost", sheets.FOCUS_BY, grain, MARCH, MARCH, zone="Europe/Berlin")
+
+
+def read(lines: Any) -> list[dict[str, str]]:
+    return list(csv.DictReader("".join(lines).splitlines()))
+
+
+def test_money_is_written_to_its_last_digit() -> None:
+    (row,) = read(sheets.focus(asked("day"), [charge(cost=Decimal("1E-9"))], "EUR"))
+    assert row["BilledCost"] == "0.000000001"
+    assert row["BillingCurrency"] == "EUR"
+
+
+@pytest.mark.parametrize(
+    ("grain", "began", "ends"),
+    [
+        ("day", MARCH, "2026-03-29T22:00:00Z"),  # a day of 23 hours
+        ("hour", datetime(2026, 3, 29, 0, tzinfo=UTC), "2026-03-29T01:00:00Z"),
+        ("month", datetime(2026, 11, 30, 23, tzinfo=UTC), "2026-12-31T23:00:00Z"),
+    ],
+)
+def test_a_charge_ends_when_the_next_one_begins_by_its_zones_clocks(grain: str, began: datetime, ends: str) -> None:
+    (row,) = read(sheets.focus(asked(grain), [charge(period=began)], "EUR"))
+    assert row["ChargePeriodEnd"] == ends
+
+
+def test_the_billing_period_is_the_zones_month() -> None:
+    (row,) = read(sheets.focus(asked("day"), [charge()], "EUR"))
+    assert (row["BillingPeriodStart"], row["BillingPeriodEnd"]) == ("2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z")
+
+
+def test_idle_gpus_and_corrections_are_charges_too() -> None:
+    idle = charge(tenant="", service="", kind="idle")
+    corrected = charge(kind="correction", cost=Decimal(-1))
+    first, second = read(sheets.focus(asked("day"), [idle, corrected], "EUR"))
+    assert first["ServiceName"] == "__idle__"
+    assert (second["ChargeClass"], second["BilledCost"]) == ("Correction", "-1")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\t=1"])
+def test_no_name_becomes_a_formula(name: str) -> None:
+    assert sheets.cell(name) == f"'{name}"
+
+
+def test_a_negative_amount_stays_a_number() -> None:
+    assert sheets.cell(Decimal("-1.5")) == "-1.5"
+
+
+def test_a_sheet_has_the_columns_that_were_asked_for() -> None:
+    cost = REPORTS["cost"]
+    row = {**charge(), **dict.fromkeys(cost.values, Decimal(1))}
+    day = Asked("cost", ("service",), "day", MARCH, MARCH)
+    (line,) = read(sheets.sheet(day, cost, [row]))
+    assert list(line) == ["period", "service", *cost.values]
+    assert sheets.following(MARCH.astimezone(ZoneInfo("UTC")), "hour") == datetime(2026, 3, 29, 0, tzinfo=UTC)
