@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -26,6 +28,19 @@ def tree(pid: int) -> list[int]:
     for known in found:
         found += parents.get(known, [])
     return found
+
+
+def descriptors() -> frozenset[tuple[str, str]]:
+    """What this process has open: number and target. Whatever of it is new later was opened in between.
+
+    Counts would not do: garbage of the tests before may be closed at any time, and so is closed first.
+    """
+    gc.collect()
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of this very listing
+            found.add((entry.name, str(entry.readlink())))
+    return frozenset(found)
 
 
 def rss_mb(pid: int) -> float:

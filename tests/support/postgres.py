@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,6 +27,8 @@ from app.store import schema
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
 PGBOUNCER = Path("/usr/sbin/pgbouncer")
 TEMPLATE = "migrated"
+FIRST_PORT, WORKERS, PORTS_OF_WORKER = 10_000, 8, 1_000  # beside those of copies; the kernel's begin at 32,768
+_taken = count(secrets.randbelow(PORTS_OF_WORKER))  # two test runs at once should not begin at the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +167,19 @@ def need(program: Path, package: str) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody listens on, and that nobody is given before it is used.
+
+    The kernel gives whoever asks for any port, or connects, one of its range, at once also the one that it gave us
+    before. Ours lie below that range; each worker of a test run has an eighth of them to itself, and takes them in turn.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    for _ in range(PORTS_OF_WORKER):
+        port = FIRST_PORT + worker * PORTS_OF_WORKER + next(_taken) % PORTS_OF_WORKER
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what waits for its last packets is free
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port is taken")
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
