@@ -170,7 +170,7 @@ def free_port() -> int:
     """One that nobody listens on, and that nobody is given before it is used.
 
     The kernel gives whoever asks for any port, or connects, one of its range, at once also the one that it gave us
-    before. Ours lie below that range; each worker of a test run has an eighth of them to itself, and takes them in turn.
+    before. Ours lie below that range; each worker of a test run has an eighth of them, and takes one after the other.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     for _ in range(PORTS_OF_WORKER):

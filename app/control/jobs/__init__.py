@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from app.control.jobs import kept
 from app.control.jobs.life import Lived, lived, predicted_end, removed
-from app.control.jobs.order import Kind, Task, in_order
+from app.control.jobs.order import Task, in_order
 from app.control.jobs.queue import Queued, answered, queued
 from app.control.jobs.said import said
 from app.control.jobs.state import JobState, Need, Phase, Place, Reading, Work, places, readings, work_of, works
@@ -16,7 +16,7 @@ from app.control.jobs.steady import steadied
 from app.control.jobs.window import Arrived, Window, arrived
 
 __all__ = [
-    "Arrived", "JobState", "Kind", "Lived", "Need", "Phase", "Place", "Queued", "Reading", "Task", "Window",
+    "Arrived", "JobState", "Lived", "Need", "Phase", "Place", "Queued", "Reading", "Task", "Window",
     "Work", "answered", "arrived", "in_order", "kept", "lived", "places", "predicted_end", "queued",
     "readings", "removed", "said", "steadied", "work_of", "works",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from sqlalchemy import text
 
 from app.control.decision import Outcome
@@ -125,8 +124,7 @@ def test_the_same_question_is_answered_once(database_url: str) -> None:
         assert kept == [(0,)], "a cycle that saw nothing new stores nothing"
 
 
-@pytest.mark.parametrize("how", ["silent"])
-def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(database_url: str, how: str) -> None:
+def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(database_url: str) -> None:
     with fleet(database_url, nodes=3) as simulation:
         simulation.go_on(90)
         told = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
