@@ -13,6 +13,7 @@ from app.access import Noun, Reach, Verb, require
 from app.api import asking, cursors, plan_wire
 from app.api.asking import JSON, Asked, By, Who, answer, write_once
 from app.api.solvers import with_solvers
+from app.control.decision import State
 from app.control.events import Reason, happened
 from app.control.explain.difference import ServiceDifference, differences, in_words
 from app.problem import Problem
@@ -120,8 +121,8 @@ class Move:
 
     verb: str
     summary: str
-    froms: tuple[str, ...]
-    to: str
+    froms: tuple[State, ...]
+    to: State
     done: str
     reason: Reason
 
@@ -130,33 +131,38 @@ MOVES = (
     Move(
         "approve",
         "Let a plan that waits for approval be rolled out",
-        ("proposed",),
-        "rolling",
+        (State.PROPOSED,),
+        State.ROLLING,
         "approved",
         Reason.PLAN_APPROVED,
     ),
     Move(
-        "reject", "Refuse a plan that waits for approval", ("proposed",), "rejected", "rejected", Reason.PLAN_REJECTED
+        "reject",
+        "Refuse a plan that waits for approval",
+        (State.PROPOSED,),
+        State.REJECTED,
+        "rejected",
+        Reason.PLAN_REJECTED,
     ),
-    Move("pause", "Take no further step of a rollout", ("rolling",), "paused", "paused", Reason.ROLLOUT_PAUSED),
+    Move("pause", "Take no further step of a rollout", (State.ROLLING,), State.PAUSED, "paused", Reason.ROLLOUT_PAUSED),
     Move(
         "resume",
         "Go on with a rollout that was paused, or that stopped",
-        ("paused", "stopped"),
-        "rolling",
+        (State.PAUSED, State.STOPPED),
+        State.ROLLING,
         "resumed",
         Reason.ROLLOUT_RESUMED,
     ),
     Move(
         "abort",
         "End a rollout where it stands",
-        ("rolling", "paused", "stopped"),
-        "aborted",
+        (State.ROLLING, State.PAUSED, State.STOPPED),
+        State.ABORTED,
         "aborted",
         Reason.ROLLOUT_ABORTED,
     ),
 )
-ACTED_UPON = ("rolling", "paused", "stopped", "aborted", "done")
+ACTED_UPON = (State.ROLLING, State.PAUSED, State.STOPPED, State.ABORTED, State.DONE)
 
 
 def _route(move: Move) -> None:

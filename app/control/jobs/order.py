@@ -1,34 +1,25 @@
-"""Two classes of work, and who comes first in each (OLTunes: two queues, urgency, shortest job first).
+"""Who comes first among jobs, the throughput-oriented of two classes of work (OLTunes: urgency, shortest job first).
 
-Latency-critical work is what services are asked: all of it comes before any throughput-oriented work, which is jobs.
-Inside a class the more urgent comes first: the time that is left over the time that is needed, the smaller the sooner.
-Who has plenty of time is not urgent at all; among equals the shortest goes first.
+The other class, latency-critical work, is what services are asked. It stands in no queue: every plan serves it first,
+and jobs live on what it leaves. The more urgent comes first: the time that is left over the time that is needed, the
+smaller the sooner. Who has plenty of time is not urgent at all; among equals the shortest goes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 from math import inf
 
 CALM = 4.0  # times the time it needs: more is no urgency
 STEPS = 4  # of urgency between whole numbers: nearer than that is equal
 
 
-class Kind(IntEnum):
-    """What work is about."""
-
-    LATENCY_CRITICAL = 0
-    THROUGHPUT_ORIENTED = 1
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something that waits."""
+    """A job that waits."""
 
     name: str
-    kind: Kind
     seconds: float  # that it takes
     left_seconds: float = inf  # until it must be done
     failed: int = 0  # times that it found no place: it comes before its equals
@@ -43,5 +34,5 @@ class Task:
 
 
 def in_order(tasks: Iterable[Task]) -> list[Task]:
-    """Class, urgency, who failed before, shortest job; then names, so that it is always the same."""
-    return sorted(tasks, key=lambda task: (task.kind, task.urgency, -task.failed, task.seconds, task.name))
+    """Urgency, who failed before, shortest job; then names, so that it is always the same."""
+    return sorted(tasks, key=lambda task: (task.urgency, -task.failed, task.seconds, task.name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil, floor, inf, log
 
-from app.control.jobs.order import Kind, Task, in_order
+from app.control.jobs.order import Task, in_order
 from app.control.jobs.room import free, widest
 from app.control.jobs.state import JobState, Need, Work, works
 from app.control.snapshot import JobFacts, Snapshot
@@ -123,7 +123,7 @@ def _left(work: Work, fact: JobFacts, runs: bool) -> float:
 def _task(work: Work, fact: JobFacts, now: datetime) -> Task:
     seconds = (work.units - fact.done) / work.fastest_per_second if work.fastest_per_second > 0 else inf
     left = inf if work.deadline is None else (work.deadline - now).total_seconds()
-    return Task(work.job, Kind.THROUGHPUT_ORIENTED, max(seconds, 0.0), left, fact.attempts)
+    return Task(work.job, max(seconds, 0.0), left, fact.attempts)
 
 
 def _rests(task: Task, fact: JobFacts, work: Work, room: Mapping[str, list[tuple[int, float]]], now: datetime) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agents.contract import AssignedInstance
 from app.control.deciding.posed import pose
 from app.control.desired import NodeDesired
-from app.control.jobs import Arrived, JobState, Kind, Phase, Task, Window, answered, arrived, in_order, queued
+from app.control.jobs import Arrived, JobState, Phase, Task, Window, answered, arrived, in_order, queued
 from app.control.jobs.queue import MOST_REST, REST, STAYS
 from app.control.jobs.room import free
 from app.control.snapshot import Declared, JobFacts, NodeFacts, Snapshot
@@ -60,12 +60,6 @@ def running(name: str, gpu: int = 0) -> AssignedInstance:
 # Order
 
 
-def test_latency_critical_work_comes_before_all_throughput_oriented_work() -> None:
-    urgent = Task("lab/urgent", Kind.THROUGHPUT_ORIENTED, 100, 100)
-    calm = Task("shop/search", Kind.LATENCY_CRITICAL, 100)
-    assert in_order([urgent, calm]) == [calm, urgent]
-
-
 def test_the_urgent_come_first_then_the_short() -> None:
     order = queued(
         snapshot(
@@ -81,7 +75,7 @@ def test_who_failed_before_comes_before_its_equals() -> None:
 
 
 TASKS = st.builds(
-    Task, st.text("abc", min_size=1, max_size=3), st.sampled_from(list(Kind)), st.floats(1, 1e4),
+    Task, st.text("abc", min_size=1, max_size=3), st.floats(1, 1e4),
     st.one_of(st.just(float("inf")), st.floats(0, 1e5)), st.integers(0, 3),
 )  # fmt: skip
 
@@ -92,11 +86,9 @@ def test_order_keeps_its_rules_whatever_waits(tasks: list[Task]) -> None:
     assert sorted(map(repr, found)) == sorted(map(repr, tasks))
     assert found == in_order(reversed(tasks)) or len({task.name for task in tasks}) < len(tasks)
     for one, other in pairwise(found):
-        assert one.kind <= other.kind
-        if one.kind == other.kind:
-            assert one.urgency <= other.urgency
-            if (one.urgency, one.failed) == (other.urgency, other.failed):
-                assert one.seconds <= other.seconds
+        assert one.urgency <= other.urgency
+        if (one.urgency, one.failed) == (other.urgency, other.failed):
+            assert one.seconds <= other.seconds
 
 
 def test_finished_and_failed_jobs_leave_the_queue() -> None:
