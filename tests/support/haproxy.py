@@ -18,19 +18,12 @@ from agents.gateway.configuration import base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master import HaproxyAway, Master
-from agents.routes import Route
+from agents.routes import Acknowledged, Route, RoutesAway
 from tests.support.caller import until
 from tests.support.postgres import free_port, need
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path("/usr/sbin/haproxy")
-
-
-def free_datagram_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Gateway:
@@ -40,7 +33,7 @@ class Gateway:
         need(PROGRAM, "haproxy")
         self.folder = folder
         self.port = free_port()
-        self.requests = f"127.0.0.1:{free_datagram_port()}"
+        self.requests = f"127.0.0.1:{free_port(socket.SOCK_DGRAM)}"
         self.master = folder / "master.sock"
         self.listen = str(folder / "state" / "gateway.sock")
         self.state = folder / "state"
@@ -116,6 +109,19 @@ class Gateway:
         except HaproxyAway:
             return False
         return True
+
+
+def insist(routes: SidecarRoutes, declared: list[Route]) -> Acknowledged:
+    """Say it until it is acknowledged: while HAProxy reloads, nobody may answer."""
+    said: list[Acknowledged] = []
+
+    def acknowledged() -> bool:
+        with contextlib.suppress(RoutesAway):
+            said.append(routes.declare(declared))
+        return bool(said)
+
+    until(acknowledged, "an acknowledgement")
+    return said[0]
 
 
 @contextmanager

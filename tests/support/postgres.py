@@ -166,7 +166,7 @@ def need(program: Path, package: str) -> None:
     pytest.skip(reason)
 
 
-def free_port() -> int:
+def free_port(kind: int = socket.SOCK_STREAM) -> int:
     """One that nobody listens on, and that nobody is given before it is used.
 
     The kernel gives whoever asks for any port, or connects, one of its range, at once also the one that it gave us
@@ -175,8 +175,9 @@ def free_port() -> int:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     for _ in range(PORTS_OF_WORKER):
         port = FIRST_PORT + worker * PORTS_OF_WORKER + next(_taken) % PORTS_OF_WORKER
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what waits for its last packets is free
+        with socket.socket(socket.AF_INET, kind) as probe, suppress(OSError):
+            if kind == socket.SOCK_STREAM:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what waits for its last packets is free
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("every port is taken")

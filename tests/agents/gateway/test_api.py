@@ -25,10 +25,9 @@ from agents.gateway.client import SidecarRoutes
 from agents.gateway.sidecar import AlreadyRunning, Sidecar
 from agents.gateway.wire import Declared
 from agents.routes import Route, RoutesAway
-from tests.agents.gateway.test_reloads import insist
 from tests.agents.gateway.test_routes import answering
 from tests.support.caller import until
-from tests.support.haproxy import ROOT, Copies, Gateway
+from tests.support.haproxy import ROOT, Copies, Gateway, insist
 from tests.support.postgres import free_port
 
 TOKENS = (

@@ -14,7 +14,7 @@ from agents.gateway.wire import Declared, RouteSpec
 from agents.traffic import Counters
 from tests.agents.gateway.test_routes import get
 from tests.support.caller import until
-from tests.support.haproxy import Copies, Gateway
+from tests.support.haproxy import Copies, Gateway, insist
 from tests.support.load import steady_load
 
 KNOWN = with_slots(
@@ -40,7 +40,7 @@ def test_counters_add_up_to_what_the_callers_sent(gateway: Gateway, copies: Copi
     with steady_load(gateway.port, "/shop/search/x", rate_per_second=200) as load:
         gateway.reload()
         until(lambda: sum(one.requests for one in routes.counters().values()) > 100, "some are counted")
-        routes.declare([copies.route(1)])  # what is gone is still told of
+        insist(routes, [copies.route(1)])  # what is gone is still told of
         sent = load.stop()
     for _ in range(5):
         assert get(gateway, "/shop/search/broken", "POST")[0] == 503

@@ -12,25 +12,11 @@ from contextlib import contextmanager, suppress
 from agents.gateway.answers import info
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.master import HaproxyAway, Master, WorkerGone
-from agents.routes import Acknowledged, Route, RoutesAway
 from tests.agents.gateway.test_routes import answering, get, ready
 from tests.support.caller import until
-from tests.support.haproxy import Copies, Gateway
+from tests.support.haproxy import Copies, Gateway, insist
 from tests.support.load import steady_load
 from tests.support.soak import scaled
-
-
-def insist(routes: SidecarRoutes, declared: list[Route]) -> Acknowledged:
-    """Say it until it is acknowledged."""
-    said: list[Acknowledged] = []
-
-    def acknowledged() -> bool:
-        with suppress(RoutesAway):
-            said.append(routes.declare(declared))
-        return bool(said)
-
-    until(acknowledged, "an acknowledgement")
-    return said[0]
 
 
 def swap(routes: SidecarRoutes, copies: Copies, old: int, new: int) -> None:
