@@ -76,6 +76,11 @@ class DatabaseServer:
         name = urlsplit(url).path.lstrip("/")
         self._execute(f"ALTER DATABASE \"{name}\" SET gpuwright.moment = '{moment.isoformat()}'")
 
+    def takes_writes(self, url: str, yes: bool) -> None:
+        """Whether whoever connects to this database from now on may write to it."""
+        name = urlsplit(url).path.lstrip("/")
+        self._execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {"off" if yes else "on"}')
+
     def _new(self, name: str, template: str) -> str:
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" OWNER {ROLE}')
         return at_database(self.server.url, name)

@@ -35,6 +35,7 @@ class Hearing:
         self._believed = Believed()
         self._turn = threading.Lock()
         self._of_jobs: list[Reading] = []
+        self._unkept: list[rows.Bucket] = []
 
     def begin(self) -> None:
         """As a new leader: what was heard before stands in the database."""
@@ -96,11 +97,18 @@ class Hearing:
         return bool(changed) and learnt(self._database, epoch, changed, now)
 
     def keep(self) -> None:
-        """Store what is full."""
+        """Store what is full; what the database does not take is offered again, while a leader would remember it."""
         with self._turn:
-            full = self._loads.full()
-        if full:
+            full = [*self._unkept, *self._loads.full()]
+            self._unkept = []
+        if not full:
+            return
+        try:
             self._database.write(lambda connection: rows.keep(connection, full), repeatable=True)
+        except Unavailable:
+            oldest = max(one.at for one in full) - REMEMBERED
+            self._unkept = [one for one in full if one.at > oldest]
+            raise
 
     def expect(
         self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime

@@ -1,0 +1,46 @@
+"""What a leader hears is kept, also where the database does not take it at once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import text
+
+from app.store.database import Unavailable
+from simulation.run import Simulation, simulated
+from tests.simulation.worlds import small
+from tests.support.postgres import DatabaseServer
+
+
+def kept(simulation: Simulation) -> list[tuple[str, float]]:
+    """Of which service and when each bucket is, in seconds."""
+    sql = "SELECT service, extract(epoch FROM at) FROM service_load ORDER BY service, at"
+    return [(name, float(at)) for name, at in simulation.database.read(lambda c: list(c.execute(text(sql))))]
+
+
+def test_buckets_that_the_database_did_not_take_are_kept_with_the_next(
+    postgres: DatabaseServer, database_url: str
+) -> None:
+    with simulated(database_url, small(gpus=2)) as simulation:
+        simulation.go_on(90)
+        before, loads = kept(simulation), simulation.planner.loads
+        simulation.plans = False
+        for _ in simulation.seconds(25):
+            loads.look()
+        postgres.takes_writes(database_url, False)
+        simulation.database.engine.dispose()
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                loads.keep()
+        postgres.takes_writes(database_url, True)
+        simulation.database.engine.dispose()
+        assert kept(simulation) == before
+        for _ in simulation.seconds(12):
+            loads.look()
+        loads.keep()
+        for name in {name for name, _ in before}:
+            ats = [at for service, at in kept(simulation) if service == name]
+            assert len(ats) > sum(service == name for service, _ in before) + 2
+            gaps = [later - earlier for earlier, later in pairwise(ats)]
+            assert max(gaps) < 20, "no bucket is missing"
