@@ -182,6 +182,7 @@ class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
     memory_gib: Amount = 0.0
     dedicated: bool = False
     evidence: Reason = ""  # how the agent knows: observed, journal, restart
+    model: OptionalName = ""
 
 
 class Report(Struct, rename="camel", omit_defaults=True, gc=False):

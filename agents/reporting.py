@@ -138,6 +138,7 @@ def usage(copy: Copy, index: int) -> UsageInterval | None:
         memory_gib=copy.wanted.memory_gib,
         dedicated=copy.wanted.dedicated,
         evidence=copy.evidence or "observed",
+        model=copy.wanted.model,
     )
 
 

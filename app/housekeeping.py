@@ -14,11 +14,13 @@ from sqlalchemy import Connection
 
 from app.clockwork import Clockwork
 from app.context import Context
+from app.ledger import keeping
 from app.nodes import counted, expansion, noting, reporting
 from app.nodes.pace import Pace
 from app.store import (
     changes,
     clock,
+    closing,
     events,
     gateways,
     idempotency,
@@ -61,6 +63,8 @@ class Housekeeping:
             (self.refresh_tokens, 10, 10),
             (self.note_token_use, 20, 30),
             (self.roll_up_hours, 60, 300),
+            (self.account, 30, 60),
+            (self.end_usage, 90, 60),
             (self.prune, 120, 600),
             (self.drop_old_partitions, 180, 3600),
         ]
@@ -116,6 +120,14 @@ class Housekeeping:
             some = names[at : at + NODES_AT_ONCE]
             self._database.write(partial(rollups.roll_up, hour=hour, names=some))
 
+    def account(self) -> None:
+        """Money: what is final is divided among those that used it."""
+        keeping.bring_up_to_date(self._database, self._pace)
+
+    def end_usage(self) -> None:
+        self._repeat(_turn("end_usage", lambda c: closing.end_lost(c, PRUNED_AT_ONCE)))
+        self._database.write(_turn("settle_missing", closing.settle_missing))
+
     def prune(self) -> None:
         settings = self._context.settings
         self._database.write(node_state.forget_deleted)
@@ -168,7 +180,8 @@ def _make_partitions(connection: Connection) -> None:
 def _drop_old(connection: Connection, retention: timedelta) -> None:
     now = clock.now(connection)
     dropped = partitions.drop_before(connection, partitions.DAILY, now - retention)
-    dropped += partitions.drop_before(connection, partitions.MONTHLY, now - ROLLUP_RETENTION)
+    rollups_ = (*partitions.MONTHLY, *partitions.MONEY)
+    dropped += partitions.drop_before(connection, rollups_, now - ROLLUP_RETENTION)
     if dropped:
         log.info("partitions_dropped", extra={"partitions": dropped})
 

@@ -253,6 +253,7 @@ def _interval(node: str, told: UsageInterval) -> reports.Interval:
         told.started_at,
         told.ended_at,
         told.evidence,
+        told.model,
     )
 
 

@@ -15,6 +15,9 @@ from app.store.database import statement
 K = TypeVar("K")
 
 AHEAD = timedelta(minutes=5)  # how far an agent's clock may run ahead of the database's
+# What is told within a minute is told before its slice is accounted for, however long this commit takes; of what comes
+# later the ledger is told.
+PROMPT = timedelta(minutes=1)
 
 
 class Told(msgspec.Struct):
@@ -69,6 +72,7 @@ class Interval(msgspec.Struct):
     started_at: datetime
     ended_at: datetime | None
     evidence: str
+    model: str
 
 
 # Few round trips and few parameters: the rest of a report's cost is paid in the event loop's thread.
@@ -124,24 +128,45 @@ KEEP = statement(
             noted = known.noted AND known.detail -> 'gpus' IS NOT DISTINCT FROM excluded.detail -> 'gpus'
         WHERE known.detail IS DISTINCT FROM excluded.detail
         RETURNING node
-    ), intervals AS (
-        INSERT INTO usage_interval AS known (
-            id, node, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib, dedicated,
-            started_at, ended_at, closed_at, evidence)
-        SELECT DISTINCT ON (node, id) id, node, instance, gpu, gpu_uuid, tenant, service, job, sm_percent,
-               memory_gib, dedicated, started_at, ended_at,
-               CASE WHEN ended_at IS NOT NULL THEN (SELECT moment()) END, evidence
+    ), usage AS MATERIALIZED (
+        SELECT DISTINCT ON (node, id) id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent,
+               memory_gib, dedicated, started_at, ended_at, evidence
         FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS told (
             id text, node text, instance text, gpu smallint, gpu_uuid text, tenant text, service text, job text,
-            sm_percent double precision, memory_gib double precision, dedicated boolean,
+            model text, sm_percent double precision, memory_gib double precision, dedicated boolean,
             started_at timestamptz, ended_at timestamptz, evidence text)
         WHERE coalesce(ended_at, started_at)
               BETWEEN (SELECT moment()) - CAST(:longest_usage AS interval)
                   AND (SELECT moment()) + CAST(:ahead AS interval)
         ORDER BY node, id, ended_at NULLS LAST
+    ), intervals AS (
+        INSERT INTO usage_interval AS known (
+            id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent, memory_gib, dedicated,
+            started_at, ended_at, opened_at, closed_at, evidence)
+        SELECT id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent, memory_gib, dedicated,
+               started_at, ended_at, (SELECT moment()), CASE WHEN ended_at IS NOT NULL THEN (SELECT moment()) END,
+               CASE evidence WHEN 'gap' THEN '' ELSE evidence END
+        FROM usage
         ON CONFLICT (node, id) DO UPDATE SET
             ended_at = excluded.ended_at, closed_at = excluded.closed_at, evidence = excluded.evidence
         WHERE known.ended_at IS NULL AND excluded.ended_at >= known.started_at
+        RETURNING node, CASE WHEN xmax = 0 THEN started_at ELSE ended_at END AS since
+    ), truths AS (
+        INSERT INTO usage_truth (node, id, told_at, ended_at, evidence)
+        SELECT node, id, (SELECT moment()), usage.ended_at, usage.evidence
+        FROM usage JOIN usage_interval AS known USING (node, id)
+        WHERE known.evidence = 'gap' AND known.ended_at IS NOT NULL AND usage.ended_at >= known.started_at
+          AND NOT EXISTS (SELECT FROM usage_truth AS said
+                          WHERE said.node = known.node AND said.id = known.id AND said.ended_at IS NOT NULL)
+        RETURNING node, id, ended_at
+    ), news AS (
+        INSERT INTO usage_news (node, since)
+        SELECT node, min(since) FROM (
+            SELECT node, since FROM intervals WHERE since < (SELECT moment()) - CAST(:prompt AS interval)
+            UNION ALL
+            SELECT node, least(known.ended_at, truths.ended_at)
+            FROM truths JOIN usage_interval AS known USING (node, id)) AS late
+        GROUP BY node
     )
     SELECT moment() AS now, (SELECT array_agg(node) FROM state) AS stored,
            CASE WHEN (SELECT count(*) FROM details) > 0 THEN advance_endpoint() END AS endpoint
@@ -189,6 +214,7 @@ def keep(
             "retention": retention,
             "longest_usage": longest_usage,
             "ahead": AHEAD,
+            "prompt": PROMPT,
         },
     ).one()
     return now, newest.keys() - set(stored or ())

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.access import Principal
+from app.manifests import prices
 from app.manifests import references as rules
 from app.manifests.faults import Fault
 from app.manifests.model import JSON, Key, Kind, Manifest
@@ -26,7 +27,7 @@ def check(
     written = [d for d in decisions if d.action in (Action.CREATED, Action.UPDATED)]
     manifests = [Manifest(*d.key, d.object.spec, d.object.labels, documents.get(d.key, "")) for d in written]
     world = _AfterChange(connection, manifests, set(deleted))
-    faults = rules.faults(manifests, world) + _clashes(connection, manifests, set(deleted))
+    faults = rules.faults(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
     if faults:
         raise invalid(faults)
     rewritten = {decision.object.uid for decision in written}
@@ -68,6 +69,22 @@ class _AfterChange:
             key.name for key, spec in self._written.items() if key.kind is kind and rules.admits(kind, spec, tenant)
         }
         return known - {key.name for key in self._deleted if key.kind is kind}
+
+
+def _too_dear(manifests: Sequence[Manifest]) -> list[Fault]:
+    """Prices that the ledger's whole numbers would not hold."""
+    return [
+        Fault(
+            document=manifest.document,
+            field=f"spec.{field}",
+            message=f"{price:g} an hour is more than can be accounted for",
+            allowed=f"a price of at most {prices.HIGHEST:g}",
+            value=price,
+        )
+        for manifest in manifests
+        if manifest.kind is Kind.GPU_TYPE
+        for field, price in prices.dear(manifest.spec)
+    ]
 
 
 def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> list[Fault]:

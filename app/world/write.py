@@ -9,9 +9,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.access import Principal
+from app.ledger.booking import book
 from app.manifests.model import Kind, Manifest
 from app.manifests.references import referred
-from app.store import audit, changes, node_state, objects, references, tokens, versions
+from app.store import audit, changes, clock, node_state, objects, references, tokens, versions
 from app.store.objects import Stored
 from app.world.decisions import Action, Decision
 
@@ -65,6 +66,7 @@ def write(
     objects.insert(connection, by_action[Action.CREATED])
     objects.update(connection, by_action[Action.UPDATED])
     objects.update_status(connection, by_action[Action.STATUS])
+    _book(connection, list(versioned.values()))
     node_state.look_again(connection, [o.name for o in by_action[Action.UPDATED] if o.kind is Kind.GPU_TYPE])
     references.replace(
         connection,
@@ -95,6 +97,16 @@ def write(
     )
     versions.advance(connection, "object", latest)
     return [versioned.get(d.key, d) for d in decisions], latest
+
+
+def _book(connection: Connection, decisions: Sequence[Decision]) -> None:
+    """What GPUs cost, and which are paid for, as declared from now on."""
+    declared: dict[Kind, dict[str, Any]] = {Kind.NODE: {}, Kind.GPU_TYPE: {}}
+    for one in decisions:
+        if one.action in VERBS and one.key.kind in declared:
+            declared[one.key.kind][one.key.name] = one.after.spec if one.after else None
+    if any(declared.values()):
+        book(connection, declared[Kind.NODE], declared[Kind.GPU_TYPE], clock.now(connection))
 
 
 def _at_version(decision: Decision, version: int) -> Decision:

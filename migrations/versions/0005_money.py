@@ -127,6 +127,7 @@ UP = [
     "ALTER TABLE usage_interval ADD COLUMN model text COLLATE \"C\" NOT NULL DEFAULT ''",
     "DROP INDEX usage_interval_ended, usage_interval_started",
     "CREATE INDEX usage_interval_ended ON usage_interval (node, ended_at) WHERE ended_at IS NOT NULL",
+    "CREATE INDEX usage_interval_presumed ON usage_interval (node) WHERE evidence = 'gap' AND ended_at IS NOT NULL",
     # A quarter-hour of a GPU, by who held which part of it. `correction`: a counter-entry to what stood there before.
     f"""
     CREATE TABLE allocation (
@@ -173,7 +174,7 @@ UP = [
 DOWN = [
     "DROP TABLE cost_day, cost_hour, allocation, usage_truth, usage_missing, usage_news, ledger_node, gpu_owned, price",
     "DROP FUNCTION allocation_stands(), price_is_dated(), gpu_owned_is_dated()",
-    "DROP INDEX usage_interval_ended",
+    "DROP INDEX usage_interval_ended, usage_interval_presumed",
     "CREATE INDEX usage_interval_ended ON usage_interval (ended_at) WHERE ended_at IS NOT NULL",
     "CREATE INDEX usage_interval_started ON usage_interval (started_at)",
     "ALTER TABLE usage_interval DROP COLUMN model",

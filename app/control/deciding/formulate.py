@@ -10,6 +10,7 @@ from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import World
+from app.manifests.prices import price_per_hour
 from app.manifests.work import ServiceSpec
 from solvers.planning.problem import (
     Curve,
@@ -86,16 +87,6 @@ def policy(spec: Spec) -> Policy:
     """The policy, with the defaults that manifests have."""
     fields = PolicySpec.model_fields
     return Policy(**{name: spec.get(wire, fields[name].default) for name, wire in POLICY_FIELDS.items()})
-
-
-def price_per_hour(gpu_type: Spec, region: str, purchase: str) -> float:
-    """A GPU's price: that of its (region, purchase) in `prices`, else pricePerHour."""
-    for price in gpu_type.get("prices") or ():
-        if price.get("region", "default") == region and price.get("purchase", "onDemand") == purchase:
-            found: float = price["perHour"]
-            return found
-    usual: float = gpu_type["pricePerHour"]
-    return usual
 
 
 def curve(table: Mapping[str, float] | float) -> Curve:

@@ -23,7 +23,6 @@ from app.control.snapshot import (
     Snapshot,
     TenantFacts,
 )
-from app.control.tenants.prices import node_prices
 from app.control.tenants.spending import Spending
 from app.manifests.fleet import PolicySpec
 from app.nodes.detail import Ailing, Detail
@@ -98,10 +97,7 @@ class Observer:
                 for model, variant, gpu_type, *factors in observed.corrections(connection)
             },
             jobs={name: state.facts for name, state in kept.read(connection).items()},
-            tenants={
-                tenant: TenantFacts(amount)
-                for tenant, amount in self._spending.spent(connection, node_prices(declared)).items()
-            },
+            tenants={tenant: TenantFacts(amount) for tenant, amount in self._spending.spent(connection).items()},
             resting={
                 owner: last_at + rest(times)
                 for owner, times, last_at in plans.failed(connection, REMEMBERED_HOURS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.control.deciding.formulate import price_per_hour
 from app.control.snapshot import Declared
+from app.manifests.prices import price_per_hour
 
 
 def node_prices(declared: Sequence[Declared]) -> dict[str, float]:

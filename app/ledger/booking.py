@@ -1,0 +1,69 @@
+"""Declarations become dated rows: what GPUs cost, and which are paid for; in the declaration's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+
+from app.manifests.model import Key, Kind
+from app.manifests.prices import named_prices, nano_per_hour, price_per_hour
+from app.store import clock, objects, prices, versions
+from app.store.prices import Owned, Priced
+
+Spec: TypeAlias = Mapping[str, Any]
+
+
+def book(
+    connection: Connection, nodes: Mapping[str, Spec | None], gpu_types: Mapping[str, Spec | None], now: datetime
+) -> None:
+    """These nodes and GPU types are declared so from now on, or (None) not any more."""
+    if not nodes and not gpu_types:
+        return
+    types = _types(connection, nodes, gpu_types)
+    wanted = {name: _owned(name, spec, types[spec["gpuType"]]) for name, spec in nodes.items() if spec is not None}
+    known = prices.owned_of(connection, gpu_types) if gpu_types else []
+    for one in known:
+        kind = types.get(one.gpu_type)
+        if one.node not in nodes and kind is not None:
+            wanted[one.node] = one._replace(memory_gib=float(kind["memoryGib"]))
+    prices.own(connection, nodes.keys() | wanted.keys(), [wanted[name] for name in sorted(wanted)], now)
+    named = types.keys() | gpu_types.keys()
+    ways = {way for way in prices.ways(connection, named) if way[0] in types}
+    ways |= {(name, *way) for name, kind in types.items() for way in named_prices(kind)}
+    rates = [Priced(*way, nano_per_hour(price_per_hour(types[way[0]], way[1], way[2]))) for way in sorted(ways)]
+    prices.price(connection, named, rates, now)
+
+
+def book_missing(connection: Connection) -> int:
+    """Account for nodes that were declared before there was a ledger, from now on; how many."""
+    if not prices.not_owned(connection):
+        return 0
+    versions.lock(connection, "object")
+    missing = [Key(Kind.NODE, "", name) for name in prices.not_owned(connection)]
+    found = objects.get_many(connection, missing)
+    book(connection, {key.name: stored.spec for key, stored in found.items()}, {}, clock.now(connection))
+    return len(found)
+
+
+def _types(
+    connection: Connection, nodes: Mapping[str, Spec | None], gpu_types: Mapping[str, Spec | None]
+) -> dict[str, Spec]:
+    """The GPU types that are spoken of, as they are declared now."""
+    wanted = {str(spec["gpuType"]) for spec in nodes.values() if spec is not None} - gpu_types.keys()
+    there = objects.get_many(connection, [Key(Kind.GPU_TYPE, "", name) for name in sorted(wanted)])
+    found: dict[str, Spec] = {key.name: stored.spec for key, stored in there.items()}
+    return found | {name: spec for name, spec in gpu_types.items() if spec is not None}
+
+
+def _owned(name: str, spec: Spec, gpu_type: Spec) -> Owned:
+    return Owned(
+        node=name,
+        gpus=spec["gpus"],
+        gpu_type=spec["gpuType"],
+        region=spec.get("region", "default"),
+        purchase=spec.get("purchase", "onDemand"),
+        memory_gib=float(gpu_type["memoryGib"]),
+    )

@@ -1,0 +1,92 @@
+"""What an allocation is made from. Moments are whole microseconds since 1970, money is whole billionths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+HOUR = 3_600_000_000
+QUARTER = HOUR // 4
+FOREVER = 2**62  # later than any moment
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The GPUs 0 .. gpus - 1 of a node, while they are paid for."""
+
+    id: int
+    gpus: int
+    gpu_type: str
+    region: str
+    purchase: str
+    memory_gib: float
+    start: int
+    stop: int = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The price of a GPU's hour, while it is in force."""
+
+    nano_per_hour: int
+    start: int
+    stop: int = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Who held which share of a GPU, from when to when. From `stop` to `doubted` nobody knows what it did."""
+
+    id: str
+    instance: str
+    gpu: int
+    tenant: str
+    service: str
+    job: str
+    model: str
+    sm_percent: float
+    memory_gib: float
+    dedicated: bool
+    start: int
+    stop: int
+    doubted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """All that is known of a node in a time. After `heard` nobody vouches for anything."""
+
+    owned: Sequence[Owned]
+    rates: Mapping[tuple[str, str, str], Sequence[Rate]]  # by GPU type, region, purchase
+    usage: Sequence[Usage]
+    heard: int = FOREVER
+    energy_mj: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by slice and GPU, where it is known
+
+
+class Line(NamedTuple):
+    """One holder of one GPU in one slice."""
+
+    slice: int
+    gpu: int
+    owned: int
+    instance: str
+    tenant: str
+    service: str
+    job: str
+    model: str
+    kind: str  # used, idle, unallocated
+    evidence: str  # measured, gap
+
+
+@dataclass(slots=True)
+class Amount:
+    """What a line comes to."""
+
+    gpu_microseconds: int = 0
+    nano: int = 0
+    energy_mj: int | None = None
+
+    def add(self, gpu_microseconds: int, nano: int) -> None:
+        self.gpu_microseconds += gpu_microseconds
+        self.nano += nano

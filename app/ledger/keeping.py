@@ -1,0 +1,37 @@
+"""The ledger brought up to date, portion after portion; any number of replicas may be at it, and any may be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from app.ledger import accounting, booking
+from app.store import allocations, partitions
+from app.store.database import Database
+
+
+class Portions(Protocol):
+    """How much at a time, and with which rests."""
+
+    def portions(self) -> Iterable[int]: ...
+
+
+def bring_up_to_date(database: Database, pace: Portions) -> int:
+    """Account for all that is final; how many nodes had something, a node of many portions as often."""
+    database.write(booking.book_missing)
+    months = database.read(allocations.months_due)
+    if months:
+        database.write(lambda connection: partitions.ensure(connection, months, daily=()))
+    total = 0
+    for _ in pace.portions():
+        count = database.write(_portion, repeatable=True)  # done twice, the second finds it done
+        total += count
+        if not count:
+            break
+    return total
+
+
+def _portion(connection: Connection) -> int:
+    return accounting.account(connection)

@@ -1,0 +1,41 @@
+"""What a GPU costs: the one rule, which the planner and the ledger both ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+NANO = 10**9
+HIGHEST = 1e8  # an hour: what the ledger's whole numbers hold for years of a large fleet
+
+
+def price_per_hour(gpu_type: Mapping[str, Any], region: str, purchase: str) -> float:
+    """A GPU's price: that of its (region, purchase) in `prices`, else pricePerHour."""
+    for named, price in _named(gpu_type):
+        if named == (region, purchase):
+            return price
+    usual: float = gpu_type["pricePerHour"]
+    return usual
+
+
+def nano_per_hour(price: float) -> int:
+    """A price as written, in whole billionths; half of one goes to the even neighbour."""
+    return int((Decimal(repr(price)) * NANO).to_integral_value(ROUND_HALF_EVEN))
+
+
+def named_prices(gpu_type: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The (region, purchase) that a GPU type names a price for."""
+    return [named for named, _ in _named(gpu_type)]
+
+
+def dear(gpu_type: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Prices beyond what can be accounted for: (field, price)."""
+    found = [("pricePerHour", float(gpu_type["pricePerHour"]))]
+    found += [(f"prices[{index}].perHour", price) for index, (_, price) in enumerate(_named(gpu_type))]
+    return [(field, price) for field, price in found if price > HIGHEST]
+
+
+def _named(gpu_type: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+    for price in gpu_type.get("prices") or ():
+        yield (price.get("region", "default"), price.get("purchase", "onDemand")), price["perHour"]

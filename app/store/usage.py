@@ -1,0 +1,107 @@
+"""Usage as it is known: who held what, from when to when, and which end is a presumption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database import statement
+
+# Three ranges, each by its own index: what is open; what its agent ended; what was ended for it, of which the agent may
+# have said otherwise since.
+OVERLAPPING = statement(
+    "usage_of_nodes",
+    """
+    WITH of AS (SELECT unnest(CAST(:nodes AS text[])) AS node,
+                       to_timestamp(CAST(:start AS bigint) / 1000000) AS start,
+                       to_timestamp(CAST(:stop AS bigint) / 1000000) AS stop),
+    known AS (
+        SELECT usage.*, usage.ended_at AS ends_at, CAST(NULL AS timestamptz) AS doubted_until
+        FROM of JOIN usage_interval AS usage USING (node)
+        WHERE ended_at IS NULL AND started_at < stop
+        UNION ALL
+        SELECT usage.*, usage.ended_at, NULL FROM of JOIN usage_interval AS usage USING (node)
+        WHERE ended_at > start AND started_at < stop AND evidence <> 'gap'
+        UNION ALL
+        SELECT usage.*, CASE WHEN truth.node IS NULL THEN usage.ended_at ELSE truth.ended_at END,
+               CASE WHEN truth.node IS NULL THEN closed_at END
+        FROM of JOIN usage_interval AS usage USING (node) LEFT JOIN LATERAL (
+            SELECT node, ended_at FROM usage_truth
+            WHERE usage_truth.node = usage.node AND usage_truth.id = usage.id ORDER BY told_at DESC LIMIT 1
+        ) AS truth ON true
+        WHERE evidence = 'gap' AND usage.ended_at IS NOT NULL AND started_at < stop
+    )
+    SELECT node, id, instance, gpu, tenant, service, job, model, sm_percent, memory_gib, dedicated,
+           CAST(extract(epoch FROM started_at) * 1000000 AS bigint) AS start,
+           CAST(extract(epoch FROM ends_at) * 1000000 AS bigint) AS stop,
+           CAST(extract(epoch FROM doubted_until) * 1000000 AS bigint) AS doubted
+    FROM known
+    """,
+)
+OWNED = statement(
+    "gpus_owned_by_nodes",
+    """
+    SELECT node, id, gpus, gpu_type, region, purchase, memory_gib,
+           CAST(extract(epoch FROM valid_from) * 1000000 AS bigint) AS start,
+           CAST(extract(epoch FROM valid_to) * 1000000 AS bigint) AS stop
+    FROM gpu_owned
+    WHERE node = ANY(CAST(:nodes AS text[])) AND valid_from < to_timestamp(CAST(:stop AS bigint) / 1000000)
+      AND (valid_to IS NULL OR valid_to > to_timestamp(CAST(:start AS bigint) / 1000000))
+    """,
+)
+RATES = statement(
+    "prices_in_force",
+    """
+    SELECT gpu_type, region, purchase, nano_per_hour,
+           CAST(extract(epoch FROM valid_from) * 1000000 AS bigint) AS start,
+           CAST(extract(epoch FROM valid_to) * 1000000 AS bigint) AS stop
+    FROM price
+    WHERE gpu_type = ANY(CAST(:gpu_types AS text[])) AND valid_from < to_timestamp(CAST(:stop AS bigint) / 1000000)
+      AND (valid_to IS NULL OR valid_to > to_timestamp(CAST(:start AS bigint) / 1000000))
+    """,
+)
+# A counter that falls was reset: what it shows is what was used since. What was used while the node was not heard
+# counts where the counter was read next.
+ENERGY = statement(
+    "energy_of_slices",
+    """
+    SELECT node, gpu, CAST(extract(epoch FROM slice) * 1000000 AS bigint) AS slice,
+           CAST(sum(CASE WHEN energy_counter_mj < before THEN energy_counter_mj ELSE energy_counter_mj - before END)
+                AS bigint) AS energy_mj
+    FROM (SELECT node, gpu, energy_counter_mj, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
+                 lag(energy_counter_mj) OVER (PARTITION BY node, gpu ORDER BY minute) AS before
+          FROM gpu_minute
+          WHERE node = ANY(CAST(:nodes AS text[]))
+            AND minute >= to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'
+            AND minute < to_timestamp(CAST(:stop AS bigint) / 1000000)) AS read
+    WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)
+    GROUP BY node, gpu, slice HAVING count(before) > 0
+    """,
+)
+
+
+def overlapping(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """Usage of these nodes that may touch the time; no `stop` means that it goes on."""
+    return list(connection.execute(OVERLAPPING, _of(nodes, start, stop)))
+
+
+def owned(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """Which GPUs of these nodes were paid for in the time."""
+    return list(connection.execute(OWNED, _of(nodes, start, stop)))
+
+
+def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: int) -> list[Any]:
+    """What such GPUs cost in the time."""
+    given = {"gpu_types": list(gpu_types), "start": start, "stop": stop}
+    return list(connection.execute(RATES, given))
+
+
+def energy(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """What each GPU used in each slice, where it was read."""
+    return list(connection.execute(ENERGY, _of(nodes, start, stop)))
+
+
+def _of(nodes: Sequence[str], start: int, stop: int) -> dict[str, object]:
+    return {"nodes": list(nodes), "start": start, "stop": stop}
