@@ -29,7 +29,7 @@ NODES = statement(
     """,
 )
 TAKE_TURNS = statement(
-    "rollups_take_turns", "SELECT pg_advisory_xact_lock(0x67707275, CAST(extract(epoch FROM :hour) / 3600 AS int))"
+    "rollups_take_turns", "SELECT pg_advisory_xact_lock(1735422581, CAST(extract(epoch FROM :hour) / 3600 AS int))"
 )
 CLEAR_GPUS = statement(
     "clear_gpu_hours", "DELETE FROM gpu_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))"
