@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from cli.children import Children, Say
 
 if TYPE_CHECKING:
     from app.manifests.offline import World
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
 KEPT = "fleet.json"
 REAL_TEMPLATE = "gpuwright-serve"
 REAL_KIND = "t4"  # of its simulated GPUs
-END_SECONDS = 40.0
 ROOM = 0.5  # of a generated fleet is asked for: its load moves by a third
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,54 +115,6 @@ def _names(world: World, kind: str) -> tuple[str, ...]:
     return tuple(key.name for key in world.manifests if key.kind == kind)
 
 
-class Children:
-    """Processes that end with us, in the reverse order of their start."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._running: list[tuple[str, subprocess.Popen[bytes], Path]] = []
-        self._ending = threading.Event()
-
-    def start(
-        self, name: str, module: Sequence[str], log: Path, environment: Mapping[str, str], said: str = ""
-    ) -> None:
-        """A module of ours as a process of its own; what it says goes to its log."""
-        from simulation.ending import bound
-
-        with log.open("ab") as file:
-            process = subprocess.Popen(
-                bound([sys.executable, "-m", *module]),
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=file,
-                env={**os.environ, **environment},
-                start_new_session=True,  # Ctrl-C is ours to hand on
-            )
-        assert process.stdin
-        with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(said.encode())
-        self._running.append((name, process, log))
-        threading.Thread(target=self._watch, args=(name, process, log), daemon=True).start()
-
-    def stop(self) -> None:
-        self._ending.set()
-        for _, process, _ in reversed(self._running):
-            if process.poll() is None:
-                process.terminate()
-        until = time.monotonic() + END_SECONDS
-        for _, process, _ in reversed(self._running):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, until - time.monotonic()))
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-
-    def _watch(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        code = process.wait()
-        if not self._ending.is_set():
-            self._say(f"{name} has ended by itself ({code}); see {log}")
-
-
 @contextmanager
 def running(fleet: Fleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
     """The planner and the fleet, while the block lasts; the address of the real gateway, or nothing."""
@@ -189,7 +136,8 @@ def running(fleet: Fleet, data_dir: Path, settings: Settings, server: str, say: 
         words = [word for name in left_out for word in ("--left-out", name)]
         nodes = "\n".join(name for name in fleet.nodes if name not in left_out)
         children.start("the fleet", ["simulation.live", *words], data_dir / "fleet.log", environment, nodes)
-        children.start("the planner", ["cli.main", "planner"], data_dir / "planner.log", environment)
+        planner = ["cli.main", "planner"]
+        children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
         yield gateway
     finally:
         children.stop()

@@ -1,0 +1,115 @@
+"""Processes that `gpuwright up` starts beside itself: they end with it, and the planner comes back when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+END_SECONDS = 40.0
+SOONEST_SECONDS, LATEST_SECONDS = 1.0, 60.0  # from a death to the next start; doubled at each
+SOUND_SECONDS = 60.0  # who lived for so long begins with the soonest again
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Child:
+    name: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes]
+    began: float
+
+
+class Children:
+    """Processes that end with us, in the reverse order of their start."""
+
+    def __init__(self, say: Say, soonest_seconds: float = SOONEST_SECONDS) -> None:
+        self._say = say
+        self._soonest_seconds = soonest_seconds
+        self._running: list[_Child] = []
+        self._ending = threading.Event()
+        self._turn = threading.Lock()  # what is started is known, or not started any more
+
+    def start(
+        self,
+        name: str,
+        module: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str],
+        said: str = "",
+        *,
+        comes_back: bool = False,
+    ) -> None:
+        """A module of ours as a process of its own; what it says goes to its log."""
+        from simulation.ending import bound
+
+        command = bound([sys.executable, "-m", *module])
+        child = _Child(name, command, log, environment, _launched(command, log, environment, said), time.monotonic())
+        self._running.append(child)
+        watch = self._keep if comes_back else self._watch
+        threading.Thread(target=watch, args=(child,), daemon=True).start()
+
+    def stop(self) -> None:
+        with self._turn:
+            self._ending.set()
+        processes = [child.process for child in reversed(self._running)]
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        until = time.monotonic() + END_SECONDS
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, until - time.monotonic()))
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _watch(self, child: _Child) -> None:
+        code = child.process.wait()
+        if not self._ending.is_set():
+            self._say(f"{child.name} has ended by itself ({code}); see {child.log}")
+
+    def _keep(self, child: _Child) -> None:
+        """Start it again, later each time that it does not live."""
+        pause = self._soonest_seconds
+        while True:
+            code = child.process.wait()
+            if self._ending.is_set():
+                return
+            if time.monotonic() - child.began >= SOUND_SECONDS:
+                pause = self._soonest_seconds
+            self._say(f"{child.name} has ended by itself ({code}) and starts again in {pause:g} s; see {child.log}")
+            self._ending.wait(pause)
+            pause = min(2 * pause, LATEST_SECONDS)
+            with self._turn:
+                if self._ending.is_set():
+                    return
+                child.process = _launched(child.command, child.log, child.environment)
+                child.began = time.monotonic()
+
+
+def _launched(
+    command: Sequence[str], log: Path, environment: Mapping[str, str], said: str = ""
+) -> subprocess.Popen[bytes]:
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=file,
+            env={**os.environ, **environment},
+            start_new_session=True,  # Ctrl-C is ours to hand on
+        )
+    assert process.stdin
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(said.encode())
+    return process
