@@ -17,7 +17,7 @@ from agents.keeper.ports import free_port
 from agents.node import Around
 from agents.routes import Acknowledged, Route, Routes, RouteState
 from agents.runtime import Runtime
-from agents.talk import Loopback
+from agents.talk import OverTcp
 from agents.templates.reading import MODELS, read_usable
 from agents.traffic import Counters
 
@@ -60,7 +60,7 @@ def opened(options: Options) -> Around:
     templates, faults = read_usable(options.templates, options.models)
     for fault in faults:
         log.error("a template is not offered: %s", fault)
-    hands = Hands(device, mps, _runtime(options), Loopback())
+    hands = Hands(device, mps, _runtime(options), OverTcp(options.host))
     return Around(hands, routes, templates, counters, options.host)
 
 

@@ -1,4 +1,4 @@
-"""How the agent talks to a copy: one HTTP request to a port of its own on loopback, which never raises and always ends.
+"""How the agent talks to a copy: one HTTP request to the address it listens on, which never raises and always ends.
 
 A copy is not trusted. It may accept and say nothing, drip a byte a second, or answer without end: the deadline is over
 the whole exchange, and an answer has a largest size.
@@ -18,7 +18,7 @@ from agents.scraping import served_of
 from agents.templates import Filled, Probe, number
 from agents.traffic import Served
 
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 MOST_BYTES = 8 * 1024 * 1024
 
 
@@ -40,31 +40,27 @@ class Talk(Protocol):
     def served(self, port: int, filled: Filled) -> Served | None: ...
 
 
-class Loopback:
-    """Asks over TCP on this machine."""
+class OverTcp:
+    """Asks the address of this node that copies listen on."""
+
+    def __init__(self, host: str = LOOPBACK) -> None:
+        self._host = host
 
     def ask(self, port: int, probe: Probe, **values: float) -> Reply:
-        return ask(port, probe, **values)
+        """Send the probe with its `{batch}` and the like filled in from `values`."""
+        path, body = _filled(probe.path, values), _filled(probe.body, values)
+        address = (self._host, probe.port or port)
+        try:
+            return _exchange(address, probe.method, path, body.encode(), time.monotonic() + probe.seconds)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return Reply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
 
     def served(self, port: int, filled: Filled) -> Served | None:
-        return served(port, filled)
-
-
-def ask(port: int, probe: Probe, **values: float) -> Reply:
-    """Send the probe with its `{batch}` and the like filled in from `values`."""
-    path, body = _filled(probe.path, values), _filled(probe.body, values)
-    try:
-        return _exchange(probe.port or port, probe.method, path, body.encode(), time.monotonic() + probe.seconds)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return Reply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
-
-
-def served(port: int, filled: Filled) -> Served | None:
-    """What the copy says it has served; None when it has no metrics endpoint, or does not answer."""
-    if filled.metrics is None:
-        return None
-    reply = ask(port, filled.metrics)
-    return served_of(filled.metrics_kind, reply.body) if reply.ok else None
+        """What the copy says it has served; None when it has no metrics endpoint, or does not answer."""
+        if filled.metrics is None:
+            return None
+        reply = self.ask(port, filled.metrics)
+        return served_of(filled.metrics_kind, reply.body) if reply.ok else None
 
 
 def _filled(text: str, values: dict[str, float]) -> str:
@@ -75,9 +71,11 @@ def _filled(text: str, values: dict[str, float]) -> str:
     return re.sub(r"\{(\w+)\}", word, text) if values else text
 
 
-def _exchange(port: int, method: str, path: str, body: bytes, deadline: float) -> Reply:
-    with socket.create_connection((HOST, port), timeout=_left(deadline)) as connection:
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {HOST}:{port}", "Connection: close", "Accept: */*"]
+def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float) -> Reply:
+    host, port = address
+    with socket.create_connection(address, timeout=_left(deadline)) as connection:
+        named = f"[{host}]" if ":" in host else host
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {named}:{port}", "Connection: close", "Accept: */*"]
         if body:
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         connection.settimeout(_left(deadline))

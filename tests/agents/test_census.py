@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from agents.census import GATEWAY_REST_SECONDS, Census
 from agents.keeper.filler import Filler
 from agents.routes import RoutesAway
-from agents.talk import Loopback
+from agents.talk import OverTcp
 from agents.traffic import Counters
 
 
@@ -21,7 +21,7 @@ def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> Non
             raise RoutesAway("it hangs")
         return {}
 
-    census = Census(Loopback(), Filler({}, "127.0.0.1"), counters)
+    census = Census(OverTcp(), Filler({}, "127.0.0.1"), counters)
     for second in range(12):
         census.refresh([], float(second))
     assert asked == [0, GATEWAY_REST_SECONDS, 2 * GATEWAY_REST_SECONDS]

@@ -15,7 +15,7 @@ from agents.copies import Copy, Stage
 from agents.keeper.filler import LONGEST_ID, Filler
 from agents.runtime import Running
 from agents.scraping import MOST_LINES, served_of
-from agents.talk import Loopback
+from agents.talk import OverTcp
 from agents.templates.reading import read
 from tests.agents.test_talk import copy_that, ok, says, says_nothing
 
@@ -77,7 +77,7 @@ def test_a_copy_that_keeps_its_metrics_to_itself_is_left_alone_for_a_while() -> 
 
     with copy_that(says_nothing_long) as silent, copy_that(says(ok(b"gpuwright_serve_queue 3\n"))) as open_port:
         copies = [copy_at(silent), copy_at(open_port, "honest")]
-        census = Census(Loopback(), Filler(read(), "127.0.0.1"), None)
+        census = Census(OverTcp(), Filler(read(), "127.0.0.1"), None)
         for second in range(20):  # on a GPU near its cap, where all are asked every second
             census.refresh(copies, 1000.0 + second, {"GPU-0"})
         assert len(asked) == 1

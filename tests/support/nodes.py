@@ -25,7 +25,7 @@ from agents.simulated.machine import Machine as SimulatedMachine
 from agents.simulated.mps import SimulatedMps
 from agents.simulated.remote import Switches, connect, ensure_driver
 from agents.state import Folder
-from agents.talk import Loopback
+from agents.talk import OverTcp
 from agents.templates.reading import read
 from tests.support.caller import until
 
@@ -64,7 +64,7 @@ def around(folder: Path, routes: Routes | None = None, **fields: Any) -> Around:
     runtime = ProcessRuntime(folder / "copies")
     own = folder / "templates"
     templates = read(own if own.exists() else None)
-    return Around(Hands(device, mps, runtime, Loopback()), routes or NoGateway(), templates, **fields)
+    return Around(Hands(device, mps, runtime, OverTcp()), routes or NoGateway(), templates, **fields)
 
 
 class Machine:
@@ -148,7 +148,7 @@ def still_node(folder: Folder, incarnation: int) -> Node:
     simulated = SimulatedMachine(["v100-16gb"] * 2)
     device = SimulatedDevice(simulated, lambda: 0.0)
     mps = SimulatedMps(simulated, lambda: 0.0, folder.path / "mps")
-    hands = Hands(device, mps, ProcessRuntime(folder.path / "copies"), Loopback())
+    hands = Hands(device, mps, ProcessRuntime(folder.path / "copies"), OverTcp())
     node = Node(folder, Around(hands, NoGateway(), read()), incarnation, workers=0)
     node.watch.tick()
     return node
