@@ -1,0 +1,156 @@
+"""What GPUs cost, and the energy they took: sums of the ledger, by hour, and by day and month of any time zone."""
+
+# ruff: noqa: S608 (put together from constants)
+from __future__ import annotations
+
+from migrations.report.view import DAY, HOUR, Column, Grain, View, at_each_grain, grouped, within
+
+NANO = "0.000000001"
+DIMENSIONS = {
+    "node": "The node.",
+    "gpu": "Index of the GPU on its node.",
+    "gpu_type": "The GPU type.",
+    "region": "Region of the node.",
+    "purchase": "How it is paid for: owned, reserved, onDemand or spot.",
+    "tenant": "Whose service or job used it; __idle__: what was left of a GPU that is in use; __unallocated__: a GPU "
+    "that nothing ran on.",
+    "service": "The service; empty for jobs and for what nobody used.",
+    "job": "The job; empty for services and for what nobody used.",
+    "model": "The model that the service serves; empty where there is none.",
+    "kind": "used, idle or unallocated.",
+    "evidence": "measured, or gap: presumed, as nobody reported that time.",
+}
+MEASURES = (
+    Column("gpu_microseconds", "gpu_microseconds", "Millionths of a second of a whole GPU; half a GPU counts half."),
+    Column(
+        "nano", "nano", "The cost in billionths of the currency of the price list: whole numbers, so sums are exact."
+    ),
+    Column("cost", f"nano * {NANO}", "The same in the currency of the price list."),
+    Column("energy_mj", "energy_mj", "Energy in millijoules, its part of what the GPU took; null where not measured."),
+)
+SUMS = (
+    Column("gpu_hours", "round(sum(gpu_microseconds) / 3600000000.0, 6)", "GPU-hours: one is a whole GPU for an hour."),
+    Column("cost", f"sum(nano) * {NANO}", "Cost in the currency of the price list, exact to nine decimals."),
+    Column(
+        "energy_kwh", "round(sum(energy_mj) / 3600000000.0, 6)",
+        "Energy in kilowatt hours; null where nothing was measured.",
+    ),
+)  # fmt: skip
+WHO = "CASE WHEN fact.tenant = '' THEN '__' || fact.kind || '__' ELSE fact.tenant END"
+DIMENSIONS_OF_FACT = ", ".join(f"{WHO} AS tenant" if name == "tenant" else f"fact.{name}" for name in DIMENSIONS)
+
+PERIODS = """
+SELECT {period}, starts_at, stops_at,
+    date_trunc('hour', starts_at + interval '1 hour' - interval '1 microsecond', 'UTC') AS hours_from,
+    least(date_trunc('day', starts_at + interval '24 hours' - interval '1 microsecond', 'UTC'),
+          date_trunc('hour', stops_at, 'UTC')) AS days_from,
+    greatest(date_trunc('day', starts_at + interval '24 hours' - interval '1 microsecond', 'UTC'),
+             date_trunc('day', stops_at, 'UTC')) AS days_to,
+    date_trunc('hour', stops_at, 'UTC') AS hours_to
+FROM (SELECT day AS {period}, CAST(day AS timestamptz) AS starts_at, CAST({following} AS timestamptz) AS stops_at
+      FROM report.calendar{only}) AS period
+"""
+
+
+def _periods(name: str, grain_says: str, period: str, following: str, only: str) -> View:
+    says = {
+        period: grain_says,
+        "starts_at": "When it begins.",
+        "stops_at": "When the next one begins.",
+        "hours_from": "The first whole UTC hour in it: what is before is summed by quarter-hours.",
+        "days_from": "The first whole UTC day in it: what is before is summed by hours.",
+        "days_to": "The end of the last whole UTC day in it: what is beyond is summed by hours.",
+        "hours_to": "The end of the last whole UTC hour in it: what is beyond is summed by quarter-hours.",
+    }
+    source = PERIODS.format(period=period, following=following, only=only)
+    return View(
+        name, f"{grain_says} When it begins and ends, and which sums of the ledger lie wholly in it.",
+        [Column(column, column, text) for column, text in says.items()], f"FROM ({source}) AS period",
+    )  # fmt: skip
+
+
+PERIOD_VIEWS = [
+    _periods("days", DAY.says, "day", "day + 1", ""),
+    _periods("months", "The first day of the month of the session's time zone.", "month", "day + interval '1 month'",
+             " WHERE extract(day FROM day) = 1"),
+]  # fmt: skip
+
+
+def _pieces(grain: Grain) -> str:
+    """The ledger's sums that lie in each period: whole UTC days, then hours at its edges, then quarter-hours."""
+    bounds = {
+        "cost_day": [("day", "days_from", "days_to")],
+        "cost_hour": [("hour", "hours_from", "days_from"), ("hour", "days_to", "hours_to")],
+        "allocation": [("slice", "starts_at", "hours_from"), ("slice", "hours_to", "stops_at")],
+    }
+    found = []
+    for table, ranges in bounds.items():
+        for at, begins, ends in ranges:
+            found.append(
+                f"SELECT calendar.{grain.period}, fact.{at} AS at, {DIMENSIONS_OF_FACT},\n"
+                "    fact.gpu_microseconds, fact.nano, fact.energy_mj\n"
+                f"FROM {within(grain.calendar, table, at, begins, ends)}"
+            )
+    return "\nUNION ALL\n".join(found)
+
+
+def _cost(grain: Grain) -> View:
+    if grain is HOUR:
+        source = (
+            f"FROM (SELECT fact.hour, fact.hour AS at, {DIMENSIONS_OF_FACT}, fact.gpu_microseconds, fact.nano,\n"
+            "    fact.energy_mj FROM cost_hour AS fact) AS ledger"
+        )
+    else:
+        source = f"FROM (\n{_pieces(grain)}\n) AS ledger"
+    at = Column("at", "at", "When the UTC day, hour or quarter-hour began that the row was summed over.")
+    return View(
+        f"cost{grain.suffix}",
+        f"The ledger's {grain.adjective} sums with all that is known of each: what the other cost views are made from.",
+        [grain.column(), at, *(Column(name, name, text) for name, text in DIMENSIONS.items()), *MEASURES],
+        source,
+    )
+
+
+BY = {
+    "service": ("tenant", "service", "job"),
+    "tenant": ("tenant",),
+    "model": ("tenant", "model"),
+    "gpu_type": ("tenant", "gpu_type", "region", "purchase"),
+    "node": ("tenant", "node", "gpu_type", "region", "purchase"),
+}
+
+
+def _by(what: str) -> list[View]:
+    def at(grain: Grain) -> View:
+        keys = [grain.column(), *(Column(name, name, DIMENSIONS[name]) for name in BY[what])]
+        columns, source = grouped(SUMS, keys, f"FROM report.cost{grain.suffix}")
+        about = {"service": "service and job", "gpu_type": "GPU type"}.get(what, what)
+        return View(f"cost_by_{what}{grain.suffix}", f"Cost, GPU-hours and energy by {about}, {grain.adjective}.",
+                    columns, source)  # fmt: skip
+
+    return at_each_grain(at)
+
+
+def _energy(grain: Grain) -> View:
+    keys = [
+        grain.column(),
+        *(Column(name, f"ledger.{name}", DIMENSIONS[name])
+          for name in ("tenant", "service", "job", "model", "node", "gpu_type", "region")),
+    ]  # fmt: skip
+    sums = [
+        Column("energy_kwh", "round(sum(energy_mj) / 3600000000.0, 6)",
+               "Energy in kilowatt hours, split as the cost of a GPU is; null where nothing was measured."),
+        Column("carbon_kg", "round(sum(energy_mj * grams_per_kwh) / 3600000000000.0, 9)",
+               "Carbon dioxide equivalent in kilograms, by report.carbon_intensity; null where its region has none."),
+    ]  # fmt: skip
+    columns, source = grouped(
+        sums, keys,
+        f"FROM report.cost{grain.suffix} AS ledger LEFT JOIN carbon_intensity AS grid ON grid.region = ledger.region\n"
+        "    AND CAST(ledger.at AT TIME ZONE 'UTC' AS date) >= grid.valid_from\n"
+        "    AND CAST(ledger.at AT TIME ZONE 'UTC' AS date) < coalesce(grid.valid_to, 'infinity')",
+    )  # fmt: skip
+    says = f"Energy and carbon by service, job, node and region, {grain.adjective}."
+    return View(f"energy{grain.suffix}", says, columns, source)
+
+
+COST_VIEWS = [*at_each_grain(_cost), *(view for what in BY for view in _by(what)), *at_each_grain(_energy)]
