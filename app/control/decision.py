@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from app.control.desired import Desired
 from app.manifests.model import JSON
+from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
 
 
@@ -82,3 +83,4 @@ class Decision:
     state: State = State.ROLLING
     base: int = 0  # the plan that it changes
     services: tuple[str, ...] = ()  # whose instances it changes
+    verdict: Verdict | None = None  # the judge's on the answer

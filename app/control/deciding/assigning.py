@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -13,25 +14,31 @@ from app.control.desired import Desired, NodeDesired
 from app.control.snapshot import Snapshot
 from app.manifests.fleet import PolicySpec
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, PlacedJob, Problem, Profile
+from solvers.planning.problem import Instance, PlacedJob, Problem, Profile, Service
 
 JOB_TEMPLATE = "gpuwright-train"
 ID_BYTES = 4
 
+READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the problem does
+
 Place = tuple[str, int]
+Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
-def desired_of(snapshot: Snapshot, posed: Posed, plan: Plan) -> dict[str, NodeDesired]:
-    """What each node shall run. What goes on where it stands keeps its id; the node itself makes the hand-over."""
-    real = posed.real(plan)
+def desired_of(snapshot: Snapshot, posed: Posed, real: Plan) -> dict[str, NodeDesired]:
+    """What each node shall run, by a plan on the indexes that nodes use.
+
+    What goes on where it stands keeps its id; the node itself makes the hand-over.
+    """
     problem = posed.problem
-    specs = {(one.kind, one.tenant, one.name): one.spec for one in snapshot.declared}
+    specs = {(one.kind, one.tenant, one.name): one.spec for one in snapshot.declared if one.kind in READ}
     ids = _Ids(snapshot.standing, snapshot.target)
+    shapes = _Shapes(problem, specs)
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
     for line in real.instances:
         id_ = ids.of(line.node, line.gpu, line.service)
-        by_node[line.node].append(_instance(id_, line, problem, specs))
+        by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
         clocks[line.node, line.gpu] = line.clock_mhz
     for job in real.jobs:
         id_ = ids.of(job.node, job.gpu, job.job)
@@ -74,13 +81,36 @@ class _Ids:
         return f"{owner.rpartition('/')[2]}-{digest.hexdigest()}"
 
 
-def _instance(
-    id_: str, line: Instance, problem: Problem, specs: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> AssignedInstance:
-    service = problem.services[line.service]
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What instances of one variant, batch and memory on one GPU type have in common."""
+
+    template: str
+    args: dict[str, Any] | None
+    batch: Frame
+
+
+class _Shapes:
+    """Looks shapes up; what was looked up once is remembered."""
+
+    def __init__(self, problem: Problem, specs: Specs) -> None:
+        self._problem = problem
+        self._specs = specs
+        self._known: dict[tuple[str, str, str, int, float], _Shape] = {}
+
+    def of(self, line: Instance) -> _Shape:
+        model, kind = self._problem.services[line.service].model, self._problem.nodes[line.node].gpu_type
+        key = (model, line.variant, kind, line.batch, line.memory_gib)
+        found = self._known.get(key)
+        if found is None:
+            runtime = _runtime(self._specs.get(("Model", "", model), {}), line.variant)
+            batch = _batch(line, self._problem.profiles.get((model, line.variant, kind)))
+            found = self._known[key] = _Shape(str(runtime.get("template", "")), runtime.get("args") or None, batch)
+        return found
+
+
+def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> AssignedInstance:
     tenant, _, name = line.service.partition("/")
-    runtime = _runtime(specs.get(("Model", "", service.model), {}), line.variant)
-    profile = problem.profile(line.service, line.variant, line.node)
     return AssignedInstance(
         id=id_,
         gpu=line.gpu,
@@ -88,11 +118,11 @@ def _instance(
         service=name,
         model=service.model,
         variant=line.variant,
-        template=str(runtime.get("template", "")),
-        args=runtime.get("args") or None,
+        template=shape.template,
+        args=shape.args,
         sm_percent=float(line.sm_percent),
         memory_gib=line.memory_gib,
-        batch=_batch(line, profile),
+        batch=shape.batch,
         batch_timeout_ms=line.batch_timeout_ms,
         rate_per_second=line.rate_per_second,
         slo_ms=service.slo_ms,
@@ -115,9 +145,7 @@ def _batch(line: Instance, profile: Profile | None) -> Frame:
     return Frame(float(line.batch), float(min([*fitting, line.batch])), float(max(most, line.batch)))
 
 
-def _job(
-    id_: str, placed: PlacedJob, problem: Problem, specs: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> AssignedInstance:
+def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> AssignedInstance:
     job = problem.jobs[placed.job]
     tenant, _, name = placed.job.partition("/")
     profile = job.profiles[problem.nodes[placed.node].gpu_type]

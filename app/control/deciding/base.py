@@ -36,7 +36,9 @@ class Base:
             expected = self.snapshot.expected.get(name)
             rate = expected.rate_per_second if expected else service.rate_per_second
             high = expected.high if expected else 0.0
-            found[name] = Planned(rate, high, service.percentile, starts.get(name, START_SECONDS))
+            found[name] = Planned(
+                rate, high, service.percentile, starts.get(name, START_SECONDS), service.slo_ms / 1000
+            )
         return found
 
     @property
@@ -50,7 +52,6 @@ class Base:
 
     def decided(self, quick: Quick) -> tuple[Snapshot, Decision]:
         """What a quick step decides, and the snapshot that goes on record with it."""
-        desired = desired_of(self.snapshot, self.posed, quick.plan)
         held = self.elsewhere
         problem = self.posed.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
@@ -60,9 +61,11 @@ class Base:
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
         instances = tuple(told.get(id(line), line) for line in quick.plan.instances)
         plan = replace(quick.plan, instances=instances, changes=verdict.changes, certificate=certificate)
+        real = self.posed.real(plan)
+        desired = desired_of(self.snapshot, self.posed, real)
         decision = Decision(
             lane=Lane.FAST,
-            plan=self.posed.real(plan),
+            plan=real,
             desired=desired,
             answer=replace(quick.answer, plan=quick.plan),
             reason=quick.reason,

@@ -41,7 +41,9 @@ def posing(snapshot: Snapshot) -> Posed:
     problem = queue.weighed(ruled(posed.problem, snapshot, posed.pinned).problem)
     # What has moved four times in an hour will move again in a quarter of one: so long has a move to pay for itself.
     horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
-    return replace(posed, problem=replace(problem, policy=replace(problem.policy, horizon_minutes=horizon)))
+    if horizon != problem.policy.horizon_minutes:
+        problem = replace(problem, policy=replace(problem.policy, horizon_minutes=horizon))
+    return replace(posed, problem=problem)
 
 
 def drafted(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agents.contract import AssignedInstance
 from app.control.deciding.assigning import desired_of
 from app.control.deciding.posed import Posed
 from app.control.decision import Answer, Decision, Lane, Outcome
-from app.control.desired import Desired
+from app.control.desired import Desired, NodeDesired
 from app.control.snapshot import Snapshot
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -24,29 +25,37 @@ def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FU
         wrong = "; ".join(str(one) for one in verdict.violations[:3])
         answer = replace(answer, outcome=Outcome.WRONG, message=f"the judge refuses the plan: {wrong}")
     plan = replace(plan, changes=verdict.changes)
-    desired = desired_of(snapshot, posed, plan)
+    real = posed.real(plan)
+    desired = desired_of(snapshot, posed, real)
     return Decision(
         lane=lane,
-        plan=posed.real(plan),
+        plan=real,
         desired=desired,
         answer=answer,
         reason=reason,
         base=snapshot.target,
         services=changed(snapshot.standing, desired),
+        verdict=verdict,
     )
 
 
 def changed(before: Desired, after: Desired) -> tuple[str, ...]:
     """Services and jobs of which something else is wanted than before, weights apart."""
 
-    def lines(desired: Desired) -> set[tuple[str, str, object]]:
-        return {
-            (node, f"{one.tenant}/{one.service or one.job}", _weightless(one))
-            for node, wanted in desired.items()
-            for one in wanted.instances
-        }
+    found: set[str] = set()
+    for node in {*before, *after}:
+        old, new = _lines(before.get(node)), _lines(after.get(node))
+        if old != new:
+            found |= {name for name, _ in _told(old) ^ _told(new)}
+    return tuple(sorted(found))
 
-    return tuple(sorted({name for _, name, _ in lines(before) ^ lines(after)}))
+
+def _lines(wanted: NodeDesired | None) -> tuple[AssignedInstance, ...]:
+    return wanted.instances if wanted else ()
+
+
+def _told(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
+    return {(f"{one.tenant}/{one.service or one.job}", _weightless(one)) for one in lines}
 
 
 def _weightless(one: AssignedInstance) -> tuple[object, ...]:

@@ -7,8 +7,9 @@ together with the rate that it carries. What stood on a lost node, a failed or a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -16,12 +17,23 @@ import msgspec
 from agents.contract import AssignedInstance
 from app.control.deciding.formulate import formulate
 from app.control.desired import Desired
-from app.control.snapshot import Correction, NodeFacts, Snapshot
-from app.manifests.model import Key, Kind, Manifest
+from app.control.snapshot import Correction, Declared, NodeFacts, Snapshot
+from app.manifests.model import Kind, Manifest
 from app.manifests.offline import World
 from app.store.pieces import hashed
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Demand, Instance, Limit, Node, PlacedJob, Problem, Profile, Service, State
+from solvers.planning.problem import (
+    Demand,
+    Instance,
+    Limit,
+    Node,
+    PlacedJob,
+    Problem,
+    Profile,
+    ProfileKey,
+    Service,
+    State,
+)
 
 LEAST_RATE = 0.01  # a service that nobody asks is kept warm all the same
 NOTHING_LEFT = 1e-6  # of a rate: below it pinned instances carry all of it
@@ -35,7 +47,7 @@ class Posed:
     gpus: Mapping[str, tuple[int, ...]]  # by node: the index of each of the problem's GPUs
     pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): as they are, whatever is planned
 
-    @property
+    @cached_property
     def question(self) -> bytes:
         """What makes two problems the same question: not the time of day, nor how far jobs are and how they press."""
         problem = self.problem
@@ -48,10 +60,15 @@ class Posed:
 
     def real(self, plan: Plan) -> Plan:
         """The plan on the indexes that the nodes themselves use."""
+        index = {node: gpus for node, gpus in self.gpus.items() if gpus != tuple(range(len(gpus)))}
+        if not index:
+            return plan
         return replace(
             plan,
-            instances=tuple(replace(one, gpu=self.gpus[one.node][one.gpu]) for one in plan.instances),
-            jobs=tuple(replace(one, gpu=self.gpus[one.node][one.gpu]) for one in plan.jobs),
+            instances=tuple(
+                replace(one, gpu=index[one.node][one.gpu]) if one.node in index else one for one in plan.instances
+            ),
+            jobs=tuple(replace(one, gpu=index[one.node][one.gpu]) if one.node in index else one for one in plan.jobs),
         )
 
 
@@ -65,13 +82,10 @@ def pose(
     `limits` are what tenants are entitled to now, where that is less than their manifests say; `jobs` those that may be
     placed, with what each has left to do: all that are not finished, if it is not given.
     """
-    declared = {
-        Key(Kind(one.kind), one.tenant, one.name): Manifest(Kind(one.kind), one.tenant, one.name, one.spec)
-        for one in snapshot.declared
-    }
-    usable = {node: _usable(facts, declared) for node, facts in snapshot.nodes.items()}
+    counts: dict[str, Any] = {one.name: one.spec["gpus"] for one in snapshot.declared if one.kind == "Node"}
+    usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
     usable = {node: gpus for node, gpus in usable.items() if gpus}
-    whole = formulate(World({key: manifest for key, manifest in declared.items() if _is_there(key, usable)}))
+    whole = _whole(_Same(snapshot.declared), frozenset(usable))
     pinned = _pinned(snapshot)
     taken = _demands(whole, pinned)
     left = _left(whole, snapshot) if jobs is None else jobs
@@ -83,7 +97,7 @@ def pose(
             for name, node in whole.nodes.items()
         },
         services=dict(_services(whole, snapshot, pinned)),
-        profiles={key: _corrected(profile, snapshot.corrections) for key, profile in whole.profiles.items()},
+        profiles=_corrected(whole.profiles, snapshot.corrections),
         jobs={
             name: replace(job, units=left[name])
             for name, job in whole.jobs.items()
@@ -94,6 +108,27 @@ def pose(
     )
     running, placed = standing(snapshot.standing, problem, usable)
     return Posed(replace(problem, state=State(snapshot.at, running, placed)), usable, pinned)
+
+
+class _Same:
+    """What is equal to itself alone: worlds are told apart by who read them, not by looking through them."""
+
+    def __init__(self, declared: tuple[Declared, ...]) -> None:
+        self.declared = declared
+
+    def __hash__(self) -> int:
+        return id(self.declared)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.declared is other.declared
+
+
+@lru_cache(maxsize=2)
+def _whole(world: _Same, usable: frozenset[str]) -> Problem:
+    """All that is declared, with the nodes that can be planned on. Most cycles ask of the same world again."""
+    manifests = [Manifest(Kind(one.kind), one.tenant, one.name, one.spec) for one in world.declared]
+    there = (one for one in manifests if one.kind is not Kind.NODE or one.name in usable)
+    return formulate(World({one.key: one for one in there if one.kind is not Kind.STATE}))
 
 
 def staying(nodes: Mapping[str, NodeFacts]) -> Mapping[str, NodeFacts]:
@@ -166,18 +201,12 @@ def _still_fits(one: AssignedInstance, service: Service | None, problem: Problem
     return profile is not None and one.batch is not None and int(one.batch.planned) in profile.latency_ms
 
 
-def _usable(facts: NodeFacts, declared: Mapping[Key, Manifest]) -> tuple[int, ...]:
+def _usable(facts: NodeFacts, gpus: int) -> tuple[int, ...]:
     """The GPUs that may be planned on."""
-    node = declared.get(Key(Kind.NODE, "", facts.name))
-    if node is None or facts.state != "reporting":
+    if facts.state != "reporting":
         return ()
-    count: Any = node.spec["gpus"]
     out = {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
-    return tuple(index for index in range(count) if index not in out)
-
-
-def _is_there(key: Key, usable: Collection[str]) -> bool:
-    return key.kind is not Kind.STATE and (key.kind is not Kind.NODE or key.name in usable)
+    return tuple(index for index in range(gpus) if index not in out)
 
 
 def _pinned(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], ...]:
@@ -234,10 +263,14 @@ def _left(problem: Problem, snapshot: Snapshot) -> dict[str, float]:
     }
 
 
-def _corrected(profile: Profile, corrections: Mapping[str, Correction]) -> Profile:
-    found = corrections.get("/".join(profile.key))
-    if found is None:
-        return profile
+def _corrected(
+    profiles: Mapping[ProfileKey, Profile], corrections: Mapping[str, Correction]
+) -> Mapping[ProfileKey, Profile]:
+    keys = [key for key in profiles if "/".join(key) in corrections] if corrections else []
+    return {**profiles, **{key: _measured(profiles[key], corrections["/".join(key)]) for key in keys}}
+
+
+def _measured(profile: Profile, found: Correction) -> Profile:
     latency = {
         batch: tuple((sm, value * found.latency_factor) for sm, value in curve)
         for batch, curve in profile.latency_ms.items()

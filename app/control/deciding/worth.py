@@ -8,7 +8,7 @@ from app.control.deciding.posed import Posed
 from app.control.decision import Decision, HeldBack
 from app.control.events import Reason
 from app.control.snapshot import Snapshot
-from solvers.planning.judge import judge
+from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem, State
 from solvers.planning.promise import keep
@@ -44,11 +44,12 @@ def as_it_stands(problem: Problem) -> Plan:
     return Plan(running, problem.state.jobs if problem.state else (), tuple(left))
 
 
-def worth(problem: Problem, plan: Plan) -> Worth:
-    """By the judge: services alone, as the contract adds it up."""
-    state = problem.state
-    alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
-    verdict = judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keep)
+def worth(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> Worth:
+    """By the judge: services alone, as the contract adds it up. `verdict` is what it said of the whole, if it did."""
+    if verdict is None or problem.jobs:
+        state = problem.state
+        alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
+        verdict = judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keep)
     if not verdict.is_right:
         return Worth(None, verdict.cost.churn)
     return Worth(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
@@ -62,7 +63,7 @@ def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBa
     before = worth(posed.problem, as_it_stands(posed.problem))
     if before.per_horizon is None or decision.answer.plan is None:
         return None  # what stands is not right any more
-    after = worth(posed.problem, decision.answer.plan)
+    after = worth(posed.problem, decision.answer.plan, decision.verdict)
     if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
         return None
     saved = before.per_horizon - (after.per_horizon or 0.0) + after.churn

@@ -43,6 +43,8 @@ class Queued:
 
     def weighed(self, problem: Problem) -> Problem:
         """The problem with each job at its weight: the solver leaves the least out."""
+        if not problem.jobs:
+            return problem
         jobs = {
             name: replace(
                 job,
@@ -65,6 +67,8 @@ class Queued:
 def queued(snapshot: Snapshot) -> Queued:
     """Jobs that are not over, in order."""
     known = works(snapshot.declared)
+    if not known:
+        return Queued()
     room = free(snapshot)
     running = {
         f"{one.tenant}/{one.job}" for wanted in snapshot.standing.values() for one in wanted.instances if one.job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,10 +12,9 @@ from app.control.events import Reason
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes, owner_of
 from app.control.rollout.check import check
-from app.control.rollout.clocks import settings
 from app.control.rollout.last_resort import gives_way
-from app.control.rollout.queue import queues_of, usually
-from app.control.rollout.rules import Advance, RolloutState, Rules, Trial, Waiting
+from app.control.rollout.making import as_set, in_turn, make, said
+from app.control.rollout.rules import Advance, RolloutState, Rules, Trial
 from app.control.rollout.scene import Scene
 from app.control.rollout.taking_back import taken_back
 
@@ -47,7 +46,8 @@ def advance(
         changed, owners = _differing(after, given), _owners(told, failed)
         return Advance(after, changed, state, False, reason, message, passed=watched.passed, failed=owners)
     scene = Scene(told, target, state, observed, rules, changes(told, target), seconds)
-    made, waiting = _make(scene, state.sequence)
+    makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
+    made, waiting = tuple(change.id for change in makes), said(waits)
     stuck_since = 0.0
     if waiting and not (made or scene.pending or scene.leaving or scene.canaries or observed.silent - observed.lost):
         stuck_since = state.stuck_since or seconds
@@ -87,31 +87,6 @@ def _without_lost(told: Desired, target: Desired, observed: Observed) -> dict[st
     return found
 
 
-def _make(scene: Scene, sequence: Sequence[str]) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
-    """Make what may be made.
-
-    Where the order matters, on a GPU and in a service each change waits for those before it: then whatever the pace of
-    nodes, the first that is left can always be made next.
-    """
-    rank = {id_: place for place, id_ in enumerate(sequence)}
-    todo = sorted(usually(scene.todo.values()), key=lambda change: rank.get(change.id, len(rank)))
-    waits: set[object] = set()
-    made, waiting = [], []
-    for change in todo:
-        queues = queues_of(change) if change.id in rank else []
-        obstacle = scene.obstacle(change)
-        if obstacle is None and waits.isdisjoint(queues):
-            scene.make(change)
-            made.append(change.id)
-            continue
-        waits.update(queues)
-        if obstacle:
-            waiting.append(Waiting(change.id, change.owner, obstacle.reason, obstacle.message))
-        else:
-            waiting.append(Waiting(change.id, change.owner, "others_first", "what comes before it is not through yet"))
-    return tuple(made), tuple(waiting)
-
-
 def _with_settings(scene: Scene, target: Desired, observed: Observed) -> tuple[dict[str, NodeDesired], bool]:
     """Devices and rules of every node as they may be set now, and whether all are as they shall be."""
     unsettled: dict[str, set[int]] = defaultdict(set)  # GPUs, by node
@@ -126,12 +101,8 @@ def _with_settings(scene: Scene, target: Desired, observed: Observed) -> tuple[d
         if before == shall or node in observed.silent - observed.lost:
             is_set = is_set and before == shall
             continue
-        lines = before.instances if before else ()
-        busy = unsettled[node] | {one.gpu for one in lines if one.id in scene.pending}
-        there = busy | {one.gpu for one in lines}
-        gpus = settings(before, shall or NOTHING, there, there - busy)
-        found[node] = replace(shall or before or NOTHING, instances=lines, gpus=gpus)
-        is_set = is_set and {gpu.index: gpu for gpu in gpus} == {
+        after = found[node] = as_set(scene, node, before, unsettled[node])
+        is_set = is_set and {gpu.index: gpu for gpu in after.gpus} == {
             gpu.index: gpu for gpu in (shall.gpus if shall else ())
         }
     return found, is_set

@@ -68,6 +68,13 @@ class Ledger:
         self._rate[service] -= rate
         self._count[service] -= instances
 
+    def carry(self, service: str, instance: str, rate: float) -> None:
+        """It serves so much from now on."""
+        before = self.now.get(instance)
+        self._rate[service] += rate - (before or 0.0)
+        self._count[service] += before is None
+        self.now[instance] = rate
+
     def share(self, service: str) -> float:
         """What part of what the plan serves is carried now: 1 when all is."""
         need = self._need[service]

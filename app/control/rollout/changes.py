@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from agents.contract import AssignedInstance
 from app.control.desired import Desired, NodeDesired
@@ -25,7 +26,7 @@ class Kind(StrEnum):
     START = "start"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """One instance that is not yet as it shall be."""
 
@@ -34,21 +35,21 @@ class Change:
     before: AssignedInstance | None
     after: AssignedInstance | None
 
-    @property
+    @cached_property
     def one(self) -> AssignedInstance:
         found = self.after or self.before
         assert found is not None
         return found
 
-    @property
+    @cached_property
     def id(self) -> str:
         return self.one.id
 
-    @property
+    @cached_property
     def place(self) -> tuple[str, int]:
         return self.node, self.one.gpu
 
-    @property
+    @cached_property
     def owner(self) -> str:
         return owner_of(self.one)
 

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 
 from app.control.decision import HeldBack
 from app.control.desired import Desired, NodeDesired
 from app.control.events import Reason
-from app.control.rollout.advance import advance
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import Change, Kind, changes, owner_of
 from app.control.rollout.keeping import without
+from app.control.rollout.rehearsal import Walk, rehearsed
 from app.control.rollout.room import Gpu, Lack, lack, over_full
-from app.control.rollout.rules import Order, RolloutState, Rules, Waiting
+from app.control.rollout.rules import Order, RolloutState, Rules
 from app.control.rollout.scene import Scene
 from app.control.rollout.search import MOST_CHANGES, components, narrowed, search
 
-SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 GENTLE_ROUNDS = 3  # of holding back only what lacks room itself; after that, all that is left
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    steps: tuple[Desired, ...]
-    made: tuple[str, ...]
-    waiting: tuple[Waiting, ...]  # empty: it came to the end
 
 
 def order(told: Desired, target: Desired, rules: Rules) -> Order:
@@ -36,7 +27,7 @@ def order(told: Desired, target: Desired, rules: Rules) -> Order:
     goal: Desired = _possible(told, target, held, rules)
     turn = 0
     while True:
-        walk = _walk(told, goal, rules, ())
+        walk = rehearsed(told, goal, rules)
         if walk.waiting:
             walk = _searched(told, goal, rules, walk)
         if not walk.waiting:
@@ -46,21 +37,7 @@ def order(told: Desired, target: Desired, rules: Rules) -> Order:
         goal = _possible(told, target, held, rules)
 
 
-def _walk(told: Desired, target: Desired, rules: Rules, sequence: tuple[str, ...]) -> _Walk:
-    """What comes of `advance` when every step is done at once."""
-    steps: list[Desired] = []
-    made: list[str] = []
-    here = told
-    while True:
-        found = advance(target, here, AT_ONCE, RolloutState(sequence=sequence), rules, SOME_TIME)
-        if not found.changed:
-            return _Walk(tuple(steps), tuple(made), found.waiting)
-        here = found.desired
-        steps.append(here)
-        made += found.made
-
-
-def _searched(told: Desired, target: Desired, rules: Rules, walk: _Walk) -> _Walk:
+def _searched(told: Desired, target: Desired, rules: Rules, walk: Walk) -> Walk:
     """The same, where looking further than the next step found a way for what was stuck."""
     left = {one.instance for one in walk.waiting}
     parts = components(changes(told, target))
@@ -74,7 +51,7 @@ def _searched(told: Desired, target: Desired, rules: Rules, walk: _Walk) -> _Wal
         return walk
     sequence = [id_ for id_ in walk.made if id_ not in found]
     sequence += [id_ for way in {id(way): way for way in found.values()}.values() for id_ in way]
-    again = _walk(told, target, rules, tuple(sequence))
+    again = rehearsed(told, target, rules, sequence)
     return again if len(again.waiting) < len(walk.waiting) else walk
 
 
@@ -97,7 +74,7 @@ def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple
     return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
 
 
-def _stuck(told: Desired, goal: Desired, walk: _Walk, rules: Rules, all_of_it: bool) -> list[HeldBack]:
+def _stuck(told: Desired, goal: Desired, walk: Walk, rules: Rules, all_of_it: bool) -> list[HeldBack]:
     """What to hold back: at first only that which itself finds no room, for the rest may then go."""
     here = walk.steps[-1] if walk.steps else told
     todo = {change.id: change for change in changes(here, goal)}

@@ -60,8 +60,9 @@ def ruled(problem: Problem, snapshot: Snapshot, pinned: Sequence[tuple[str, Assi
     limits = entitled(terms, asked, full, {tenant: one.gpus for tenant, one in used.items()})
     spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
     known = accounts(terms, spent, snapshot.at)
-    standing = ((node, one) for node, wanted in snapshot.standing.items() for one in wanted.instances)
-    limits = frozen(limits, known, used_by_assigned(standing, prices), aside)
+    if any(one.is_frozen for one in known.values()):
+        standing = ((node, one) for node, wanted in snapshot.standing.items() for one in wanted.instances)
+        limits = frozen(limits, known, used_by_assigned(standing, prices), aside)
     return Ruled(
         problem=degraded(replace(problem, limits=limits), known),
         accounts=known,

@@ -28,6 +28,10 @@ class Account:
         return self.spent >= self.per_month
 
     @property
+    def is_frozen(self) -> bool:
+        return self.is_over and self.over_budget == "freeze"
+
+    @property
     def is_near(self) -> bool:
         """Nine tenths are gone, and the rest will not last the month."""
         return not self.is_over and self.spent >= NEAR * self.per_month and self.by_month_end > self.per_month
@@ -59,7 +63,7 @@ def frozen(
     """
     found = dict(limits)
     for tenant, account in over.items():
-        if account.is_over and account.over_budget == "freeze":
+        if account.is_frozen:
             has, out, limit = held.get(tenant, Used()), aside.get(tenant, Used()), found.get(tenant, Limit())
             found[tenant] = Limit(
                 _least(limit.gpus, has.gpus - out.gpus),

@@ -26,41 +26,50 @@ class Used:
     price_per_hour: float = 0.0
     rate_per_second: float = 0.0
 
-    def __add__(self, other: Used) -> Used:
-        return Used(
-            self.gpus + other.gpus,
-            self.price_per_hour + other.price_per_hour,
-            self.rate_per_second + other.rate_per_second,
-        )
+
+class _Sums(defaultdict[str, list[float]]):
+    """What adds up by name."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: [0.0, 0.0, 0.0])
+
+    def add(self, name: str, gpus: float, price_per_hour: float, rate_per_second: float) -> None:
+        found = self[name]
+        found[0] += gpus
+        found[1] += price_per_hour
+        found[2] += rate_per_second
+
+    def used(self) -> dict[str, Used]:
+        return {name: Used(*found) for name, found in self.items()}
 
 
 def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, Used]:
     """As tenants' limits count it: a dedicated service's GPU whole, other instances by their SM%."""
-    found: dict[str, Used] = defaultdict(Used)
+    found = _Sums()
     for one in instances:
         share = 1.0 if problem.services[one.service].is_dedicated else one.sm_percent / 100
-        found[one.service] += Used(share, share * problem.nodes[one.node].price_per_hour, one.rate_per_second)
-    return dict(found)
+        found.add(one.service, share, share * problem.nodes[one.node].price_per_hour, one.rate_per_second)
+    return found.used()
 
 
 def used_by_tenant(problem: Problem, by_service: dict[str, Used]) -> dict[str, Used]:
     """The sums of a tenant's services."""
-    found: dict[str, Used] = defaultdict(Used)
+    found = _Sums()
     for service, used in by_service.items():
-        found[problem.services[service].tenant] += used
-    return dict(found)
+        found.add(problem.services[service].tenant, used.gpus, used.price_per_hour, used.rate_per_second)
+    return found.used()
 
 
 def used_by_assigned(
     assigned: Iterable[tuple[str, AssignedInstance]], price_per_hour: Mapping[str, float]
 ) -> dict[str, Used]:
     """What tenants' services hold by (node, instance), also on nodes that are lost; prices are by node."""
-    found: dict[str, Used] = defaultdict(Used)
+    found = _Sums()
     for node, one in assigned:
         if one.service:
             share = 1.0 if one.dedicated else one.sm_percent / 100
-            found[one.tenant] += Used(share, share * price_per_hour.get(node, 0.0), one.rate_per_second)
-    return dict(found)
+            found.add(one.tenant, share, share * price_per_hour.get(node, 0.0), one.rate_per_second)
+    return found.used()
 
 
 def demands(problem: Problem, by_service: dict[str, Used]) -> dict[str, dict[int, float]]:

@@ -58,6 +58,7 @@ class Standing:
         self._unplaced: dict[str, list[Unplaced]] = defaultdict(list)
         # What was found of each part; sums are taken exactly, so that their order does not matter
         self._broken: dict[tuple[str, object], list[Violation]] = {}
+        self._sound: set[tuple[object, ...]] = set()  # shapes that break no rule of their own
         self._resource_cost: dict[Place, float] = {}
         self._job_gpu_cost: dict[Place, float] = {}
         self._busy_w: dict[Place, float] = {}  # above idle, on average
@@ -265,19 +266,31 @@ class Standing:
         *about: object,
     ) -> None:
         """Keeps which of the rules are broken here; `where` may cost time to tell."""
-        told = []
         for rule in rules:
-            sentence = rule(*about)
-            if sentence is not None:
-                told.append((rule.__name__, sentence))
-        if told:
-            at = where if isinstance(where, str) else where()
-            self._broken[scope, name] = [Violation(at, rule, sentence) for rule, sentence in told]
-        elif self._broken:
-            self._broken.pop((scope, name), None)
+            if rule(*about) is not None:
+                break
+        else:
+            if self._broken:
+                self._broken.pop((scope, name), None)
+            return
+        at = where if isinstance(where, str) else where()
+        told = [(rule.__name__, rule(*about)) for rule in rules]
+        self._broken[scope, name] = [Violation(at, rule, sentence) for rule, sentence in told if sentence is not None]
 
     def _judge_line(self, line: Resident, gpu: Gpu | None) -> None:
-        self._note("line", id(line), lambda: _where(line.instance), shapes.RULES, self.problem, line, gpu)
+        instance = line.instance
+        if gpu is None or not (instance.rate_per_second > 0 and instance.batch_timeout_ms >= 0):
+            self._note("line", id(line), lambda: _where(instance), shapes.RULES, self.problem, line, gpu)
+            return
+        # Rate and timeout are in order: the rest of the rules say the same of every line of this shape on such a GPU.
+        shape = (
+            instance.service, instance.variant, instance.batch, instance.sm_percent, instance.memory_gib,
+            instance.clock_mhz, gpu.type.name, gpu.node.templates,
+        )  # fmt: skip
+        if shape not in self._sound or self._broken:
+            self._note("line", id(line), lambda: _where(instance), shapes.RULES, self.problem, line, gpu)
+            if ("line", id(line)) not in self._broken:
+                self._sound.add(shape)
 
     def _judge_load(self, line: Resident, gpu: Gpu) -> None:
         self._note("load", id(line), lambda: _where(line.instance), shapes.LOAD_RULES, self.problem, line, gpu)
@@ -340,7 +353,8 @@ class Standing:
             return
         known = [line for line in lines if line.exec_ms is not None]
         for line, kept in zip(known, self._keeps(self.problem, known), strict=True):
-            self._note("slo", id(line), lambda line=line: _where(line.instance), (slo_holds,), line, kept)  # type: ignore[misc]
+            if not kept or self._broken:
+                self._note("slo", id(line), lambda line=line: _where(line.instance), (slo_holds,), line, kept)  # type: ignore[misc]
 
     def _judge_node(self, name: str) -> None:
         if name in self._by_node:

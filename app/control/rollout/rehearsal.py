@@ -1,0 +1,117 @@
+"""What comes of `advance` on a fleet that does at once what it is told.
+
+It is asked of whole fleets, so a round looks again only at what the one before it touched: a change that waits for
+room on a GPU, for what its service can spare or for its node's clocks is where it was while nobody touches these.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from app.control.desired import Desired
+from app.control.rollout.at_once import AT_ONCE
+from app.control.rollout.changes import Change, Kind, changes
+from app.control.rollout.making import as_set, in_turn, make, said
+from app.control.rollout.room import Lack
+from app.control.rollout.rules import RolloutState, Rules, Waiting
+from app.control.rollout.scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The steps that were made, and what was left."""
+
+    steps: tuple[Desired, ...]
+    made: tuple[str, ...]
+    waiting: tuple[Waiting, ...]  # empty: it came to the end
+
+
+def rehearsed(told: Desired, target: Desired, rules: Rules, sequence: Sequence[str] = ()) -> Walk:
+    """Round after round, until nothing more can be made.
+
+    What stands in the sequence is gone through in every round: others wait for it.
+    """
+    stage = _Stage(told, target, rules)
+    ranked = frozenset(sequence)
+    todo = in_turn(stage.todo.values(), sequence)
+    turn = {change.id: place for place, change in enumerate(todo)}
+    steps: list[Desired] = []
+    order: list[str] = []
+    waiting: dict[str, Lack | None] = {}
+    while True:
+        made, waits = make(stage, todo, ranked, waiting)
+        waiting |= {change.id: obstacle for change, obstacle in waits}
+        reset = stage.set_devices(made)
+        if not made and not reset:
+            left = sorted(waiting, key=turn.__getitem__)
+            return Walk(tuple(steps), tuple(order), said((stage.todo[id_], waiting[id_]) for id_ in left))
+        order += [change.id for change in made]
+        steps.append(dict(stage.told))
+        for id_ in stage.touched(made, reset):
+            waiting.pop(id_, None)
+        stage.done(made)
+        again = (stage.todo.keys() - waiting.keys()) | {id_ for id_, obstacle in waiting.items() if obstacle is None}
+        todo = [stage.todo[id_] for id_ in sorted(again | ranked & stage.todo.keys(), key=turn.__getitem__)]
+
+
+class _Stage(Scene):
+    """A scene that goes on from round to round."""
+
+    def __init__(self, told: Desired, target: Desired, rules: Rules) -> None:
+        super().__init__(told, target, RolloutState(), AT_ONCE, rules, changes(told, target), 0.0)
+        self._of_node: dict[str, set[str]] = defaultdict(set)  # changes
+        self._of_owner: dict[str, set[str]] = defaultdict(set)
+        self._jobs_of: dict[str, str] = {}  # owners of changes of jobs
+        for change in self.todo.values():
+            self._of_node[change.node].add(change.id)
+            self._of_owner[change.owner].add(change.id)
+            if change.one.job:
+                self._jobs_of[change.id] = change.owner
+        self._due = {node for node in {*told, *target} if told.get(node) != target.get(node)}
+
+    def set_devices(self, made: Iterable[Change]) -> set[str]:
+        """Devices and rules as they may be set now; the nodes of which they changed."""
+        under_way = {change.node for change in made}
+        busy: dict[str, set[int]] = defaultdict(set)
+        for node in self._due | under_way:
+            for id_ in self._of_node[node] & self.todo.keys():
+                busy[node].add(self.todo[id_].one.gpu)
+        for gone in self.leaving.values():
+            busy[gone.node].add(gone.instance.gpu)
+        reset = set()
+        for node in sorted(self._due | under_way):
+            before = self.told.get(node)
+            after = as_set(self, node, before, busy[node])
+            if after != before:
+                self.told[node] = after
+                reset.add(node)
+        self._due = under_way  # once that is done, devices may be set on
+        return reset
+
+    def touched(self, made: Sequence[Change], reset: Collection[str]) -> set[str]:
+        """What has to be looked at again."""
+        found: set[str] = set()
+        for node in {*reset, *(change.node for change in made)}:
+            found |= self._of_node[node]
+        for owner in {change.owner for change in made}:
+            found |= self._of_owner[owner]
+        for owner in {self._jobs_of[id_] for id_ in found & self._jobs_of.keys()}:
+            found |= self._of_owner[owner]  # a job goes on where it is until its new place is free
+        return found
+
+    def done(self, made: Sequence[Change]) -> None:
+        """What was told is what runs: what is left has left its room, what came serves."""
+        self.before = dict(self.told)
+        self.pending.clear()
+        self.leaving.clear()
+        for change in made:
+            self._of_node[change.node].discard(change.id)
+            self._of_owner[change.owner].discard(change.id)
+            if change.one.service and change.after:
+                self.ledger.carry(change.owner, change.id, change.after.rate_per_second)
+            elif change.kind is Kind.STOP:
+                self._jobs[change.owner] -= 1
+        for node, gpu in {change.place for change in made}:
+            self._holding[node, gpu] = [one for one in self.told[node].instances if one.gpu == gpu]
