@@ -1,0 +1,68 @@
+"""`gpuwright planner`: waits for a database that is away at its start, and refuses what waiting would not mend."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.embedded import EmbeddedPostgres
+from app.store import schema
+from tests.support.caller import until
+
+HANG_SECONDS = 60.0
+
+
+@contextmanager
+def planner(url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    words = [sys.executable, "-m", "cli.main", "planner"]
+    environment = {**os.environ, "DATABASE_URL": url, "GPUWRIGHT_DATABASE_DIRECT": "1"}
+    with log.open("wb") as file:
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def events(log: Path) -> list[str]:
+    whole, _, _ = log.read_text().rpartition("\n")
+    return [json.loads(line)["event"] for line in whole.splitlines()]
+
+
+def test_a_database_that_is_away_at_the_start_is_waited_for_said_once_and_then_led(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    log, folder = tmp_path / "planner.log", tmp_path / "data"
+    with EmbeddedPostgres(folder) as server:
+        schema.migrate(server.url)
+        url = server.url
+    with planner(url, log) as process:
+        until(lambda: "database_away" in events(log), "it says so")
+        with EmbeddedPostgres(folder):
+            until(lambda: "leader" in events(log), "it leads")
+            assert [one for one in events(log) if one.startswith("database")] == ["database_away", "database_back"]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANG_SECONDS) == 0
+
+
+def test_who_is_ended_while_it_waits_ends_well_and_has_told_no_password(tmp_path: Path) -> None:
+    log = tmp_path / "planner.log"
+    with planner("postgresql://gpuwright:canary-password@127.0.0.1:1/gpuwright", log) as process:
+        until(lambda: "database_away" in events(log), "it says so")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANG_SECONDS) == 0
+    assert "canary-password" not in log.read_text()
+    assert "refused" in log.read_text(), "the cause is told"
+
+
+def test_a_database_that_nobody_migrated_is_refused_with_the_command(empty_database_url: str, tmp_path: Path) -> None:
+    log = tmp_path / "planner.log"
+    with planner(empty_database_url, log) as process:
+        assert process.wait(HANG_SECONDS) == 3
+    assert "run: gpuwright db migrate" in log.read_text()
