@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from app.control.desk import Desk
 from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
+from app.sessions import Sessions
 from app.settings import Settings
 from app.store.database import Database
 from app.store.notices import Notices
@@ -23,4 +24,5 @@ class Context:
     authenticator: Authenticator
     parser: ParserPool
     nodes: NodeTraffic
+    sessions: Sessions
     desk: Desk = field(default_factory=Desk)

@@ -29,6 +29,8 @@ from app.store import (
     refusals,
     rollups,
     rotation,
+    service_hours,
+    sessions,
     tokens,
     turns,
     versions,
@@ -38,6 +40,7 @@ from app.store.database import Unavailable
 ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
 NODES_AT_ONCE = 20
+SERVICES_AT_ONCE = 20
 PRUNED_AT_ONCE = 5000
 EVENT_DAYS = 30.0
 
@@ -114,11 +117,15 @@ class Housekeeping:
             self._database.write(partial(rollups.done, hour=hour, touched_at=touched_at))
 
     def _roll_up(self, hour: datetime) -> None:
-        """A few nodes at a time. Two replicas at the same hour write the same, one after the other."""
+        """Some nodes at a time, then services. Two replicas at the same hour write the same, one after the other."""
         names = self._database.read(partial(rollups.nodes, hour=hour))
         for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
             some = names[at : at + NODES_AT_ONCE]
             self._database.write(partial(rollups.roll_up, hour=hour, names=some))
+        asked = self._database.read(partial(service_hours.services, hour=hour, nodes=names))
+        for at in self._pace.portions(range(0, len(asked), SERVICES_AT_ONCE)):
+            part = asked[at : at + SERVICES_AT_ONCE]
+            self._database.write(partial(service_hours.roll_up, hour=hour, some=part))
 
     def account(self) -> None:
         """Money: what is final is divided among those that used it."""
@@ -133,6 +140,7 @@ class Housekeeping:
         self._database.write(node_state.forget_deleted)
         self._database.write(gateways.forget)
         self._repeat(lambda c: rotation.forget(c, PRUNED_AT_ONCE))
+        self._repeat(lambda c: sessions.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: refusals.forget(c, PRUNED_AT_ONCE))
         self._repeat(lambda c: events.prune(c, EVENT_DAYS, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
@@ -182,6 +190,7 @@ def _drop_old(connection: Connection, retention: timedelta) -> None:
     dropped = partitions.drop_before(connection, partitions.DAILY, now - retention)
     rollups_ = (*partitions.MONTHLY, *partitions.MONEY)
     dropped += partitions.drop_before(connection, rollups_, now - ROLLUP_RETENTION)
+    service_hours.forget(connection, now - ROLLUP_RETENTION)
     if dropped:
         log.info("partitions_dropped", extra={"partitions": dropped})
 

@@ -29,6 +29,7 @@ from app.api import (
 from app.api.asking import known_parameters
 from app.api.express import Express
 from app.api.overreach import audited_overreach
+from app.console import routes as console
 from app.context import Context
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
@@ -38,6 +39,7 @@ from app.manifests.parsing import ParserPool
 from app.nodes import counted
 from app.nodes.traffic import NodeTraffic
 from app.openapi import document
+from app.sessions import Sessions
 from app.settings import Settings
 from app.store.database import Database, libpq_url
 from app.store.notices import Notices
@@ -50,7 +52,13 @@ def create_app(settings: Settings) -> Gate:
     context: Context = app.state.context
     authenticator = context.authenticator
     express = Express(app, context)
-    return Gate(express, settings=settings, authenticate=authenticator.principal, remembered=authenticator.cached)
+    return Gate(
+        express,
+        settings=settings,
+        authenticate=authenticator.principal,
+        remembered=authenticator.cached,
+        admitted=context.sessions.principal,
+    )
 
 
 def assemble(settings: Settings) -> FastAPI:
@@ -63,11 +71,13 @@ def assemble(settings: Settings) -> FastAPI:
     )
     listen_url = settings.database_listen_url or settings.database_url
     notices = Notices(libpq_url(listen_url), listen=settings.database_direct or bool(settings.database_listen_url))
+    authenticator = Authenticator(database, alarmed=counted.NODE_TOKEN_REUSE.inc)
     context = Context(
         settings=settings,
         database=database,
         notices=notices,
-        authenticator=Authenticator(database, alarmed=counted.NODE_TOKEN_REUSE.inc),
+        authenticator=authenticator,
+        sessions=Sessions(database, authenticator),
         parser=ParserPool(seconds=settings.parse_seconds, memory_mb=settings.parse_memory_mb),
         nodes=NodeTraffic(settings, database, notices),
     )
@@ -105,6 +115,7 @@ def assemble(settings: Settings) -> FastAPI:
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)
+    app.include_router(console.router)
     errors.install(app)
     document.install(app)
     return app

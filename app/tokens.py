@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "gw"
 JOIN_PREFIX = "gwj"
-FORM = re.compile(r"(gwj?)_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+FORM = re.compile(r"(gw[jcl]?)_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 CACHE_SIZE = 20_000
 CACHE_SECONDS = 30.0  # a token is read again after so long, whether or not a notification was lost
 UNAUTHORIZED = {"WWW-Authenticate": 'Bearer realm="gpuwright"'}

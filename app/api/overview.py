@@ -40,7 +40,7 @@ def overview(ctx: Asked, who: Who) -> Response:
 def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
     number = plan_reads.in_force(connection) or plan_reads.newest(connection)
     body = plan_wire.body(connection, number) if number else None
-    found: dict[str, Any] = {"services": _services(connection, number, body or {}, tenant)}
+    found: dict[str, Any] = {"services": services(connection, number, body or {}, tenant)}
     if tenant:
         return found
     row = plan_reads.head(connection, number) if number else None
@@ -59,11 +59,11 @@ def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
     }
 
 
-def _services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
+def services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
     rates = {one.service: one for one in loads.answered(connection, RATE_WINDOW)}
     promised = promises(connection, tenant)
     kept = slo.all_kept(connection, {name: promise["percentile"] for name, promise in promised})
-    costs = _costs(connection, number) if number else {}
+    costs = costs_of(connection, number) if number else {}
     planned: dict[str, list[dict[str, Any]]] = {}
     for one in body.get("instances", ()):
         planned.setdefault(one["service"], []).append(one)
@@ -87,7 +87,7 @@ def _services(connection: Connection, number: int, body: dict[str, Any], tenant:
     ]
 
 
-def _costs(connection: Connection, number: int) -> dict[str, float]:
+def costs_of(connection: Connection, number: int) -> dict[str, float]:
     """What each service costs by the plan's own prices; nothing where its snapshot is no longer kept."""
     row = plans.one(connection, number)
     if row is None:

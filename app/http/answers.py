@@ -1,16 +1,38 @@
-"""Problems as bytes: the one place that turns a refusal into a response."""
+"""Problems as bytes: the one place that turns a refusal into a response, for programs or on a page for people."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
+from app.http.lanes import lane_of
 from app.http.redact import redact
 from app.problem import Problem
 
 MEDIA = b"application/problem+json"
+PAGE = b"text/html; charset=utf-8"
 LONGEST_INSTANCE = 512
+# What a page may load: our own style sheet, script and pictures. Nothing inline, nothing from elsewhere.
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_HTML = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} - gpuwright</title><link rel="stylesheet" href="/console/console.css"></head>
+<body class="door"><main><h1>{title}</h1><p>{detail}</p><p><a href="">Try again</a></p>
+<p class="quiet">{status} · request {request_id}</p></main></body></html>
+"""
 
 
 def instance_of(scope: Mapping[str, Any]) -> str:
@@ -20,14 +42,25 @@ def instance_of(scope: Mapping[str, Any]) -> str:
 
 
 def encoded(problem: Problem, scope: Mapping[str, Any]) -> bytes:
-    """The document; ASCII with escapes, so that no control character is sent back."""
+    """The document; JSON is ASCII with escapes, so that no control character is sent back."""
     request_id = scope.get("state", {}).get("request_id", "")
+    if _is_page(scope):
+        said = {"title": problem.title, "detail": problem.detail, "status": problem.status, "request_id": request_id}
+        return _HTML.format(**{name: escape(str(value)) for name, value in said.items()}).encode()
     return json.dumps(problem.body(instance_of(scope), request_id), default=str).encode()
 
 
-def headers_of(problem: Problem, body: bytes, *, close: bool = False) -> list[tuple[bytes, bytes]]:
-    headers = [(b"content-type", MEDIA), (b"content-length", str(len(body)).encode())]
-    headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in problem.headers.items()]
+def headers_of(
+    problem: Problem, body: bytes, scope: Mapping[str, Any], *, close: bool = False
+) -> list[tuple[bytes, bytes]]:
+    is_page = _is_page(scope)
+    headers = [(b"content-type", PAGE if is_page else MEDIA), (b"content-length", str(len(body)).encode())]
+    told = problem.headers | (PAGE_HEADERS if is_page else {})
+    headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in told.items()]
     if close:
         headers.append((b"connection", b"close"))
     return headers
+
+
+def _is_page(scope: Mapping[str, Any]) -> bool:
+    return lane_of(scope.get("method", ""), scope.get("path", "")).page

@@ -69,7 +69,7 @@ async def _answer(request: Request, error: Exception) -> Response:
         problem.headers["Allow"] = ", ".join(_allowed(request))
     body = answers.encoded(problem, request.scope)
     response = Response(body, problem.status)
-    response.raw_headers = answers.headers_of(problem, body)
+    response.raw_headers = answers.headers_of(problem, body, request.scope)
     return response
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.access import Noun, Principal, Verb, reach
-from app.http import metrics
+from app.http import cookies, metrics
 from app.http.bodies import Body, Disconnected, Receive
 from app.http.buckets import Buckets
 from app.http.callers import Authenticate, Callers, Remembered, peer_of, too_many
 from app.http.errors import problem_of, unavailable
-from app.http.lanes import JOIN, KIB, METRICS, MIB, Lane, lane_of
+from app.http.lanes import KIB, METRICS, MIB, Lane, lane_of
 from app.http.logs import REQUEST_ID
 from app.http.shares import Ledger, Slots
 from app.http.tracing import Tracing, configure
@@ -55,7 +55,8 @@ class Gate:
     """Wraps the whole application from outside: `Gate(app, settings=..., authenticate=..., remembered=...)`.
 
     A route finds in `scope["state"]`: `principal`, `body` (all of it) and `request_id`. `authenticate` may
-    block (it runs in a thread); `remembered` must not, and answers None for a token it has to look up.
+    block (it runs in a thread); `remembered` must not, and answers None for a token it has to look up. `admitted`
+    does for the cookies of pages what `authenticate` does for tokens; a cookie is looked at nowhere else.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Gate:
         settings: Settings,
         authenticate: Authenticate,
         remembered: Remembered = lambda header: None,
+        admitted: Authenticate | None = None,
         capacity: Capacity | None = None,
         tracing: Tracing | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class Gate:
         self._capacity = limits
         failures = Buckets(limits.peer_failures_per_second, limits.peer_failures_burst)
         self._callers = Callers(authenticate, remembered, failures)
+        self._visitors = Callers(admitted or authenticate, lambda cookie: None, failures)
         self._requests = Buckets(settings.rate_per_second, settings.rate_burst)
         report_rate = settings.report_rate_per_second
         self._reports = Buckets(report_rate, max(10.0, 3 * report_rate))
@@ -93,6 +96,7 @@ class Gate:
                 await self._app(scope, receive, send)
             finally:
                 self._callers.close()
+                self._visitors.close()
                 if self._tracing:
                     self._tracing.close()
             return
@@ -137,19 +141,23 @@ class Gate:
     async def _admit(self, visit: Visit, head: Head, receive: Receive) -> None:
         check_head(visit.scope, head)
         lane = visit.lane
-        anonymous = lane.anonymous or (lane is METRICS and self._settings.open_metrics)
-        if anonymous:
+        principal = None
+        if lane.page:
+            principal = await self._visitor(visit)
+            visit.scope["state"]["principal"] = principal
+        elif not lane.anonymous and not (lane is METRICS and self._settings.open_metrics):
+            principal = await self._callers.principal(head.authorization, visit.peer)
+            visit.scope["state"]["principal"] = principal
+        if principal is None:
             holder = visit.peer
             wait = self._anonymous.take(holder, time.monotonic())
             if wait:
                 raise too_many("requests without a token from this address", wait, self._anonymous)
-            if lane is JOIN:
+            if lane.guarded:
                 self._callers.check(holder)
             ledger = self._anonymous_bodies
         else:
-            principal = await self._callers.principal(head.authorization, visit.peer)
             visit.principal_id = holder = principal.id
-            visit.scope["state"]["principal"] = principal
             own_lane = lane.node and bool(principal.node or principal.gateway)
             self._limit(principal, lane, own_lane)
             ledger = self._node_bodies if own_lane else self._bodies
@@ -158,7 +166,7 @@ class Gate:
             if head.has_body:
                 began = time.monotonic()
                 await body.read(receive, head.length, lane.body_limit, self._settings.body_seconds)
-                if not anonymous and time.monotonic() - began > SLOW_BODY_SECONDS:
+                if principal and not lane.page and time.monotonic() - began > SLOW_BODY_SECONDS:
                     # The token may have been revoked while the body trickled in.
                     await self._callers.principal(head.authorization, visit.peer)
                 receive = replayed(body.data, receive)
@@ -168,8 +176,20 @@ class Gate:
             body.release()
             # A closed connection holds its last request until the next garbage collection; not its body, too.
             visit.scope["state"].pop("body", None)
-        if lane is JOIN and visit.status in (401, 403, 404, 409):
+        if lane.guarded and visit.status in (401, 403, 404, 409):
             self._callers.failed(visit.peer)
+
+    async def _visitor(self, visit: Visit) -> Principal | None:
+        """Whose session a page is asked for in; None: nobody's, and the page sends them to the door."""
+        cookie = cookies.session_of(visit.scope)
+        if cookie is None or visit.lane.anonymous:
+            return None
+        try:
+            return await self._visitors.principal(cookie, visit.peer)
+        except Problem as problem:
+            if problem.status != 401:
+                raise
+            return None
 
     def _limit(self, principal: Principal, lane: Lane, own_lane: bool) -> None:
         buckets = self._reports if own_lane else self._requests

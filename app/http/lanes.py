@@ -17,6 +17,8 @@ class Lane:
     anonymous: bool = False  # no token: limited by the peer's address
     node: bool = False  # tokens of nodes and gateways get a bucket and a store of body bytes of their own here
     long: bool = False  # waits for something to happen: takes no slot, ended at once on shutdown
+    guarded: bool = False  # brings a secret in its body or query: wrong ones count as failed authentications
+    page: bool = False  # for a browser: whoever has no session passes, as nobody; refusals are pages
 
 
 GENERAL = Lane("general")
@@ -29,7 +31,9 @@ ENDPOINTS = Lane("endpoints", long=True)
 COUNTS = Lane("counts", body_limit=2 * MIB, node=True)
 METRICS = Lane("metrics")
 PROBE = Lane("probe", body_limit=4 * KIB, anonymous=True)
-JOIN = Lane("join", body_limit=64 * KIB, anonymous=True)
+JOIN = Lane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
+CONSOLE = Lane("console", body_limit=4 * KIB, page=True)
+SIGN_IN = Lane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
     "/api/v1/apply": APPLY,
@@ -40,6 +44,10 @@ _BY_PATH = {
     "/healthz": PROBE,
     "/readyz": PROBE,
     "/openapi.json": PROBE,
+    "/favicon.ico": PROBE,
+    "/": CONSOLE,
+    "/sign-out": CONSOLE,
+    "/sign-in": SIGN_IN,
 }
 
 
@@ -58,4 +66,6 @@ def lane_of(method: str, path: str) -> Lane:
         return lane
     if path == "/api/v1/join" and method == "POST":
         return JOIN
+    if path.startswith("/console/"):
+        return PROBE
     return GENERAL

@@ -100,7 +100,7 @@ class Visit:
 
     async def refuse(self, problem: Problem, *, close: bool = False) -> None:
         body = answers.encoded(problem, self.scope)
-        headers = answers.headers_of(problem, body, close=close)
+        headers = answers.headers_of(problem, body, self.scope, close=close)
         await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
 

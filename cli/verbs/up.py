@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
                     context = _remember(data_dir, reached, settings.tls_cert)
                     seconds = time.monotonic() - started
                     print(first_screen(data_dir, reached, url, token, context, log, seconds), flush=True)
+                    print(console_line(reached, _console_link(data_dir, settings)), flush=True)
                     if fleet is not None:
                         gateway = children.enter_context(running(fleet, data_dir, settings, reached, say))
                         print(fleet_screen(fleet, gateway), flush=True)
@@ -137,6 +138,15 @@ def first_screen(
         lines.append(f"  token     {token}")
         lines.append(f"            admin; shown this once, kept in {data_dir / 'admin.token'}")
     return "\n".join(lines)
+
+
+def console_line(server: str, link: str) -> str:
+    """Where a browser is signed in by a click, while the link is good; without one, where it is asked for a token."""
+    if not link:
+        return f"  console   {server}/"
+    return (
+        f"  console   {server}/sign-in?link={link}\n            signs a browser in once, within 60 s; later: {server}/"
+    )
 
 
 def fleet_screen(fleet: Fleet, gateway: str) -> str:
@@ -271,6 +281,19 @@ def _admin_token(data_dir: Path, settings: Settings) -> str:
     finally:
         database.close()
     return new.text
+
+
+def _console_link(data_dir: Path, settings: Settings) -> str:
+    """A one-time link for the holder of admin.token; nothing where that is not ours to use."""
+    from app import sessions, tokens
+    from app.store.database import Database
+
+    known = tokens.parse((data_dir / "admin.token").read_text().strip())
+    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
+    try:
+        return sessions.link_for(database, known[0]) if known else ""
+    finally:
+        database.close()
 
 
 def _remember(data_dir: Path, server: str, certificate: Path | None) -> str:

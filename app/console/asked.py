@@ -1,0 +1,60 @@
+"""What the address of the page asks for: which service or node, which order, which page. Nonsense is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from urllib.parse import urlencode
+
+SORTS = ("worst", "name", "rate", "attained", "instances", "cost")
+STATES = ("unserved", "late", "kept", "quiet")
+LONGEST = 130  # tenant/name
+LAST_PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Empty: nothing in particular."""
+
+    service: str = ""  # shown in full, and alone on the map
+    node: str = ""
+    find: str = ""  # part of tenant/name
+    state: str = ""
+    sort: str = "worst"
+    page: int = 1  # of services
+    fleet: int = 1  # page of the map
+
+    def url(self, anchor: str = "", **changes: object) -> str:
+        """The page's address with this changed."""
+        wanted = asdict(replace(self, **changes))  # type: ignore[arg-type]
+        said = {name: value for name, value in wanted.items() if value != getattr(DEFAULT, name)}
+        return f"/{'?' if said else ''}{urlencode(said, safe='/')}{'#' if anchor else ''}{anchor}"
+
+
+DEFAULT = Asked()
+
+
+def asked(query: Mapping[str, str]) -> Asked:
+    """What of the query makes sense."""
+    return Asked(
+        service=_text(query.get("service", "")),
+        node=_text(query.get("node", "")),
+        find=_text(query.get("find", "")).lower(),
+        state=_one(query.get("state", ""), STATES, ""),
+        sort=_one(query.get("sort", ""), SORTS, "worst"),
+        page=_number(query.get("page", "")),
+        fleet=_number(query.get("fleet", "")),
+    )
+
+
+def _text(value: str) -> str:
+    value = value.strip()
+    return value if len(value) <= LONGEST and value.isprintable() else ""
+
+
+def _one(value: str, known: tuple[str, ...], default: str) -> str:
+    return value if value in known else default
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isascii() and value.isdigit() and 1 <= int(value[:6]) <= LAST_PAGE else 1

@@ -1,0 +1,152 @@
+"""The fleet as a picture: nodes by GPU type, what is wrong first, a page of them drawn and all of them counted."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.console.asked import Asked
+from app.console.boxes import MOST_OF_NODE, Drawn, Resident, draw, on_gpus
+from app.console.reading import Seen
+from app.console.wording import age
+from app.nodes.reporting import PATIENCE
+from app.store.fleet_map import NodeRow
+
+MOST_GPUS = 1024  # boxes on a page
+MOST_NODES = 320
+NAMES_ROOM = 45_000  # characters that pointers are told, in all boxes of a page
+WELL = ("ok", "degraded", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one GPU type."""
+
+    gpu_type: str
+    prefix: str  # of all names
+    nodes: int
+    gpus: int
+    used: int
+    sm_share: float | None
+    memory_share: float | None
+    drawn: tuple[Drawn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    groups: tuple[Group, ...]
+    nodes: int
+    gpus: int
+    used: int
+    silent: tuple[tuple[str, str], ...]  # (node, for how long), the longest first
+    unheard: bool  # not one node is heard: it may be we who do not hear
+    ailing: tuple[tuple[str, int, str], ...]  # (node, GPU, why)
+    pages: int
+    page: int
+
+
+def fleet(seen: Seen, asked: Asked) -> Fleet:
+    """The whole fleet counted, and one page of it drawn."""
+    residents = on_gpus(seen.body)
+    silence = {one.name: _silent(one, seen.at) for one in seen.nodes}
+    ailing = {one.name: _ailing(one) for one in seen.nodes}
+    wrong = {one.name for one in seen.nodes if silence[one.name] or ailing[one.name]}
+    order = sorted(seen.nodes, key=lambda one: (one.gpu_type, one.name not in wrong, _key(one.name)))
+    pages = _pages(order)
+    page = min(asked.fleet, len(pages)) if pages else 1
+    shown = {one.name for one in (pages[page - 1] if pages else ())}
+    boxes = sum(min(max(one.gpus, 1), MOST_OF_NODE) for one in order if one.name in shown)
+    room = NAMES_ROOM // max(boxes, 1)
+    groups = []
+    by_type: dict[str, list[NodeRow]] = defaultdict(list)
+    for one in order:
+        by_type[one.gpu_type].append(one)
+    for gpu_type, nodes in by_type.items():
+        memory_gib = seen.memory_gib.get(gpu_type, 0.0)
+        prefix = _prefix([one.name for one in nodes])
+        drawn = tuple(
+            draw(
+                one, prefix, residents.get(one.name, {}), memory_gib, silence[one.name], sorted(ailing[one.name]), room,
+                asked.service,
+            )
+            for one in nodes
+            if one.name in shown
+        )  # fmt: skip
+        groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
+    silent = [(name, told) for name, told in silence.items() if told]
+    heard = [one.received_at for one in seen.nodes if one.received_at]
+    since = {one.name: one.received_at for one in seen.nodes}
+    silent.sort(key=lambda one: (since[one[0]] is None, since[one[0]] or seen.at, one[0]))
+    return Fleet(
+        groups=tuple(groups),
+        nodes=len(seen.nodes),
+        gpus=sum(one.gpus for one in seen.nodes),
+        used=sum(len(gpus) for gpus in residents.values()),
+        silent=tuple(silent),
+        unheard=bool(heard) and seen.at - max(heard) > PATIENCE,
+        ailing=tuple((name, index, why) for name, found in ailing.items() for index, why in sorted(found.items())),
+        pages=max(1, len(pages)),
+        page=page,
+    )
+
+
+def _group(
+    gpu_type: str,
+    prefix: str,
+    nodes: Sequence[NodeRow],
+    residents: Mapping[str, Mapping[int, Sequence[Resident]]],
+    memory_gib: float,
+    drawn: tuple[Drawn, ...],
+) -> Group:
+    on = [residents.get(one.name, {}) for one in nodes]
+    gpus, used = sum(one.gpus for one in nodes), sum(map(len, on))
+    everything = [one for gpus_of in on for found in gpus_of.values() for one in found]
+    sm = sum(one.sm_percent for one in everything) / 100 / gpus if gpus else None
+    memory = sum(one.memory_gib for one in everything) / (gpus * memory_gib) if gpus and memory_gib else None
+    return Group(gpu_type, prefix, len(nodes), gpus, used, sm, memory, drawn)
+
+
+def _silent(node: NodeRow, at: datetime) -> str:
+    if node.received_at is None:
+        return "never heard"
+    silence = at - node.received_at
+    return f"for {age(silence / timedelta(seconds=1))}" if silence > PATIENCE else ""
+
+
+def _ailing(node: NodeRow) -> dict[int, str]:
+    """By index what is wrong with it."""
+    found = {}
+    for gpu in node.ailing or ():
+        health = str(gpu.get("health", "ok"))
+        if gpu.get("fenced") or health not in WELL:
+            found[int(gpu["index"])] = str(gpu.get("reason") or ("fenced" if gpu.get("fenced") else health))
+    return found
+
+
+def _pages(order: Sequence[NodeRow]) -> list[list[NodeRow]]:
+    """As many nodes to a page as keep it small."""
+    pages: list[list[NodeRow]] = []
+    room = 0
+    for one in order:
+        size = min(max(one.gpus, 1), MOST_OF_NODE)
+        if not pages or size > room or len(pages[-1]) >= MOST_NODES:
+            pages.append([])
+            room = MOST_GPUS
+        pages[-1].append(one)
+        room -= size
+    return pages
+
+
+def _prefix(names: Sequence[str]) -> str:
+    """What all of them begin with, up to a hyphen: told once and not under each."""
+    first, last = min(names), max(names)  # between them in order lie all others
+    common = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
+    return first[: first.rfind("-", 0, common) + 1]
+
+
+def _key(name: str) -> list[tuple[int, str]]:
+    """node-2 before node-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,96 @@
+"""What the page shows, read at one moment: to a tenant its own, by the same rules as over the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.access import Noun, Principal, Reach, Verb, require
+from app.api import overview, plan_wire
+from app.console.asked import Asked
+from app.store import events, fleet_map, lease, observed, plan_reads, telemetry
+from app.store.events import Recorded, Wanted
+from app.store.fleet_map import NodeRow
+from app.store.lease import Lease
+
+EVENTS_WITHIN = timedelta(hours=1)
+MOST_TROUBLES = 500  # events that are more than information
+MOST_NEWS = 100  # and that are not
+LATELY = 20  # plans in which the last bound is looked for
+MINUTES = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything of one moment, as the stores say it."""
+
+    at: datetime
+    tenant: str = ""  # whose eyes; empty: everybody's
+    services: list[dict[str, Any]] = field(default_factory=list)
+    nodes: list[NodeRow] = field(default_factory=list)
+    memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
+    plan: dict[str, Any] | None = None  # the one in force, else the newest
+    body: dict[str, Any] = field(default_factory=dict)
+    proved: dict[str, Any] | None = None  # the newest plan with a bound: quick steps have none
+    events: list[Recorded] = field(default_factory=list)
+    leader: Lease | None = None
+    cycle: dict[str, Any] | None = None  # the last one
+    waiting: int = 0  # the plan that waits for approval
+    minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the node asked for, by GPU: its last one
+
+
+def seen(connection: Connection, who: Principal, asked: Asked) -> Seen:
+    """One consistent read."""
+    tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
+    at = observed.moment(connection)
+    generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
+    row = plan_reads.head(connection, generation) if generation else None
+    body = plan_wire.body(connection, generation) if generation else None
+    services = overview.services(connection, generation, body or {}, tenant)
+    shown = plan_wire.of_tenant(body, tenant) if body and tenant else body or {}
+    nodes = fleet_map.nodes(connection)
+    if tenant:
+        nodes = _of_tenant(nodes, shown)
+    return Seen(
+        at=at,
+        tenant=tenant,
+        services=services,
+        nodes=nodes,
+        memory_gib=fleet_map.memory_gib(connection),
+        plan=plan_wire.head(row, tenant) if row else None,
+        body=shown,
+        proved=None if tenant else _proved(connection),
+        events=_events(connection, at, tenant),
+        leader=None if tenant else lease.current(connection),
+        cycle=None if tenant else next(iter(plan_reads.cycles(connection, 1)), None),
+        waiting=0 if tenant else plan_reads.newest_waiting(connection),
+        minutes=_minutes(connection, at, asked.node) if asked.node and not tenant else {},
+    )
+
+
+def _of_tenant(nodes: list[NodeRow], own: dict[str, Any]) -> list[NodeRow]:
+    """Those that it runs on; how many GPUs they have, and how others' are, is not its to know."""
+    names = {one["node"] for one in (*own.get("instances", ()), *own.get("jobs", ()))}
+    return [NodeRow(one.name, one.gpu_type, 0, one.received_at, None) for one in nodes if one.name in names]
+
+
+def _proved(connection: Connection) -> dict[str, Any] | None:
+    lately = plan_reads.page(connection, 2**62, LATELY)
+    return next((plan_wire.head(row) for row in lately if row["gap"] is not None), None)
+
+
+def _events(connection: Connection, at: datetime, tenant: str) -> list[Recorded]:
+    """Of the last hour, the newest first; a flood of news does not wash the troubles away."""
+    since = at - EVENTS_WITHIN
+    troubles = Wanted(tenant=tenant, severities=["alarm", "warning"], since=since)
+    news = Wanted(tenant=tenant, severities=["info"], since=since)
+    found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, news, MOST_NEWS)]
+    return sorted(found, key=lambda one: (one.last_at, one.id), reverse=True)
+
+
+def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:
+    rows = telemetry.gpu_minutes(connection, node, at - MINUTES, at, 5000)
+    return {row["gpu"]: row for row in rows}  # oldest first: the last one stays

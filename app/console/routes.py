@@ -1,0 +1,133 @@
+"""The page and its door: who has a session reads, everybody else is asked for a token."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from app.access import Principal
+from app.api.asking import Asked as Ctx
+from app.api.asking import body
+from app.console import view
+from app.console.asked import asked
+from app.console.money import Money
+from app.console.reading import seen
+from app.http import cookies
+from app.http.answers import PAGE_HEADERS
+from app.problem import Problem
+from app.sessions import SESSION_SECONDS, Opened
+from app.store import audit
+from app.world.write import Actor
+
+router = APIRouter(include_in_schema=False)
+
+FOR_EVER = "public, max-age=31536000, immutable"
+SMALL = 1400  # bytes: one packet, which pressing makes no faster
+LONGEST_TOKEN = 100
+
+
+async def _visitor(request: Request) -> Principal | None:
+    who: Principal | None = request.scope["state"]["principal"]
+    return who
+
+
+Visitor = Annotated[Principal | None, Depends(_visitor)]
+
+
+@router.get("/")
+def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
+    if who is None:
+        return _to("/sign-in", cookies.drop(request.scope))
+    wanted = asked(request.query_params)
+    found = ctx.database.read(lambda connection: seen(connection, who, wanted))
+    return page(request, view.page(found, wanted, Money()))
+
+
+@router.get("/sign-in")
+def door(request: Request, ctx: Ctx, link: str = "") -> Response:
+    """The form; or with a link of `gpuwright up`, the session that it is good for."""
+    if not link:
+        return page(request, view.render("sign_in.html", refused=""))
+    try:
+        opened = ctx.sessions.redeem(link)
+    except Problem as problem:
+        return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
+    _noted(request, ctx, opened, "sign in by link")
+    # Not a redirect: the browser would still count it as a step of the page that the link was clicked on, and keep a
+    # strict cookie back.
+    return page(request, view.render("signed_in.html"), cookie=_kept(request, opened))
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, ctx: Ctx) -> Response:
+    _from_here(request)
+    fields = parse_qs(body(request).decode("latin-1"), max_num_fields=5)
+    token = fields.get("token", [""])[0].strip()
+    try:
+        if len(token) > LONGEST_TOKEN or not token.isascii():
+            raise Problem("unauthorized", "this is not a gpuwright token")
+        opened = ctx.sessions.open(token)
+    except Problem as problem:
+        if problem.status not in (401, 403):
+            raise
+        return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
+    _noted(request, ctx, opened, "sign in")
+    return _to("/", _kept(request, opened))
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, ctx: Ctx, who: Visitor) -> Response:
+    _from_here(request)
+    if who is not None:
+        ctx.sessions.close(who)
+    return _to("/sign-in", cookies.drop(request.scope))
+
+
+@router.get("/favicon.ico")
+async def icon() -> Response:
+    """Browsers ask for it wherever they are."""
+    return await static("icon.svg")
+
+
+@router.get("/console/{name}")
+async def static(name: Annotated[str, Path(max_length=40)]) -> Response:
+    try:
+        content, media = view.static(name)
+    except KeyError:
+        raise Problem("not-found", "there is no such file") from None
+    return Response(content, media_type=media, headers={"Cache-Control": FOR_EVER})
+
+
+def page(request: Request, html: str, status: int = 200, cookie: str = "") -> Response:
+    """HTML under the policy that every page has. It holds no secret, so pressing it tells nobody anything."""
+    content = html.encode()
+    headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding, Cookie"}
+    if cookie:
+        headers["Set-Cookie"] = cookie
+    if len(content) > SMALL and "gzip" in request.headers.get("accept-encoding", ""):
+        content = gzip.compress(content, 3)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, status, headers, "text/html; charset=utf-8")
+
+
+def _to(path: str, cookie: str) -> Response:
+    return Response(status_code=303, headers={**PAGE_HEADERS, "Location": path, "Set-Cookie": cookie})
+
+
+def _kept(request: Request, opened: Opened) -> str:
+    return cookies.keep(request.scope, opened.cookie, SESSION_SECONDS)
+
+
+def _from_here(request: Request) -> None:
+    """A form of another site signs nobody in or out."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Problem("forbidden", "this form was sent from another site")
+
+
+def _noted(request: Request, ctx: Ctx, opened: Opened, verb: str) -> None:
+    who = Actor(opened.principal, request.scope["state"]["request_id"])
+    entry = who.entry(verb, "Session", name=opened.principal.id)
+    ctx.database.write(lambda connection: audit.record(connection, [entry]))

@@ -1,0 +1,111 @@
+"""The services as rows: what is wrong first, found by name, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.console.asked import Asked
+from app.console.boxes import hue
+from app.console.reading import Seen
+
+PAGE = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One service with its promise, how it is kept, and what that costs."""
+
+    name: str
+    hue: str
+    state: str  # unserved, late, kept, quiet
+    said: str  # the state in words
+    rate: float | None
+    planned: float
+    unserved: float
+    attained: float | None
+    percentile: float
+    slo_ms: float
+    latency_ms: float | None
+    burn: float | None
+    instances: int
+    price: float | None
+    reason: str
+    relaxation: str
+
+    @property
+    def tenant(self) -> str:
+        return self.name.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One page of them, and how many there are of each state."""
+
+    rows: tuple[Row, ...]
+    found: int
+    page: int
+    pages: int
+    counts: Mapping[str, int]
+
+
+ORDER = ("unserved", "late", "kept", "quiet")
+SORTED: Mapping[str, Callable[[Row], Any]] = {
+    "worst": lambda row: (ORDER.index(row.state), -row.unserved, -(row.burn or 0.0), row.name),
+    "name": lambda row: row.name,
+    "rate": lambda row: (-(row.rate or 0.0), row.name),
+    "attained": lambda row: (row.attained is None, (row.attained or 0.0) - row.percentile / 100, row.name),
+    "instances": lambda row: (-row.instances, row.name),
+    "cost": lambda row: (-(row.price or 0.0), row.name),
+}
+
+
+def rows(seen: Seen) -> list[Row]:
+    """Every service."""
+    why = {one["service"]: one for one in seen.body.get("unserved", ())}
+    return [_row(one, why.get(one["service"], {})) for one in seen.services]
+
+
+def listed(found: Sequence[Row], asked: Asked) -> Listed:
+    """The page of them that is asked for."""
+    counts = {state: sum(row.state == state for row in found) for state in ORDER}
+    wanted = [row for row in found if asked.find in row.name.lower() and asked.state in ("", row.state)]
+    wanted.sort(key=SORTED[asked.sort])
+    pages = max(1, -(-len(wanted) // PAGE))
+    page = min(asked.page, pages)
+    return Listed(tuple(wanted[(page - 1) * PAGE : page * PAGE]), len(wanted), page, pages, counts)
+
+
+def _row(one: Mapping[str, Any], why: Mapping[str, Any]) -> Row:
+    state, said = _state(one)
+    return Row(
+        name=one["service"],
+        hue=hue(one["service"]),
+        state=state,
+        said=said,
+        rate=one["ratePerSecond"],
+        planned=one["plannedPerSecond"],
+        unserved=one["unservedPerSecond"],
+        attained=one["attained"],
+        percentile=one["percentile"],
+        slo_ms=one["sloMs"],
+        latency_ms=one["latencyMs"],
+        burn=one["burnRate"],
+        instances=one["instances"],
+        price=one["pricePerHour"],
+        reason=why.get("reason") or "",
+        relaxation=why.get("relaxation") or "",
+    )
+
+
+def _state(one: Mapping[str, Any]) -> tuple[str, str]:
+    if one["unservedPerSecond"] > 0:
+        return "unserved", "partly unserved" if one["instances"] else "unserved"
+    if not one["instances"]:
+        return "unserved", "not planned yet"
+    if one["attained"] is None:
+        return "quiet", "no requests"
+    if one["attained"] * 100 < one["percentile"]:
+        return "late", "below its SLO"
+    return "kept", "kept"

@@ -1,0 +1,127 @@
+"""The page, put together: what was read, in the words and pictures of the templates. Pure; names are escaped there."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app.console import wording
+from app.console.asked import SORTS, Asked
+from app.console.boxes import MOST_OF_NODE, hue, on_gpus
+from app.console.fleet import Fleet, fleet
+from app.console.money import Money
+from app.console.news import gathered
+from app.console.reading import Seen
+from app.console.services import listed, rows
+from app.console.trouble import troubles
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+MOST_REASONS = 30
+SORT_WORDS = {
+    "worst": "worst first", "name": "name", "rate": "most asked", "attained": "least attained",
+    "instances": "most instances", "cost": "dearest",
+}  # fmt: skip
+MEDIA = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@cache
+def static(name: str) -> tuple[bytes, str]:
+    """A file that pages load, and its media type. KeyError where there is none of that name."""
+    known = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA}
+    path = known[name]
+    return path.read_bytes(), MEDIA[path.suffix]
+
+
+@cache
+def address(name: str) -> str:
+    """Where a browser finds it; another content has another address, so that it may be kept for ever."""
+    return f"/console/{name}?{sha256(static(name)[0]).hexdigest()[:12]}"
+
+
+@cache
+def templates() -> Environment:
+    """Everything is escaped, and a name that is not known is an error."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+    )  # fmt: skip
+    made.filters |= {
+        "number": wording.number, "percent": wording.percent, "money": wording.money, "age": wording.age,
+        "clock": wording.clock, "words": wording.words,
+    }  # fmt: skip
+    made.globals |= {"address": address, "hue": hue}
+    return made
+
+
+def render(name: str, **values: object) -> str:
+    return templates().get_template(name).render(**values)
+
+
+def page(seen: Seen, asked: Asked, money: Money) -> str:
+    """The console's page."""
+    every, whole = rows(seen), fleet(seen, asked)
+    shown = next((row for row in every if row.name == asked.service), None)
+    return render(
+        "page.html",
+        seen=seen,
+        asked=asked,
+        troubles=troubles(seen, every, whole),
+        services=listed(every, asked),
+        fleet=whole,
+        news=gathered(seen.events),
+        shown=shown,
+        instances=[one for one in seen.body.get("instances", ()) if shown and one["service"] == shown.name],
+        node=_node(seen, asked, whole),
+        held=seen.body.get("heldBack", ())[:MOST_REASONS],
+        unserved=seen.body.get("unserved", ())[:MOST_REASONS],
+        unplaced=seen.body.get("unplaced", ())[:MOST_REASONS],
+        certificate=seen.body.get("certificate") or {},
+        rate=_rate(seen),
+        money=money,
+        total=len(every),
+        sorts=[(one, SORT_WORDS[one]) for one in SORTS],
+    )
+
+
+def _rate(seen: Seen) -> float | None:
+    """What the plan in force costs an hour: a tenant's own services, or everything."""
+    if not seen.tenant:
+        certificate = seen.body.get("certificate") or {}
+        cost: float | None = certificate.get("resourceCost")
+        return cost
+    prices = [one["pricePerHour"] for one in seen.services if one["pricePerHour"] is not None]
+    return sum(prices) if prices else None
+
+
+def _node(seen: Seen, asked: Asked, whole: Fleet) -> dict[str, Any] | None:
+    """The node asked for, GPU by GPU."""
+    row = next((one for one in seen.nodes if one.name == asked.node), None)
+    if row is None:
+        return None
+    residents = on_gpus(seen.body).get(row.name, {})
+    memory_gib = seen.memory_gib.get(row.gpu_type)
+    why = {index: said for node, index, said in whole.ailing if node == row.name}
+    indexes = range(min(row.gpus, MOST_OF_NODE)) if row.gpus else sorted(residents)
+    return {
+        "name": row.name,
+        "gpu_type": row.gpu_type,
+        "silent": dict(whole.silent).get(row.name, ""),
+        "heard": row.received_at,
+        "gpus": [
+            {
+                "index": index,
+                "ailing": why.get(index, ""),
+                "residents": residents.get(index, []),
+                "sm_percent": sum(one.sm_percent for one in residents.get(index, [])),
+                "memory_gib": sum(one.memory_gib for one in residents.get(index, [])),
+                "of_gib": memory_gib,
+                "minute": seen.minutes.get(index),
+            }
+            for index in indexes
+        ],
+    }

@@ -1,0 +1,48 @@
+"""The one cookie there is: who looks at the console. It is read for pages alone, and never for the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Scope = Mapping[str, Any]
+
+NAME = "gpuwright"
+LONGEST = 200
+ATTRIBUTES = "Path=/; HttpOnly; SameSite=Strict"
+
+
+def session_of(scope: Scope) -> str | None:
+    """The session that the browser sends; over TLS only the one that no other host and no plain HTTP can set."""
+    wanted = _name(scope)
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            for part in value.decode("latin-1").split(";"):
+                key, _, text = part.strip().partition("=")
+                if key == wanted and 0 < len(text) <= LONGEST:
+                    return str(text)
+    return None
+
+
+def keep(scope: Scope, session: str, seconds: int) -> str:
+    """Set-Cookie: a session for so long."""
+    return f"{_name(scope)}={session}; Max-Age={seconds}; {ATTRIBUTES}{'; Secure' if is_secure(scope) else ''}"
+
+
+def drop(scope: Scope) -> str:
+    """Set-Cookie: no session any more."""
+    return keep(scope, "", 0)
+
+
+def is_secure(scope: Scope) -> bool:
+    """Whether the browser speaks TLS: with us, or with what stands in front of us and says so.
+
+    Who lies about it harms nobody but the own cookie.
+    """
+    if scope.get("scheme") == "https":
+        return True
+    return any(name == b"x-forwarded-proto" and value.strip() == b"https" for name, value in scope["headers"])
+
+
+def _name(scope: Scope) -> str:
+    return f"__Host-{NAME}" if is_secure(scope) else NAME

@@ -1,0 +1,99 @@
+"""Sessions of the console: opened with a token or a one-time link, kept in a cookie, for reading alone."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+from app import tokens
+from app.access import Principal, Scope
+from app.problem import Problem
+from app.store import sessions
+from app.store.database import Database
+from app.store.sessions import SessionRow
+from app.tokens import Authenticator, NewToken
+
+COOKIE_PREFIX = "gwc"
+LINK_PREFIX = "gwl"
+SESSION_SECONDS = 12 * 3600
+LINK_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session just begun: what goes into the cookie, and who it is."""
+
+    cookie: str
+    principal: Principal
+
+
+class Sessions:
+    """Turns cookies into principals. Nothing is remembered: a token that ends, ends its sessions at once."""
+
+    def __init__(self, database: Database, authenticator: Authenticator) -> None:
+        self._database = database
+        self._authenticator = authenticator
+
+    def principal(self, cookie: str | None) -> Principal:
+        """Whose session it is; 401 where it is none."""
+        parsed = tokens.parse(cookie or "", COOKIE_PREFIX)
+        if parsed is None:
+            raise Problem("unauthorized", "this is no session")
+        session_id, secret = parsed
+        row = self._database.read(lambda connection: sessions.live(connection, session_id))
+        expected = row.secret_hash if row else bytes(32)
+        if not hmac.compare_digest(expected, hashed(COOKIE_PREFIX, secret)) or row is None:
+            raise Problem("unauthorized", "this session has ended")
+        return _principal(row)
+
+    def open(self, token: str) -> Opened:
+        """A session for whoever holds this token."""
+        who = self._authenticator.principal(f"Bearer {token}")
+        new = fresh(COOKIE_PREFIX)
+        row = self._database.write(
+            lambda connection: sessions.open_for(connection, who.id, new.id, new.secret_hash, SESSION_SECONDS)
+        )
+        if row is None:
+            raise Problem("forbidden", f"a token of scope {who.role} does not read the console")
+        return Opened(new.text, _principal(row))
+
+    def redeem(self, link: str) -> Opened:
+        """A session for a link, which is good for one and no longer than a minute."""
+        parsed = tokens.parse(link, LINK_PREFIX)
+        new = fresh(COOKIE_PREFIX)
+        row = None
+        if parsed is not None:
+            link_id, secret = parsed
+            link_hash = hashed(LINK_PREFIX, secret)
+            row = self._database.write(
+                lambda c: sessions.redeem(c, link_id, link_hash, new.id, new.secret_hash, SESSION_SECONDS)
+            )
+        if row is None:
+            raise Problem("unauthorized", "this link was used already, or is older than a minute")
+        return Opened(new.text, _principal(row))
+
+    def close(self, who: Principal) -> None:
+        self._database.write(lambda connection: sessions.close(connection, who.id))
+
+
+def link_for(database: Database, token_id: str) -> str:
+    """A link's secret for the holder of this token; empty where the token has ended."""
+    new = fresh(LINK_PREFIX)
+    made = database.write(lambda connection: sessions.link(connection, token_id, new.id, new.secret_hash, LINK_SECONDS))
+    return new.text if made else ""
+
+
+def fresh(prefix: str) -> NewToken:
+    """As a token, but hashed so that it is of no use as one."""
+    new = tokens.new(prefix)
+    parsed = tokens.parse(new.text, prefix)
+    assert parsed is not None
+    return NewToken(new.id, new.text, hashed(prefix, parsed[1]))
+
+
+def hashed(prefix: str, secret: str) -> bytes:
+    return tokens.hash_secret(f"{prefix}\0{secret}")
+
+
+def _principal(row: SessionRow) -> Principal:
+    return Principal(row.id, Scope.VIEWER, tenant=row.tenant, expires_at=row.expires_at)

@@ -1,0 +1,31 @@
+"""A planned fleet behind a server, and a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.support.planned import Planned, planned_fleet
+from tests.support.postgres import DatabaseServer, need
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="session")
+def planned(postgres: DatabaseServer) -> Iterator[Planned]:
+    """Services shop/a, b, c, and lab/x of another tenant, which nothing serves whole."""
+    with planned_fleet(postgres) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium. As root it has no sandbox of its own; it sees nothing but our pages."""
+    need(CHROMIUM, "chromium")
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

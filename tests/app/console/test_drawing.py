@@ -1,0 +1,163 @@
+"""The page put together from what was read: what is wrong first, and small however large the fleet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from app.console.asked import Asked, asked
+from app.console.boxes import draw
+from app.console.fleet import fleet
+from app.console.money import Money
+from app.console.news import gathered
+from app.console.reading import Seen
+from app.console.services import listed, rows
+from app.console.trouble import troubles
+from app.console.view import page
+from app.console.wording import age, money, number, percent
+from app.store.events import Recorded
+from app.store.fleet_map import NodeRow
+from app.store.lease import Lease
+
+AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
+NOW = Asked()
+LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
+MOST_BYTES = 300_000
+
+
+def node(name: str, gpus: int = 4, silent_seconds: float = 3.0, ailing: tuple[int, ...] = ()) -> NodeRow:
+    wrong = [{"index": index, "health": "failed", "reason": "xid_79"} for index in ailing]
+    return NodeRow(name, "l4-24gb", gpus, AT - timedelta(seconds=silent_seconds), wrong)
+
+
+def instance(service: str, on: str, gpu: int, sm_percent: int = 25) -> dict[str, Any]:
+    return {
+        "id": f"{service}/1", "service": service, "node": on, "gpu": gpu, "variant": "fp16", "batch": 8,
+        "smPercent": sm_percent, "memoryGib": 3.0, "ratePerSecond": 100.0, "predicted": {"latencyMs": 41.0},
+    }  # fmt: skip
+
+
+def service(name: str, **fields: Any) -> dict[str, Any]:
+    known = {
+        "service": name, "ratePerSecond": 90.0, "plannedPerSecond": 100.0, "unservedPerSecond": 0.0, "attained": 0.99,
+        "burnRate": 0.4, "budgetLeft": 1.0, "sloMs": 80.0, "percentile": 98.0, "latencyMs": 41.0, "instances": 2,
+        "pricePerHour": 0.8,
+    }  # fmt: skip
+    return known | fields
+
+
+def seen(services: list[dict[str, Any]], nodes: list[NodeRow], **body: Any) -> Seen:
+    plan = {"generation": 7, "state": "done", "reason": "cycle", "message": None}
+    return Seen(
+        at=AT, services=services, nodes=nodes, memory_gib={"l4-24gb": 24.0}, plan=plan, body=body, leader=LEADER
+    )  # fmt: skip
+
+
+def said(whole: Seen) -> list[tuple[str, str]]:
+    return [(one.severity, one.said) for one in troubles(whole, rows(whole), fleet(whole, NOW))]
+
+
+def test_nothing_is_wrong_where_nothing_is() -> None:
+    whole = seen([service("shop/a")], [node("n-1")], instances=[instance("shop/a", "n-1", 0)])
+    assert said(whole) == []
+    assert "Nothing needs attention" in page(whole, NOW, Money())
+
+
+def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> None:
+    services = [
+        service("shop/late", attained=0.9, burnRate=5.0),
+        service("shop/none", unservedPerSecond=40.0, instances=0, plannedPerSecond=0.0),
+    ]
+    nodes = [node("n-1"), node("n-2", silent_seconds=600), node("n-3", ailing=(2,))]
+    assert said(seen(services, nodes)) == [
+        ("alarm", "1 service is not served in full, 40 requests a second short"),
+        ("alarm", "1 node is silent"),
+        ("alarm", "1 GPU is not well"),
+        ("warning", "1 service is below the SLO in the last 30 minutes"),
+    ]
+
+
+def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
+    whole = seen([], [node("n-1", silent_seconds=600), node("n-2", silent_seconds=900)])
+    assert "it may be this server that does not hear" in said(whole)[0][1]
+
+
+def test_a_planner_that_is_gone_or_fails_is_said() -> None:
+    gone = replace(LEADER, held=False, renewed_at=AT - timedelta(minutes=5))
+    whole = replace(seen([], []), leader=gone, cycle={"reason": "solver_crashed", "at": AT}, waiting=8)
+    told = said(whole)
+    assert told[0][1].startswith("no planner leads since 5")
+    assert told[1:] == [("alarm", "the last cycle made no plan"), ("warning", "plan 8 waits for approval")]
+
+
+def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
+    residents = [instance(f"shop/{name}", "n-1", 0, share) for name, share in (("a", 50), ("b", 30), ("c", 60))]
+    drawn = fleet(seen([], [node("n-1", gpus=1)], instances=residents), NOW).groups[0].drawn[0]
+    heights = [float(height) for _, path in drawn.paths for height in re.findall(r"h13v-([\d.]+)", path)]
+    assert (max(heights), sum(heights)) == (12.0, 20.0)
+    assert "SM 140" in drawn.label
+
+
+def test_a_failed_gpu_is_crossed_out_and_a_large_node_is_cut_short() -> None:
+    drawn = draw(node("n-1", gpus=100_000, ailing=(1,)), "n-", {}, 24.0, "", [1], 60)
+    assert dict(drawn.paths)["x"].startswith("M20 0")
+    assert (drawn.short, len(drawn.titles), drawn.more) == ("1", 64, 99_936)
+
+
+def test_a_tenant_is_drawn_the_gpus_that_it_runs_on_and_no_others() -> None:
+    whole = replace(seen([], [node("n-1", gpus=0)], instances=[instance("shop/a", "n-1", 3)]), tenant="shop")
+    drawn = fleet(whole, NOW).groups[0].drawn[0]
+    assert [title for _, title in drawn.titles] == ["3: shop/a 25"]
+
+
+def test_what_is_worst_is_listed_first_and_pages_are_short() -> None:
+    services = [service(f"shop/s{n:03}") for n in range(100)]
+    services += [service("shop/late", attained=0.5), service("shop/quiet", attained=None, ratePerSecond=None)]
+    found = listed(rows(seen(services, [])), NOW)
+    assert (found.rows[0].name, found.found, found.pages, len(found.rows)) == ("shop/late", 102, 3, 40)
+    assert listed(rows(seen(services, [])), asked({"page": "99", "sort": "name"})).rows[-1].name == "shop/s099"
+
+
+def test_the_same_that_befell_many_is_one_line() -> None:
+    events = [
+        Recorded(n, AT, AT + timedelta(seconds=n), 2, "burn_fast", "alarm", "Service", "shop", f"s{n}", f"m{n}", None)
+        for n in range(50)
+    ]
+    (line,) = gathered(events)
+    assert (line.times, line.names, line.more, line.message) == (100, ("shop/s0", "shop/s1", "shop/s2"), 47, "m49")
+
+
+def test_numbers_are_short_and_a_share_that_is_not_whole_is_not_said_to_be() -> None:
+    thin = "\N{NARROW NO-BREAK SPACE}"
+    assert [number(one) for one in (None, 0.42, 56.78, 1234.5)] == ["\N{EN DASH}", "0.4", "56.8", f"1{thin}234"]
+    assert percent(0.999999, 2) == f"99.99{thin}%"
+    assert (percent(1.0), money(1056.8)) == (f"100.0{thin}%", f"1{thin}056.80")
+    assert [age(one) for one in (40, 190, 7200, 400_000)] == [f"40{thin}s", f"3{thin}min", f"2{thin}h", f"4{thin}d"]
+
+
+def large(nodes: int, gpus: int) -> Seen:
+    """300 services with names and reasons as long as they come, three instances on each GPU."""
+    names = [f"tenant-{n % 20:02}/service-with-a-long-name-{n:04}" for n in range(300)]
+    instances = [
+        instance(names[(n * gpus + gpu + k) % 300], f"h100-sxm-80gb-{n:04}", gpu, 30)
+        for n in range(nodes)
+        for gpu in range(gpus)
+        for k in range(3)
+    ]
+    short = [{"service": name, "ratePerSecond": 9.0, "reason": "r" * 200, "relaxation": "c" * 100} for name in names]
+    services = [service(name, unservedPerSecond=9.0) for name in names]
+    fleet = [node(f"h100-sxm-80gb-{n:04}", gpus, 100.0 if n % 2 else 1.0, (0,)) for n in range(nodes)]
+    whole = seen(services, fleet, instances=instances, unserved=short, heldBack=[], changes={"start": 9})
+    event = Recorded(1, AT, AT, 1, "planned", "info", "Plan", "", "p7", "m" * 2000, None)
+    return replace(whole, events=[replace(event, id=n, reason=f"reason_{n}") for n in range(600)])
+
+
+def test_a_page_is_small_however_large_the_fleet() -> None:
+    for nodes, gpus in ((125, 8), (1000, 1), (1250, 8), (10_000, 1), (2, 5000)):
+        whole = large(nodes, min(gpus, 64))
+        told = page(
+            whole, asked({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"}), Money()
+        )
+        assert len(told.encode()) <= MOST_BYTES, (nodes, gpus, len(told))

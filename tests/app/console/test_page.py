@@ -1,0 +1,147 @@
+"""What the page shows, to whom, and that nothing of what it is told becomes markup."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from app.store.database import libpq_url
+from tests.app.console.visits import session, visit
+from tests.support.planned import Planned
+from tests.support.server import RunningServer
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+
+
+@pytest.fixture(scope="module")
+def server(planned: Planned) -> RunningServer:
+    return planned.server
+
+
+@pytest.fixture(scope="module")
+def viewer(server: RunningServer) -> str:
+    return session(server, server.token("viewer"))
+
+
+def words(html: str) -> str:
+    """What somebody reads."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html))).replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def test_what_is_unserved_is_said_first_with_the_service_that_is_short(server: RunningServer, viewer: str) -> None:
+    page = visit(server, viewer).text
+    trouble = page[page.index('id="trouble"') : page.index('id="fleet"')]
+    assert "service is not served in full" in trouble
+    assert "lab/x" in trouble
+
+
+def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cost(
+    server: RunningServer, viewer: str
+) -> None:
+    page = visit(server, viewer).text
+    plan = server.request("GET", "/api/v1/plans/current").json
+    assert f"plan {plan['generation']}, {plan['state']}" in words(page)
+    assert plan["unserved"][0]["reason"] in words(page)
+    assert "8 of 8 GPUs in use" in words(page) or "GPUs in use" in words(page)
+    for one in server.request("GET", "/api/v1/overview").json["services"]:
+        row = page[page.index(f">{one['service']}</a></th>") :]
+        assert f'<td class="n">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
+
+
+def test_a_silent_node_and_a_failed_gpu_are_said_in_words(planned: Planned, server: RunningServer, viewer: str) -> None:
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        before = connection.execute("SELECT received_at FROM node_state WHERE node = 'node-1'").fetchone()
+        connection.execute(
+            "UPDATE node_state SET received_at = received_at - interval '5 minutes' WHERE node = 'node-1'"
+        )
+        page = visit(server, viewer).text
+        assert before is not None
+        connection.execute("UPDATE node_state SET received_at = %s WHERE node = 'node-1'", list(before))
+    assert "1 node is silent node-1 (for 5 min)" in words(page)
+    assert re.search(r'aria-label="node-1: silent for 5.min; \d GPUs, ', page)
+    assert "silent" not in visit(server, viewer).text
+
+
+def test_a_node_and_a_service_are_shown_in_full_when_asked_for(server: RunningServer, viewer: str) -> None:
+    page = words(visit(server, viewer, "/?node=node-0&service=shop/a").text)
+    assert "Node node-0" in page
+    assert "only shop/a is coloured" in page
+    placed = next(
+        one for one in server.request("GET", "/api/v1/plans/current").json["instances"] if one["service"] == "shop/a"
+    )
+    assert f"{placed['node']}/{placed['gpu']}" in page
+
+
+def test_services_are_found_by_name_state_and_order(server: RunningServer, viewer: str) -> None:
+    def listed(query: str) -> list[str]:
+        return re.findall(r'<tr class="\w+"><th scope="row"><a [^>]+>([^<]+)</a>', visit(server, viewer, query).text)
+
+    assert set(listed("/")) == {"shop/a", "shop/b", "shop/c", "lab/x"}
+    assert listed("/")[0] == "lab/x"
+    assert listed("/?find=SHOP&sort=name") == ["shop/a", "shop/b", "shop/c"]
+    assert listed("/?state=unserved") == ["lab/x"]
+    assert listed("/?find=none") == []
+
+
+def test_nonsense_in_the_address_is_as_if_it_were_not_there(server: RunningServer, viewer: str) -> None:
+    for query in ("page=-1", "page=99999999999999999999", "fleet=x", "sort=drop", "state=%00x", "node=" + "n" * 500):
+        assert visit(server, viewer, f"/?{query}").status in (200, 400), query
+    assert visit(server, viewer, "/?page=2").status == 200
+
+
+def test_a_tenants_viewer_sees_its_own_and_nothing_by_which_another_could_be_named(server: RunningServer) -> None:
+    cookie = session(server, server.token("viewer", tenant="shop"))
+    whole = visit(server, session(server, server.token("viewer"))).text
+    assert "lab/x" in whole
+    nodes = {one["node"] for one in server.request("GET", "/api/v1/plans/current").json["instances"]}
+    for path in ("/", "/?service=lab/x", "/?find=lab", "/?sort=cost", *(f"/?node={node}" for node in nodes)):
+        reply = visit(server, cookie, path)
+        assert reply.status == 200
+        assert not re.search(r"\blab\b", words(reply.text)), path
+        assert ("lab/x" in reply.text) is ("lab/x" in path)  # the address itself comes back, and nothing else
+        for of_fleet in ("Leader", "Could be given back", "Nodes heard", "Above the bound"):
+            assert of_fleet not in reply.text
+    page = words(visit(server, cookie).text)
+    assert "tenant shop" in page
+    assert "Services served 3 of 3" in page
+
+
+def test_a_tenants_operator_has_a_session_of_the_tenant(server: RunningServer) -> None:
+    assert "lab/x" not in visit(server, session(server, server.token("operator", tenant="shop"))).text
+
+
+def test_what_nodes_events_and_the_address_say_never_becomes_markup(server: RunningServer, viewer: str) -> None:
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO event (at, last_at, reason, severity, kind, name, message, fingerprint) "
+            "VALUES (moment(), moment(), 'planned', 'alarm', 'Node', %s, %s, 'x')",
+            [HOSTILE, HOSTILE],
+        )
+        connection.execute(
+            "UPDATE node_detail SET detail = jsonb_set(detail, '{gpus}', jsonb_build_array(jsonb_build_object("
+            "'index', 0, 'health', 'failed', 'reason', CAST(%s AS text)))) WHERE node = 'node-0'",
+            [HOSTILE],
+        )
+        pages = [
+            visit(server, viewer, path).text
+            for path in ("/", "/?node=node-0", *(f"/?{name}={quote(HOSTILE)}" for name in ("find", "service", "node")))
+        ]
+        connection.execute("UPDATE node_detail SET detail = detail - 'gpus' WHERE node = 'node-0'")
+        connection.execute("DELETE FROM event WHERE fingerprint = 'x'")
+    for page in pages:
+        assert "<script>" not in page
+        assert "<img" not in page
+    assert "&lt;script&gt;alert(1)" in pages[0]
+    assert "1 GPU is not well" in words(pages[0])
+
+
+def test_what_goes_wrong_is_said_on_a_page(server: RunningServer, viewer: str) -> None:
+    reply = visit(server, viewer, "/?find=%00")
+    assert reply.status == 400
+    assert reply.headers["content-type"].startswith("text/html")
+    assert reply.headers["content-security-policy"]
+    assert "<h1>The request is malformed</h1>" in reply.text
