@@ -325,6 +325,7 @@ class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     errors: Count = 0  # those shed are among them
     shed: Count = 0
     latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
+    open: Count = 0  # now: asked for, and not among the requests yet
 
 
 class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):

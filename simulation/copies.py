@@ -24,9 +24,12 @@ class Work:
     """One copy's."""
 
     queue: Floats = field(default_factory=lambda: NOBODY)  # when each that waits arrived
+    inside: int = 0  # of these, the first, that nobody turns away any more
+    most_open: int = 0  # that the gateway lets in at once; 0: as many as come
     free: float = 0.0
     answered: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
     errors: int = 0
+    turned_away: int = 0  # by the gateway, before they came to it
     within: int = 0
     busy_seconds: float = 0.0
     batches: int = 0
@@ -43,14 +46,17 @@ class Work:
         batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
         busy = min(self.free, until) - since if self.free > since else 0.0
         if len(self.queue):
-            left, self.free, _, batches, within, failed = serve(
-                self.queue, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since), until,
-                wanted.slo_ms / 1000, PATIENCE_S, LONGEST_QUEUE, EDGES_S, self.answered,
+            # What is open is served or waits.
+            longest = min(max(1, self.most_open - batch), LONGEST_QUEUE) if self.most_open else LONGEST_QUEUE
+            left, self.inside, self.free, _, batches, within, failed, turned = serve(
+                self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
+                until, wanted.slo_ms / 1000, PATIENCE_S, longest, EDGES_S, self.answered,
             )  # fmt: skip
             self.queue = self.queue[:left].copy()
+            self.turned_away += turned if self.most_open else 0
             self.batches += batches
             self.within += within
-            self.errors += failed
+            self.errors += failed + (0 if self.most_open else turned)
             busy = min(until - since, busy + batches * exec_s)
         self.busy_share = busy / (until - since)
         self.busy_seconds += busy
@@ -58,7 +64,7 @@ class Work:
     def fail(self) -> None:
         """Its process dies, with all that waited."""
         self.errors += len(self.queue)
-        self.queue = NOBODY
+        self.queue, self.inside = NOBODY, 0
 
     @property
     def requests(self) -> int:

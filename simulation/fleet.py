@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ class Total:
     refused: int = 0  # nobody was there to answer
     answered: int = 0
     within: int = 0  # of the SLO
-    errors: int = 0  # with those refused
+    errors: int = 0  # with those refused, and those turned away
+    turned_away: int = 0  # by the gateway's limit in an overload
     counts: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
 
     def copied(self) -> Total:
@@ -78,8 +80,9 @@ class Fleet:
         self.follow(truth)
         self._rng = np.random.default_rng([seed, 7])
         self._at = clock.seconds
+        self.most_open: Mapping[str, int] = {}  # by service: so many the gateway lets in at once
         self._begun: dict[str, float] = {}  # when a service was first served
-        self._known: dict[str, tuple[Ints, int, int]] = {}  # by copy: answered, within, errors, as added up
+        self._known: dict[str, tuple[Ints, int, int, int]] = {}  # by copy: answered, within, errors, turned away
 
     def follow(self, truth: Truth) -> None:
         """The world was declared otherwise: services come and go, and rates change; what runs goes on."""
@@ -111,6 +114,17 @@ class Fleet:
         for node in self.nodes.values():
             self._run(node, since, until)
 
+    def waiting(self) -> dict[str, tuple[int, dict[str, float]]]:
+        """By service: how many wait to be served, and the weights of the copies that are ready."""
+        found: dict[str, tuple[int, dict[str, float]]] = {name: (0, {}) for name in self.declared}
+        for node in self.nodes.values():
+            for copy in node.serving():
+                if copy.service in found:
+                    waits, ready = found[copy.service]
+                    ready[copy.id] = copy.wanted.rate_per_second
+                    found[copy.service] = (waits + len(node.work[copy.id].queue), ready)
+        return found
+
     def ready(self, service: str) -> int:
         """How many copies serve it now."""
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
@@ -130,8 +144,11 @@ class Fleet:
             total.errors += whole
             return
         weights = np.array([max(weight, 1e-9) for _, weight in ready])
-        shares = self._rng.multinomial(whole, weights / weights.sum())
-        for (work, _), share in zip(ready, shares, strict=True):
+        weights /= weights.sum()
+        most = self.most_open.get(name, 0)
+        shares = self._rng.multinomial(whole, weights)
+        for (work, _), weight, share in zip(ready, weights, shares, strict=True):
+            work.most_open = ceil(most * weight)
             if share:
                 work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
 
@@ -172,17 +189,19 @@ class Fleet:
         total = self.services.get(copy.service)
         if total is None:
             return
-        before = self._known.get(copy.id, (NONE, 0, 0))
+        before = self._known.get(copy.id, (NONE, 0, 0, 0))
+        turned_away = work.turned_away - before[3]
         new = work.answered - before[0]
         total.counts += new
         total.answered += int(new.sum())
         total.within += work.within - before[1]
-        total.errors += work.errors - before[2]
+        total.errors += work.errors - before[2] + turned_away
+        total.turned_away += turned_away
         if copy.stage is Stage.GONE:
             self._known.pop(copy.id, None)
-            work.answered, work.within, work.errors = NONE.copy(), 0, 0
+            work.answered, work.within, work.errors, work.turned_away = NONE.copy(), 0, 0, 0
         else:
-            self._known[copy.id] = (work.answered.copy(), work.within, work.errors)
+            self._known[copy.id] = (work.answered.copy(), work.within, work.errors, work.turned_away)
 
 
 def _batch(copy: Copy) -> float:

@@ -1,8 +1,12 @@
-"""The gateway of a simulated fleet: what it has counted of every service, said once a second as a sidecar does."""
+"""The gateway of a simulated fleet: what it has counted of every service, said once a second as a sidecar does.
+
+In an overload it lets in as many as a sidecar would, by the sidecar's own function (`agents.gateway.overload`).
+"""
 
 from __future__ import annotations
 
 from agents.contract import GatewayCounts, ServiceCounts
+from agents.gateway.overload import Counted, Pressure, pressed
 from app.store import gateways
 from app.store.database import Database
 from simulation.fleet import Fleet, Total
@@ -22,11 +26,15 @@ class Gateway:
         self._sequence = int(fleet.clock.now().timestamp() * 1000)
         self._zero: dict[str, Total] = {}
         self._due = float("-inf")
+        self._pressures: dict[str, Pressure] = {}
 
     def say(self) -> bool:
         """Once a second; whether it was time."""
         now = self.fleet.clock.seconds
-        if self.away or now < self._due:
+        if self.away:
+            return False
+        self._look(now)
+        if now < self._due:
             return False
         self._due = now + SAY_SECONDS
         self._sequence += 1
@@ -40,6 +48,18 @@ class Gateway:
         self._zero = {name: total.copied() for name, total in self.fleet.services.items()}
         self._began = self._birth()
 
+    def _look(self, now: float) -> None:
+        """What is let in from now on."""
+        services = self.fleet.truth.problem.services
+        pressures = {}
+        for name, (waiting, ready) in self.fleet.waiting().items():
+            total = self.fleet.services[name]
+            counted = Counted(total.answered + total.errors, total.turned_away, waiting, ready)
+            slo_seconds = services[name].slo_ms / 1000
+            pressures[name] = pressed(self._pressures.get(name), counted, slo_seconds, now)
+        self._pressures = pressures
+        self.fleet.most_open = {name: one.most_open for name, one in pressures.items() if one.most_open}
+
     def _birth(self) -> str:
         return f"{self.name}-{self.fleet.clock.seconds:.3f}"
 
@@ -50,8 +70,15 @@ class Gateway:
             counts = [int(count) for count in total.counts - zero.counts]
             while counts and not counts[-1]:
                 counts.pop()
-            requests = total.answered + total.errors - zero.answered - zero.errors
+            ended = total.answered + total.errors
             found.append(
-                ServiceCounts(name, requests=requests, errors=total.errors - zero.errors, latency_counts=tuple(counts))
+                ServiceCounts(
+                    name,
+                    requests=ended - zero.answered - zero.errors,
+                    errors=total.errors - zero.errors,
+                    shed=total.turned_away - zero.turned_away,
+                    open=total.asked - ended,
+                    latency_counts=tuple(counts),
+                )
             )
         return found

@@ -12,11 +12,12 @@ Ints = NDArray[np.int64]
 
 
 @njit(
-    "Tuple((int64, float64, float64, int64, int64, int64))"
-    "(float64[::1], int64, float64[::1], float64, float64, float64, float64, float64, int64, float64[::1], int64[::1])"
+    "Tuple((int64, int64, float64, float64, int64, int64, int64, int64))(float64[::1], int64, int64, float64[::1],"
+    "float64, float64, float64, float64, float64, int64, float64[::1], int64[::1])"
 )
 def serve(
     queue: Floats,
+    inside: int,
     batch: int,
     execs_s: Floats,
     timeout_s: float,
@@ -27,14 +28,15 @@ def serve(
     longest: int,
     edges_s: Floats,
     counts: Ints,
-) -> tuple[int, float, float, int, int, int]:
+) -> tuple[int, int, float, float, int, int, int, int]:
     """Begin every batch that begins before `until`. `queue` are arrival times, ascending; all before `until` are in it.
 
     When free, the server starts as soon as `batch` requests wait or the oldest has waited `timeout_s`. `execs_s` are
-    the times of its batches, one after the other. Who comes when `longest` wait is refused; who has waited for longer
-    than `patience_s` is answered as failed, at no cost. Returns how many are left, which then stand at the beginning
-    of `queue`, when the server is free, seconds busy, batches, answers within the SLO, and failures; the answers'
-    latencies are added to `counts` by their upper edges.
+    the times of its batches, one after the other. Who comes when `longest` wait is turned away, but not the first
+    `inside`, who wait already; who has waited for longer than `patience_s` is answered as failed, at no cost. Returns
+    how many are left, which then stand at the beginning of `queue`, how many of them wait inside, when the server is
+    free, seconds busy, batches, answers within the SLO, failures, and how many were turned away; the answers' latencies
+    are added to `counts` by their upper edges.
     """
     size = queue.shape[0]
     line = np.empty(size)  # who waits: line[head:tail]
@@ -45,6 +47,7 @@ def serve(
     batches = 0
     within = 0
     failed = 0
+    turned = 0
     while True:
         if head == tail:
             if came >= size:
@@ -64,11 +67,11 @@ def serve(
         if start >= until:
             break
         while came < size and queue[came] <= start:
-            if tail - head < longest:
+            if came < inside or tail - head < longest:
                 line[tail] = queue[came]
                 tail += 1
             else:
-                failed += 1
+                turned += 1
             came += 1
         if start - line[head] > patience_s:
             failed += 1
@@ -89,4 +92,4 @@ def serve(
         queue[place] = line[head + place]
     for place in range(size - came):
         queue[waiting + place] = queue[came + place]
-    return waiting + size - came, free, busy, batches, within, failed
+    return waiting + size - came, waiting + max(0, inside - came), free, busy, batches, within, failed, turned

@@ -31,7 +31,9 @@ def followed(told: Endpoints, loopback: bool) -> Followed:
     left_out = []
     for service in told.services:
         if service.queue_limit or service.shed_share:
-            limits[service.service] = Limit(service.queue_limit, service.shed_share, service.retry_after_seconds)
+            limits[service.service] = Limit(
+                service.queue_limit, service.shed_share, service.retry_after_seconds, service.slo_ms
+            )
         for copy in service.copies:
             wrong = _unreachable(copy, loopback)
             if wrong:

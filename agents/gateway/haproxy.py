@@ -90,6 +90,15 @@ class Haproxy:
                 continue
         raise HaproxyAway("HAProxy's processes change faster than they can be asked")
 
+    def open_by_slot(self, workers: Iterable[Worker]) -> dict[int, int]:
+        """Requests of each backend that are answered or wait just now, over all processes."""
+        found: dict[int, int] = {}
+        for worker in workers:
+            for (backend, _), load in answers.loads(self.master.ask("show stat -1 2 -1", worker)).items():
+                if _is_slot(backend):
+                    found[int(backend[3:])] = found.get(int(backend[3:]), 0) + load.open
+        return found
+
     def _bring(self, worker: Worker, desired: Desired, wanted: Backends) -> None:
         limits_path = str(self.folder / configuration.LIMITS)
         limits = self.master.ask(f"show map {limits_path}", worker)

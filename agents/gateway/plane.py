@@ -144,9 +144,9 @@ def routed_as_told(source: tuple[str, Declared]) -> bool:
 def counts_of(counts: Counts, sequence: int, endpoints: int) -> GatewayCounts:
     """The totals of every service that was ever asked for."""
     services = tuple(
-        ServiceCounts(one.service, one.requests, one.errors, one.shed, _without_zeros(one.latency_counts))
+        ServiceCounts(one.service, one.requests, one.errors, one.shed, _without_zeros(one.latency_counts), one.open)
         for one in counts.counted
-        if not one.copy and one.requests
+        if not one.copy and (one.requests or one.open)
     )
     return GatewayCounts(counts.began, sequence, services, counts.lost_lines, endpoints)
 

@@ -38,6 +38,11 @@ def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
     ]
     ready = [(labels, int(state.ready)) for labels, state in routed]
     yield Family("gpuwright_gateway_copy_ready", "gauge", "1: HAProxy sends it requests.", ready)
+    limits = [(labelled(service=service), most) for service, most in sidecar.relief.most_open.items()]
+    yield Family(
+        "gpuwright_gateway_service_overload_limit", "gauge", "Requests open at once, while more comes than is answered "
+        "in time.", limits,
+    )  # fmt: skip
     requests = [(labels, state.open_requests) for labels, state in routed]
     yield Family("gpuwright_gateway_copy_open_requests", "gauge", "Requests on their way to it.", requests)
 

@@ -91,6 +91,10 @@ class Tallies:
         if status == 503 and parts[5] == b"LR":
             service.shed += 1
 
+    def ended(self) -> dict[str, tuple[int, int]]:
+        """By service: requests, and how many of them were turned away."""
+        return {service.decode(): (tally.requests, tally.shed) for service, tally in self._services.items()}
+
     def counted(self, source: str = "") -> tuple[Counted, ...]:
         """Copies, of one source or of all; with all, services too."""
         found = [

@@ -8,9 +8,12 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from agents.gateway import answers, desired
 from agents.gateway.answers import Garbled
@@ -18,6 +21,7 @@ from agents.gateway.desired import Desired, names, server_name
 from agents.gateway.haproxy import Haproxy, NotApplied, Observed
 from agents.gateway.master import HaproxyAway, Master, WorkerGone
 from agents.gateway.receiver import Receiver
+from agents.gateway.relief import Relief
 from agents.gateway.requests import Tallies
 from agents.gateway.wire import Counts, Declared, InForce, Limit, State
 
@@ -57,6 +61,7 @@ class Sidecar:
         self.folder = folder
         self.began = datetime.now(UTC).isoformat()
         self.tallies = Tallies()
+        self.relief = Relief()
         self.receiver = Receiver(requests, self.tallies)
         self._state = folder / "desired.json"
         self._desired = desired.read(self._state)
@@ -112,6 +117,10 @@ class Sidecar:
     def counts(self, source: str = "") -> Counts:
         with self.receiver.lock:
             lines, refused, counted = self.tallies.lines, self.tallies.refused, self.tallies.counted(source)
+        waiting = self.relief.open
+        counted = tuple(
+            one if one.copy else msgspec.structs.replace(one, open=waiting.get(one.service, 0)) for one in counted
+        )
         return Counts(self.began, lines, self.lost_lines(), refused, counted)
 
     def lost_lines(self) -> int:
@@ -153,7 +162,7 @@ class Sidecar:
         self._observed = None
         self._convergences += 1
         try:
-            self._observed = self._haproxy.converge(self._desired)
+            self._observed = self._haproxy.converge(self.relief.applied(self._desired))
         except Troubles as error:
             self._failures += 1
             self._trouble = str(error)
@@ -192,6 +201,7 @@ class Sidecar:
                         self._know()
                         verified = time.monotonic()
                 self._count_dropped(workers)
+                self._relieve(workers)
                 if said:
                     log.info("HAProxy does again what it shall")
                 said = ""
@@ -202,6 +212,19 @@ class Sidecar:
                     said = str(error)
                     log.warning("HAProxy does not do what it shall: %s", said)
             self._closing.wait(WATCH_SECONDS)
+
+    def _relieve(self, workers: tuple[answers.Worker, ...]) -> None:
+        """In an overload, let in what is answered in time."""
+        if not self._desired.limits:
+            return
+        with suppress(WorkerGone):
+            waiting = self._haproxy.open_by_slot(workers)
+            with self.receiver.lock:
+                ended = self.tallies.ended()
+            with self._lock:
+                if self.relief.look(self._desired, self._observed, ended, waiting, time.monotonic()):
+                    log.info("overloaded: %s", ", ".join(sorted(self.relief.most_open)) or "nobody any more")
+                    self._converge()
 
     def _count_dropped(self, workers: tuple[answers.Worker, ...]) -> None:
         """Lines that HAProxy could not send, which it counts itself."""

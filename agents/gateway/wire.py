@@ -32,6 +32,7 @@ class Limit(Struct, rename="camel", frozen=True, omit_defaults=True):
     queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
     shed_share: float = 0.0  # answered 503 at once
     retry_after_seconds: int = 2
+    slo_ms: float = 0.0  # by which an overload is known; 0: never
 
 
 class State(Struct, rename="camel", frozen=True):
@@ -67,6 +68,7 @@ class Counted(Struct, rename="camel", frozen=True):
     source: str = ""
     copy: str = ""
     shed: int = 0  # of the errors: turned away by the service's limit
+    open: int = 0  # of a service, now: asked for, and not among its requests yet
 
 
 class Counts(Struct, rename="camel", frozen=True):

@@ -29,8 +29,19 @@ def test_at_the_accepted_rate_the_slo_is_kept(batch: int, exec_ms: float, slo_ms
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
     until = float(queue[-1]) + 10
     asking = len(queue)
-    left, _, _, _, within, failed = serve(
-        queue, batch, ONE * exec_ms / 1000, timeout_ms / 1000, 0.0, until, slo_ms / 1000, 30.0, LONGEST, EDGES_S, counts
+    left, _, _, _, _, within, failed, _ = serve(
+        queue,
+        0,
+        batch,
+        ONE * exec_ms / 1000,
+        timeout_ms / 1000,
+        0.0,
+        until,
+        slo_ms / 1000,
+        30.0,
+        LONGEST,
+        EDGES_S,
+        counts,
     )
     assert (left, failed) == (0, 0)
     assert counts.sum() == asking
@@ -40,16 +51,16 @@ def test_at_the_accepted_rate_the_slo_is_kept(batch: int, exec_ms: float, slo_ms
 def test_ticks_make_no_difference() -> None:
     queue = asked(200, 60, seed=2)
     whole = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    _, free, busy, batches, within, _ = serve(
-        queue.copy(), 8, ONE * 0.025, 0.0, 0.0, 61.0, 0.08, 30.0, LONGEST, EDGES_S, whole
+    _, _, free, busy, batches, within, *_ = serve(
+        queue.copy(), 0, 8, ONE * 0.025, 0.0, 0.0, 61.0, 0.08, 30.0, LONGEST, EDGES_S, whole
     )
     parts = np.zeros_like(whole)
     waiting, then, sums = np.zeros(0), 0.0, np.zeros(3)
     for second in range(61):
         arrived = queue[(queue >= second) & (queue < second + 1)]
         waiting = np.concatenate([waiting, arrived])
-        left, then, *said, _ = serve(
-            waiting, 8, ONE * 0.025, 0.0, max(then, float(second)), second + 1.0, 0.08, 30.0, LONGEST, EDGES_S, parts
+        left, _, then, *said, _, _ = serve(
+            waiting, 0, 8, ONE * 0.025, 0.0, max(then, float(second)), second + 1.0, 0.08, 30.0, LONGEST, EDGES_S, parts
         )
         waiting = waiting[:left].copy()
         sums += said
@@ -61,23 +72,34 @@ def test_ticks_make_no_difference() -> None:
 def test_it_is_busy_as_the_exact_chain_says() -> None:
     queue = asked(160, 2000, seed=3)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    _, _, busy, *_ = serve(queue, 8, ONE * 0.025, 0.0, 0.0, 2001.0, 0.08, 30.0, LONGEST, EDGES_S, counts)
+    _, _, _, busy, *_ = serve(queue, 0, 8, ONE * 0.025, 0.0, 0.0, 2001.0, 0.08, 30.0, LONGEST, EDGES_S, counts)
     assert busy / 2000 == pytest.approx(busy_fraction(8, 160 * 0.025 / 8), rel=0.01)
 
 
 def test_who_waits_too_long_is_answered_as_failed() -> None:
     queue = np.linspace(0.0, 1.0, 1000)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    left, _, _, _, _, failed = serve(queue, 1, ONE * 0.1, 0.0, 0.0, 100.0, 0.2, 5.0, LONGEST, EDGES_S, counts)
+    left, _, _, _, _, _, failed, _ = serve(queue, 0, 1, ONE * 0.1, 0.0, 0.0, 100.0, 0.2, 5.0, LONGEST, EDGES_S, counts)
     assert left == 0
     assert failed == 1000 - counts.sum() > 900
 
 
-def test_who_finds_the_queue_full_is_refused_and_those_who_wait_are_served() -> None:
+def test_who_finds_the_queue_full_is_turned_away_and_those_who_wait_are_served() -> None:
     queue = np.linspace(0.0, 1.0, 1000)
     counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
-    left, free, _, batches, _, failed = serve(queue, 1, ONE * 0.1, 0.0, 0.0, 0.95, 0.2, 5.0, 20, EDGES_S, counts)
+    left, inside, free, _, batches, _, failed, turned = serve(
+        queue, 0, 1, ONE * 0.1, 0.0, 0.0, 0.95, 0.2, 5.0, 20, EDGES_S, counts
+    )
     assert batches == counts.sum() == 10
-    assert left + failed == 990
-    assert left <= 20 + 100, "who came while the last batch ran is not refused yet"
+    assert (failed, left + turned) == (0, 990)
+    assert inside <= 20
+    assert left <= 20 + 100, "who came while the last batch ran is not turned away yet"
     assert free > 0.99
+
+
+def test_who_waits_already_is_not_turned_away_by_a_lower_limit() -> None:
+    queue = np.concatenate([np.linspace(0.0, 0.5, 100), np.linspace(1.0, 1.5, 50)])
+    counts = np.zeros(len(EDGES_S) + 1, dtype=np.int64)
+    left, inside, *_, turned = serve(queue, 100, 10, ONE * 0.1, 0.0, 1.0, 1.65, 0.2, 5.0, 5, EDGES_S, counts)
+    assert counts.sum() == 70
+    assert (left, inside, turned) == (30, 30, 50)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simulation.history import attained
 from simulation.run import simulated
 from simulation.shapes import all_noisy, spike, steady
 from tests.simulation.worlds import small
+from tests.support.soak import scaled
 
 BEGINS, ENDS = 400.0, 1030.0  # ramp 30 s, hold 10 min
 COOL_DOWN = 600.0  # of the forecast: a peak counts for so long
 CALM_TICK = 5.0
+GIVEN_BACK = scaled(10, 1)  # seeds that are followed down, too
 
 
-def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str) -> None:
-    shapes = all_noisy({"shop/a": spike(BEGINS), "shop/b": steady, "shop/c": steady}, 0.02)
-    with simulated(database_url, small(gpus=12), shapes) as simulation:
+@pytest.mark.parametrize("seed", range(scaled(10, 2)))
+def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str, seed: int) -> None:
+    shapes = all_noisy({"shop/a": spike(BEGINS), "shop/b": steady, "shop/c": steady}, 0.02, seed)
+    with simulated(database_url, small(gpus=12), shapes, seed=seed) as simulation:
         fleet, history = simulation.fleet, simulation.history
         simulation.go_on(BEGINS, CALM_TICK)
         usual, before = fleet.ready("shop/a"), history.mark(fleet)
@@ -27,10 +32,12 @@ def test_a_spike_is_served_and_nobody_else_pays_for_it(database_url: str) -> Non
             last = mark
         simulation.go_on(ENDS - simulation.clock.seconds, CALM_TICK)
         spiked = attained(before, history.mark(fleet))
-        assert spiked["shop/a"] >= 0.9
+        assert spiked["shop/a"] >= 0.96
         assert min(spiked["shop/b"], spiked["shop/c"]) >= 0.98
-        assert enough_at - BEGINS <= 90
+        assert enough_at - BEGINS <= 60
         assert fleet.ready("shop/a") > usual
+        if seed >= GIVEN_BACK:
+            return
         after = history.mark(fleet)
         simulation.go_on(2 * COOL_DOWN, CALM_TICK)
         assert fleet.ready("shop/a") == usual

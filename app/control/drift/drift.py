@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.control.drift.correct import Corrected, corrected
-from app.control.drift.observe import Minutes, Observation
+from app.control.drift.observe import Minutes, Observation, ShedSince, nobody
 from app.control.drift.predict import Prediction
 from app.control.drift.settings import Settings
 from app.control.loads.hearing import Readings
@@ -34,11 +34,11 @@ class Drift:
         """What stands from now on, and what profiles promise of it."""
         self._predicted = predicted
 
-    def take(self, readings: Readings) -> None:
-        """Add what was heard."""
+    def take(self, readings: Readings, shed_since: ShedSince = nobody) -> None:
+        """Add what was heard. `shed_since` names services that more was asked than was let in."""
         for heard in readings.reports:
             node = self._nodes.setdefault(heard.word.node, Minutes())
-            for one in node.next(heard.word, self._predicted, self.settings):
+            for one in node.next(heard.word, self._predicted, self.settings, shed_since):
                 self._seen.setdefault(one.key, deque(maxlen=MOST_OBSERVATIONS)).append(one)
 
     def correct(self, now: datetime) -> list[Corrected]:

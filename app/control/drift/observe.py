@@ -6,10 +6,11 @@ down by heat or power, has anything on it that comes or goes, or is off its plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import sqrt
+from typing import TypeAlias
 
 from agents.contract import InstanceMinute
 from app.control.drift.predict import Prediction
@@ -20,6 +21,15 @@ from app.control.loads.latencies import within_at_best
 WHOLE_SECONDS = 50.0  # of a minute must have been told
 WARM = timedelta(seconds=60)  # after it became ready
 SAME_PERCENT = 0.51
+BURST_SLOS = 5.0  # misses come together: a minute has seen one chance of a burst in so many times the SLO
+SURE = 2.5  # deviations
+
+ShedSince: TypeAlias = Callable[[datetime], Collection[str]]  # services of which gateways turned requests away
+
+
+def nobody(moment: datetime) -> Collection[str]:
+    """Where no gateway says so."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +59,15 @@ class Minutes:
         self._moved: set[str] = set()  # instances, likewise
         self._ready_since: dict[str, datetime] = {}
 
-    def next(self, word: Word, predicted: Mapping[str, Prediction], settings: Settings) -> Iterator[Observation]:
+    def next(
+        self, word: Word, predicted: Mapping[str, Prediction], settings: Settings, shed_since: ShedSince = nobody
+    ) -> Iterator[Observation]:
         """What the minute before showed, once this word is of the next one."""
         last = self._last
         if last is not None and word.order <= last.order:
             return
         if last is not None and word.minute != last.minute:
-            yield from self._finished(predicted, settings)
+            yield from self._finished(predicted, settings, shed_since)
             self._first, self._disturbed, self._moved = None, set(), set()
         if self._first is None:
             self._first = word
@@ -88,7 +100,9 @@ class Minutes:
         for instance in ready - self._ready_since.keys():
             self._ready_since[instance] = word.at
 
-    def _finished(self, predicted: Mapping[str, Prediction], settings: Settings) -> Iterator[Observation]:
+    def _finished(
+        self, predicted: Mapping[str, Prediction], settings: Settings, shed_since: ShedSince
+    ) -> Iterator[Observation]:
         first, last = self._first, self._last
         if first is None or last is None or first.generation != last.generation:
             return
@@ -96,6 +110,7 @@ class Minutes:
         if told < WHOLE_SECONDS or (first.at - first.minute).total_seconds() > 60.0 - WHOLE_SECONDS + 5.0:
             return
         power = _power_ratios(last, predicted, self._disturbed)
+        shed = shed_since(last.minute)
         here: dict[int, list[InstanceMinute]] = {}
         for one in last.instances:
             here.setdefault(one.gpu, []).append(one)
@@ -110,11 +125,13 @@ class Minutes:
             ready = self._ready_since.get(one.id)
             if ready is None or ready + WARM > last.minute:
                 continue
-            yield _observation(one, said, last.minute, told, power.get(one.gpu), settings)
+            # How long a batch takes is the same however many wait; how late answers are is not.
+            late = None if f"{one.tenant}/{one.service}" in shed else _is_late(one, said, told)
+            yield _observation(one, said, last.minute, late, power.get(one.gpu), settings)
 
 
 def _observation(
-    one: InstanceMinute, said: Prediction, minute: datetime, seconds: float, power: float | None, settings: Settings
+    one: InstanceMinute, said: Prediction, minute: datetime, late: bool | None, power: float | None, settings: Settings
 ) -> Observation:
     batches = one.batches or (one.requests / one.batch_mean if one.batch_mean > 0 else 0.0)
     exec_ratio = None
@@ -130,7 +147,7 @@ def _observation(
         exec_ratio=exec_ratio,
         fill=min(1.0, one.requests / batches / said.batch) if batches > 0 else 0.0,
         alone=said.alone,
-        late=_is_late(one, said, seconds),
+        late=late,
         # A process that asks for what it was told shows nothing; one that takes more does.
         memory_ratio=memory / said.memory_gib if memory and memory > one.memory_gib * 1.01 else None,
         power_ratio=power,
@@ -145,8 +162,8 @@ def _is_late(one: InstanceMinute, said: Prediction, seconds: float) -> bool | No
         return None
     allowed = 1 - said.percentile / 100
     missed = 1 - within_at_best(one.latency_counts, said.slo_ms) / asked  # a bucket's width proves nothing
-    # Misses come in bursts, so chance is allowed four times what single ones would scatter by.
-    return missed > allowed + 4 * sqrt(allowed * (1 - allowed) / asked)
+    chances = min(asked, 1000 * seconds / (BURST_SLOS * said.slo_ms))
+    return missed > allowed + SURE * sqrt(allowed * (1 - allowed) / chances)
 
 
 def _is_batch(one: InstanceMinute, said: Prediction) -> bool:

@@ -23,7 +23,8 @@ FULL = 3.0  # times the sum that calls: it never holds more, so that it drains s
 MISSES = 4.0  # times the promised misses
 MORE_MISSES = 0.02  # and so many more: what a missed promise looks like
 MISS_SUM = 12.0  # log of likelihoods
-MOST_EVIDENCE = 20.0  # answers a second: misses come together, so more of them tell no more
+MOST_EVIDENCE = 20.0  # answers a second: more of them tell no more
+BURST_SLOS = 5.0  # misses come together, as a queue rises and falls: so many times the SLO tells as much as one answer
 LONGEST_TICK_SECONDS = 5.0  # a reader that slept knows nothing of the time between
 NOISE_SECONDS = 60.0  # that a service's own noise is learnt over
 AVERAGED = 5.0  # seconds that a reading may be a mean of: its noise is that of a second, over the root of so many
@@ -33,7 +34,7 @@ AS_FAR = 2.0  # times as long as it has lasted is a trend looked ahead, and no l
 REACTION_SECONDS = 5.0  # from a reading to a step that is told
 SETTLE_SECONDS = 10.0  # beside a start: what it does must be seen
 RISING_SECONDS = 60.0  # after a call: a trend alone may call again
-NEARLY = 0.85  # of what is planned for: a trend alone calls no sooner
+NEARLY = 0.95  # of what is planned for: a trend alone calls no sooner
 LEAST_READINGS = 4
 SPACING_SECONDS = 0.9  # between readings that a trend is drawn through
 RISEN = 0.05  # above the least of the readings: there the rise began
@@ -72,6 +73,7 @@ class Planned:
     high: float = 0.0  # of the forecast's band, where that is more
     percentile: float = 99.0
     start_seconds: float = 20.0  # until a new instance serves
+    slo_seconds: float = 0.0  # 0: nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,10 @@ def _missing(sum_before: float, plan: Planned, seen: Seen, passed: float) -> flo
     promised = 1 - plan.percentile / 100
     many = min(0.9, MISSES * promised + MORE_MISSES)
     late = min(max(0.0, 1 - seen.within_slo), 1.0)
-    answers = passed * min(seen.rate_per_second, MOST_EVIDENCE)
+    answers = passed * min(seen.rate_per_second, MOST_EVIDENCE, 1 / max(BURST_SLOS * plan.slo_seconds, 1e-9))
     weight = late * log(many / promised) + (1 - late) * log((1 - many) / (1 - promised))
+    if seen.rate_per_second > (1 + SLACK) * _level(plan):
+        weight = min(weight, 0.0)  # more comes than was planned for, which explains them
     return min(max(0.0, sum_before + answers * weight), FULL * MISS_SUM)
 
 

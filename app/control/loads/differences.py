@@ -26,6 +26,7 @@ class Came:
     requests: float = 0.0
     errors: int = 0
     counts: list[int] = field(default_factory=list)
+    shed: int = 0  # of the errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class _Total:
     requests: int
     errors: int
     counts: Sequence[int]
-    rate: float  # when it last grew
+    rate: float = 0.0  # when it last grew
+    open: int = 0
+    shed: int = 0
 
 
 class NodeTotals:
@@ -111,16 +114,19 @@ class GatewayTotals:
         lies = 0
         for one in said.services:
             known = self._totals.get(one.service) if goes_on else None
-            totals[one.service] = _Total(one.requests, one.errors, one.latency_counts, 0.0)
+            totals[one.service] = _Total(one.requests, one.errors, one.latency_counts, open=one.open, shed=one.shed)
             service = came.setdefault(one.service, Came())
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[one.service]  # the first word is where counting begins
-            requests = one.requests - (known.requests if known else 0)
+            ended = one.requests - (known.requests if known else 0)
+            # Asked for is what has ended and what is open: those who wait in an overload are not asked for later.
+            requests = max(0, ended + one.open - (known.open if known else 0)) if ended >= 0 else ended
             if requests < 0 or requests > MOST_RATE * seconds:
                 lies += requests != 0
                 continue
             service.requests = requests
             service.errors = max(0, one.errors - (known.errors if known else 0))
+            service.shed = min(service.errors, max(0, one.shed - (known.shed if known else 0)))
             add(service.counts, _grown(one.latency_counts, known.counts if known else ()))
         self._said, self._totals = (received_at, said), totals
         rates, self._short = _rates(seconds, came, self._short)

@@ -110,6 +110,10 @@ class Loads:
             return None
         return recent(window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.heard_at)
 
+    def shed_since(self, moment: datetime) -> set[str]:
+        """Services of which requests were turned away since then."""
+        return {name for name, window in self._windows.items() if window.shed_at >= moment.timestamp()}
+
     @property
     def services(self) -> list[str]:
         """All that anybody spoke of, or that something was promised to."""

@@ -14,7 +14,7 @@ class Answers:
 
     at: float
     answers: float
-    errors: int
+    errors: int  # of those that were let in
     within: float  # of the answers, those inside the SLO
     counts: Sequence[int]
 

@@ -32,6 +32,7 @@ class Window:
         self.heard_at = 0.0
         self.slo_ms = 0.0
         self.percentile = 0.0
+        self.shed_at = 0.0  # when it was last heard that its requests were turned away
         self._kept: deque[tuple[float, float, float]] = deque(maxlen=MOST_KEPT)  # when, asked, answered in time
         self._seconds = 0.0
         self._requests = 0.0
@@ -58,9 +59,12 @@ class Window:
         self._counted.errors += came.errors
         add(self._counted.counts, came.counts)
         total = float(sum(came.counts))
-        if total or came.errors:
+        if came.shed:
+            self.shed_at = now
+        failed = came.errors - came.shed  # who was turned away says nothing of those who answer
+        if total or failed:
             inside = within(came.counts, self.slo_ms) if self.slo_ms else 0.0
-            self.answers.append(Answers(now, total, came.errors, inside, came.counts))
+            self.answers.append(Answers(now, total, failed, inside, came.counts))
 
     def passed(self, last: float, now: float) -> Bucket | None:
         """The rate held from `last` until now; a bucket that is full by then."""

@@ -63,7 +63,7 @@ class Hearing:
             loads = self._loads
             readings = self._believed_of(loads.cursor)
             loads.take(readings)
-            self._drift.take(readings)
+            self._drift.take(readings, loads.shed_since)
             for heard in readings.reports:
                 self._of_jobs += jobs_said(heard.word, heard.received_at)
             return {name: recent for name in loads.services if (recent := loads.recent(name)) is not None}

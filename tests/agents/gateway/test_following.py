@@ -174,6 +174,24 @@ def test_more_than_may_wait_is_turned_away(beside: Beside, served: EndpointCopy)
     assert beside.get() == (200, "")
 
 
+def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Beside, served: EndpointCopy) -> None:
+    beside.follow(served, queue_limit=1000, slo_ms=50.0)
+    slow = [threading.Thread(target=beside.get, args=("/shop/search/x?ms=3500",)) for _ in range(30)]
+    for thread in slow:
+        thread.start()
+
+    def waiting() -> int:
+        services = counts_of(beside.sidecar.counts(), 1, 1).services
+        return sum(one.open for one in services if one.service == "shop/search")
+
+    until(lambda: waiting() == 30, "those who wait are counted")
+    until(lambda: beside.get("/shop/search/x?ms=0") == (503, "2"), "more than are answered in time are open")
+    for thread in slow:
+        thread.join()
+    assert beside.get() == (200, ""), "who finds room is let in"
+    until(lambda: not beside.sidecar.relief.most_open, "it is over")
+
+
 def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
     wanted = followed(told(service="shop/counted", shed_share=1.0), loopback=True)
     beside.sidecar.follow(wanted.sources, wanted.limits)

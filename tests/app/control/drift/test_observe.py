@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.control.drift import Observation, Prediction
-from app.control.drift.observe import Minutes
+from app.control.drift.observe import Minutes, ShedSince, nobody
 from app.control.drift.settings import Settings
 from tests.support.words import at, heard, served
 
@@ -25,6 +25,7 @@ def copy(name: str = "c-1", instance: str = "i-1", stage: str = "ready", gpu: in
 def watched(
     minutes: int = 4, predicted: Prediction = SEARCH, minute_fields: dict[str, Any] | None = None,
     at_second: dict[int, dict[str, Any]] | None = None, generation: int = 1, exec_ms: float = 23.0,
+    shed_since: ShedSince = nobody,
 ) -> list[Observation]:  # fmt: skip
     """Words every ten seconds; `at_second` changes what those say that come then."""
     node, found = Minutes(), list[Observation]()
@@ -35,7 +36,7 @@ def watched(
         fields: dict[str, Any] = {"copies": [copy()], "generation": generation}
         fields |= (at_second or {}).get(second, {})
         word = heard("n", second, served(**{"requests": 30 * within, **said}), **fields).word
-        found += node.next(word, {"i-1": predicted}, Settings())
+        found += node.next(word, {"i-1": predicted}, Settings(), shed_since)
     return found
 
 
@@ -114,6 +115,18 @@ def test_promises_missed_at_no_more_than_the_planned_load_are_late() -> None:
     assert [one.late for one in slow] == [True, True]
     overloaded = watched(minute_fields={"requests": 9000, "latencyCounts": [0] * 30 + [9000]})
     assert [one.late for one in overloaded] == [None, None]
+
+
+def test_a_minute_in_which_requests_were_turned_away_tells_how_long_batches_took_and_nothing_of_lateness() -> None:
+    slow = {"latencyCounts": [0] * 30 + [1500]}
+    found = watched(minute_fields=slow, shed_since=lambda since: {"shop/search"} if since <= at(120) else set())
+    assert [one.late for one in found] == [None, True]
+    assert [one.exec_ratio for one in found] == [pytest.approx(1.15)] * 2
+
+
+def test_a_burst_of_misses_is_no_missed_promise() -> None:
+    some = watched(minute_fields={"latencyCounts": [0] * 10 + [1446] + [0] * 20 + [54]})  # 3.6 % in an SLO of 100 ms
+    assert [one.late for one in some] == [False, False]
 
 
 def test_memory_that_was_told_shows_nothing_and_more_than_that_does() -> None:

@@ -128,6 +128,20 @@ def test_misses_at_the_planned_load_call_within_seconds() -> None:
     assert call.rate_per_second == pytest.approx(200.0 * RAISE)
 
 
+def test_a_burst_of_misses_now_and_then_calls_nobody() -> None:
+    readings = [Seen(1_200.0, 0.87 if tick % 60 < 6 else 0.99) for tick in range(1_800)]
+    assert calls(readings, planned(1_200.0, percentile=98.0, slo_seconds=0.12)) == []
+    lasting = [Seen(1_200.0, 0.99)] * 30 + [Seen(1_200.0, 0.5)] * 30
+    tick, call = calls(lasting, planned(1_200.0, percentile=98.0, slo_seconds=0.12))[0]
+    assert call.cause is Cause.SLO_MISSED
+    assert tick <= 45
+
+
+def test_misses_that_more_load_than_planned_explains_are_no_misses() -> None:
+    found = calls([Seen(150.0, 0.5)] * 300, planned(100.0, percentile=98.0))
+    assert {call.cause for _, call in found} == {Cause.LOAD_ROSE}
+
+
 def test_misses_while_copies_are_handed_over_call_nobody() -> None:
     assert calls([Seen(200.0, 0.7)] * 60, planned(200.0, percentile=98.0), moving=True) == []
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from agents.contract import GatewayCounts, ServiceCounts
 from app.control.loads.differences import GatewayTotals, NodeTotals
 from tests.support.words import at, gateway, heard, served
 
@@ -112,3 +113,14 @@ def test_a_gateway_that_began_anew_counts_from_nothing() -> None:
     span = totals.next(at(10), gateway("g", 10, began="b", search=30).counts)
     assert span is not None
     assert span.rates == {"shop/search": 3.0}
+
+
+def test_who_waits_at_a_gateway_was_asked_for_when_they_came() -> None:
+    totals = GatewayTotals()
+    came = []
+    for second, (ended, waiting) in enumerate([(1000, 0), (1040, 60), (1080, 120), (1280, 0), (1280, 0)]):
+        said = GatewayCounts("a", second, (ServiceCounts("shop/search", ended, open=waiting),))
+        span = totals.next(at(second), said)
+        assert span is not None
+        came.append(span.came["shop/search"].requests)
+    assert came == [0, 100, 100, 80, 0]

@@ -1,0 +1,59 @@
+"""What the sidecar looks at twice a second to see an overload coming, and the limits that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agents.gateway.desired import Desired, server_name
+from agents.gateway.haproxy import Observed
+from agents.gateway.overload import Counted, Pressure, pressed
+from agents.gateway.wire import Limit
+
+
+class Relief:
+    """Of services whose SLO the control plane has told and that it lets limit."""
+
+    def __init__(self) -> None:
+        self.open: Mapping[str, int] = {}  # by service, at the last look
+        self.most_open: Mapping[str, int] = {}  # by service in an overload
+        self._pressures: dict[str, Pressure] = {}
+
+    def look(
+        self,
+        desired: Desired,
+        observed: Observed | None,
+        ended: Mapping[str, tuple[int, int]],
+        open_by_slot: Mapping[int, int],
+        now: float,
+    ) -> bool:
+        """Whether what is let in has changed. `ended`: requests that are over, and how many of them turned away."""
+        self.open = {name: open_by_slot.get(slot, 0) for name, slot in desired.slots.items()}
+        ready: dict[str, dict[str, float]] = {}
+        for source, route in desired.routes():
+            server = observed.servers.get(server_name(source, route.copy)) if observed else None
+            if not route.drained and (server is None or server.ready):
+                ready.setdefault(route.service, {})[f"{source}:{route.copy}"] = route.weight
+        pressures = {}
+        for name, limit in desired.limits.items():
+            if limit.slo_ms > 0 and limit.queue_limit:
+                over, turned_away = ended.get(name, (0, 0))
+                counted = Counted(over, turned_away, self.open.get(name, 0), ready.get(name, {}))
+                pressures[name] = pressed(self._pressures.get(name), counted, limit.slo_ms / 1000, now)
+        before = self.most_open
+        self._pressures = pressures
+        self.most_open = {name: one.most_open for name, one in pressures.items() if one.most_open}
+        return self.most_open != before
+
+    def applied(self, desired: Desired) -> Desired:
+        """What HAProxy shall do just now."""
+        if not self.most_open:
+            return desired
+        limits = {name: self._lower(name, limit) for name, limit in desired.limits.items()}
+        return replace(desired, limits=limits)
+
+    def _lower(self, name: str, limit: Limit) -> Limit:
+        most = self.most_open.get(name, limit.queue_limit)
+        if most >= limit.queue_limit:
+            return limit
+        return Limit(most, limit.shed_share, limit.retry_after_seconds, limit.slo_ms)

@@ -1,0 +1,120 @@
+"""An overload is known within seconds, a burst is none, and what is let in is what is answered in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from agents.gateway.overload import Counted, Pressure, pressed
+from tests.support.soak import scaled
+
+SLO = 0.2
+LOOK = 0.5
+STEP = 0.02
+
+
+@dataclass
+class Queue:
+    """Copies that answer so many a second between them, one after the other, behind a gateway."""
+
+    copies: dict[str, float]
+    seed: int = 0
+    open: float = 0.0
+    ended: int = 0
+    turned_away: int = 0
+    late: int = 0
+    at: float = 0.0
+    pressure: Pressure | None = None
+    part: float = 0.0  # of a request that is answered
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def go_on(self, seconds: float, rate: Callable[[float], float], noise: float = 0.0) -> list[int]:
+        """The limit after each look."""
+        found = []
+        for _ in range(round(seconds / LOOK)):
+            now_rate = rate(self.at) * (1 + noise * self._rng.standard_normal())
+            for _ in range(round(LOOK / STEP)):
+                self._step(int(self._rng.poisson(max(0.0, now_rate) * STEP)))
+            self.at += LOOK
+            counted = Counted(self.ended, self.turned_away, int(self.open), dict(self.copies))
+            self.pressure = pressed(self.pressure, counted, SLO, self.at)
+            found.append(self.pressure.most_open)
+        return found
+
+    def _step(self, come: int) -> None:
+        most = self.pressure.most_open if self.pressure else 0
+        let_in = come if not most else max(0, min(come, most - int(self.open)))
+        self.turned_away += come - let_in
+        self.ended += come - let_in
+        capacity = sum(self.copies.values())
+        self.late += let_in if self.open / capacity > SLO else 0
+        # Who is let in is open for as long as a batch takes at least.
+        answered = min(self.open + let_in, capacity * STEP, (self.open + let_in) * STEP / (SLO / 2))
+        self.open += let_in - answered
+        self.part += answered
+        self.ended += int(self.part)
+        self.part -= int(self.part)
+
+
+def test_more_than_is_answered_is_turned_away_within_seconds_and_who_is_let_in_is_in_time() -> None:
+    queue = Queue({"a": 200.0, "b": 200.0})
+    assert not any(queue.go_on(30, lambda _: 300.0))
+    assert queue.go_on(4, lambda _: 600.0)[-1] == pytest.approx(400 * SLO, rel=0.15)
+    queue.go_on(2, lambda _: 600.0)
+    late, ended, turned = queue.late, queue.ended, queue.turned_away
+    assert all(queue.go_on(60, lambda _: 600.0))
+    assert queue.late - late <= 0.01 * (queue.ended - ended)
+    answered = (queue.ended - ended) - (queue.turned_away - turned)
+    assert answered >= 0.95 * 400 * 60, "copies have enough to do"
+
+
+def test_it_is_over_once_nobody_has_to_be_turned_away() -> None:
+    queue = Queue({"a": 400.0})
+    queue.go_on(10, lambda _: 300.0)
+    assert queue.go_on(10, lambda _: 800.0)[-1]
+    assert queue.go_on(10, lambda _: 300.0)[-1] == 0
+    assert not any(queue.go_on(60, lambda _: 300.0))
+
+
+def test_copies_that_come_raise_the_limit_at_once() -> None:
+    queue = Queue({"a": 200.0})
+    queue.go_on(10, lambda _: 150.0)
+    before = queue.go_on(10, lambda _: 700.0)[-1]
+    queue.copies |= {"b": 200.0, "c": 200.0}
+    assert queue.go_on(LOOK, lambda _: 700.0)[-1] == pytest.approx(3 * before, rel=0.15)
+
+
+def test_a_copy_that_goes_lowers_the_limit() -> None:
+    queue = Queue({"a": 200.0, "b": 200.0})
+    queue.go_on(10, lambda _: 300.0)
+    before = queue.go_on(10, lambda _: 700.0)[-1]
+    del queue.copies["b"]
+    assert queue.go_on(LOOK, lambda _: 700.0)[-1] == pytest.approx(before / 2, rel=0.15)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+@pytest.mark.parametrize("rate", [3.0, 30.0, 300.0])
+def test_a_steady_load_is_never_limited(noise: float, rate: float) -> None:
+    for seed in range(scaled(100, 1)):
+        queue = Queue({"a": rate / 0.8}, seed=seed)
+        assert not any(queue.go_on(120, lambda _: rate, noise))
+
+
+def test_a_burst_that_is_over_within_a_second_is_no_overload() -> None:
+    queue = Queue({"a": 400.0})
+    assert not any(queue.go_on(120, lambda at: 700.0 if at % 20 < 0.5 else 250.0))
+
+
+def test_a_gateway_that_counts_anew_begins_anew() -> None:
+    queue = Queue({"a": 200.0})
+    queue.go_on(20, lambda _: 600.0)
+    pressure = queue.pressure
+    assert pressure
+    assert pressure.most_open
+    anew = pressed(pressure, Counted(0, 0, 3, {"a": 200.0}), SLO, queue.at + LOOK)
+    assert (anew.most_open, anew.carried) == (0, 0.0)
