@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 
 from app.ledger.allocation import Lines, allocate, differences
 from app.ledger.facts import FOREVER, QUARTER, Amount, Line, NodeFacts, Owned, Rate, Usage
 from app.store import allocations, usage
-from app.store.allocations import Account
+from app.store.allocations import Account, Entry
 
 NODES_AT_ONCE = 16
 AGAIN_AT_ONCE = 4 * 24 * 4 * QUARTER  # four days of a node, in one transaction
@@ -42,7 +43,7 @@ def account(connection: Connection, limit: int = NODES_AT_ONCE) -> int:
     for span, accounts in ahead.items():
         facts = known(connection, {one.node: one.heard for one in accounts}, *span)
         lines = {node: allocate(of, *span) for node, of in facts.items()}
-        allocations.write(connection, columns(lines, facts), correction=False)
+        allocations.write(connection, entries_of(lines, facts), correction=False)
     allocations.look_again(connection, rest)
     allocations.advance(connection, [(one.node, max(one.reach, one.allocated_until), _gap(one)) for one in due])
     return len(due)
@@ -71,19 +72,15 @@ def known(connection: Connection, heard: Mapping[str, int], start: int, stop: in
     return {node: NodeFacts(owned[node], rates, used[node], heard[node], energy[node]) for node in nodes}
 
 
-def columns(lines: Mapping[str, Lines], facts: Mapping[str, NodeFacts]) -> dict[str, list[object]]:
+def entries_of(lines: Mapping[str, Lines], facts: Mapping[str, NodeFacts]) -> list[Entry]:
     """Lines of nodes as the store takes them."""
     ways = {one.id: (one.gpu_type, one.region, one.purchase) for of in facts.values() for one in of.owned}
-    found: dict[str, list[object]] = {
-        name: [] for name in ("node", "gpu_type", "region", "purchase", *Line._fields, *Amount.__slots__)
-    }
-    rows = [
-        (node, *ways[line.owned], *line, amount.gpu_microseconds, amount.nano, amount.energy_mj)
-        for node, of in lines.items()
-        for line, amount in of.items()
-    ]
-    if rows:
-        found |= {name: list(column) for name, column in zip(found, zip(*rows, strict=True), strict=True)}
+    found = []
+    for node, of in lines.items():
+        for line, amount in of.items():
+            amounts = (amount.gpu_microseconds, amount.nano, amount.energy_mj)
+            entry: tuple[Any, ...] = (node, *ways[line.owned], *line, *amounts)
+            found.append(Entry(*entry))
     return found
 
 
@@ -97,7 +94,7 @@ def _account_again(connection: Connection, accounts: Sequence[Account], start: i
         energy = {**_energy(stand[node]), **of.energy_mj}
         wanted[node] = allocate(NodeFacts(of.owned, of.rates, of.usage, of.heard, energy), start, stop)
     entries = {node: differences(lines, stand[node]) for node, lines in wanted.items()}
-    allocations.write(connection, columns(entries, facts), correction=True)
+    allocations.write(connection, entries_of(entries, facts), correction=True)
 
 
 def _standing(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> dict[str, Lines]:

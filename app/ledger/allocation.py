@@ -54,7 +54,9 @@ def _allocate_gpu(
     stop: int,
 ) -> None:  # fmt: skip
     coming = sorted((one for one in usage if one.start < min(stop, one.stop) and one.stop > start), key=_end_of_wait)
-    doubts = [(one.stop, one.doubted) for one in usage if one.stop < one.doubted] + [(heard, stop)]
+    doubts = [(one.stop, one.doubted) for one in usage if one.stop < one.doubted]
+    if heard < stop:
+        doubts.append((heard, stop))
     known: dict[tuple[str, ...], Shares] = {}
     residents: list[Usage] = []
     for begins, ends in pairwise(_cuts(coming, rates, doubts, start, stop)):
@@ -62,7 +64,7 @@ def _allocate_gpu(
             insort(residents, coming.pop(), key=_id)
         residents = [one for one in residents if one.stop > begins]
         at, time, nano = begins - begins % QUARTER, ends - begins, cost(_rate(rates, begins), begins, ends)
-        evidence = "gap" if any(after <= begins < before for after, before in doubts) else "measured"
+        evidence = "gap" if doubts and _within(begins, doubts) else "measured"
         if not residents:
             line = Line(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
             found.setdefault(line, Amount()).add(time, nano)
@@ -93,6 +95,10 @@ def _cuts(
     for doubt in doubts:
         found.update(doubt)
     return sorted(cut for cut in found if start <= cut <= stop)
+
+
+def _within(at: int, times: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= at < stop for start, stop in times)
 
 
 def _end_of_wait(one: Usage) -> tuple[int, str]:

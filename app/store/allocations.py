@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection
 
 from app.store.database import statement
@@ -73,11 +74,6 @@ STANDING = statement(
     GROUP BY node, slice, gpu, owned, instance, tenant, service, job, model, kind, evidence
     """,
 )
-_TEXTS = ("node", "gpu_type", "region", "purchase", "instance", "tenant", "service", "job", "model", "kind", "evidence")
-_NUMBERS = ("slice", "gpu", "owned", "gpu_microseconds", "nano", "energy_mj")
-_GIVEN = ", ".join(
-    [f"CAST(:{name} AS text[])" for name in _TEXTS] + [f"CAST(:{name} AS bigint[])" for name in _NUMBERS]
-)
 _KEYS = "node, gpu, owned, tenant, service, job, model, kind, evidence"
 
 
@@ -99,9 +95,12 @@ WRITE = statement(
     "write_allocations",
     f"""
     WITH line AS MATERIALIZED (
-        SELECT {", ".join(_TEXTS)}, to_timestamp(slice / 1000000) AS slice, CAST(gpu AS int) AS gpu, owned,
+        SELECT to_timestamp(slice / 1000000) AS slice, {_KEYS}, gpu_type, region, purchase, instance,
                gpu_microseconds, nano, energy_mj
-        FROM unnest({_GIVEN}) AS given ({", ".join(_TEXTS + _NUMBERS)})
+        FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS given (
+            slice bigint, node text, gpu int, owned bigint, gpu_type text, region text, purchase text, tenant text,
+            service text, job text, model text, instance text, kind text, evidence text, gpu_microseconds bigint,
+            nano bigint, energy_mj bigint)
     ), entries AS (
         INSERT INTO allocation (slice, gpu_type, region, purchase, {_KEYS}, gpu_microseconds, nano, energy_mj,
                                 instance, correction, written_at)
@@ -129,6 +128,28 @@ LATER = statement(
     FROM unnest(CAST(:nodes AS text[]), CAST(:since AS bigint[])) AS rest (node, since)
     """,
 )
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One holder's part of one GPU in one slice; the slice in microseconds."""
+
+    node: str
+    gpu_type: str
+    region: str
+    purchase: str
+    slice: int
+    gpu: int
+    owned: int
+    instance: str
+    tenant: str
+    service: str
+    job: str
+    model: str
+    kind: str
+    evidence: str
+    gpu_microseconds: int
+    nano: int
+    energy_mj: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +192,10 @@ def standing(connection: Connection, nodes: Sequence[str], start: int, stop: int
     return list(connection.execute(STANDING, {"nodes": list(nodes), "start": start, "stop": stop}))
 
 
-def write(connection: Connection, lines: Mapping[str, Sequence[object]], *, correction: bool) -> None:
-    """Lines by columns, and the sums of hours and days with them."""
-    if lines["node"]:
-        connection.execute(WRITE, {**lines, "correction": correction})
+def write(connection: Connection, entries: Sequence[Entry], *, correction: bool) -> None:
+    """Entries, and the sums of hours and days with them."""
+    if entries:
+        connection.execute(WRITE, {"entries": msgspec.json.encode(entries).decode(), "correction": correction})
 
 
 def advance(connection: Connection, done: Sequence[tuple[str, int, int | None]]) -> None:
