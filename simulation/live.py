@@ -79,7 +79,7 @@ class Live:
 
     def _look(self) -> None:
         """What is declared now; services that are new have a load that moves, too."""
-        version = self.database.read(observed.object_version)
+        version, _ = self.database.read(observed.object_version)
         if version == self._version:
             return
         self._version = version

@@ -12,8 +12,14 @@ from sqlalchemy import Connection
 from app.store.database import statement
 
 MOMENT = statement("moment", "SELECT moment()")
-OBJECT_VERSION = statement("object_version", "SELECT value FROM version WHERE name = 'object'")
-WORLD = statement("declared_world", "SELECT kind, tenant, name, spec FROM object ORDER BY kind, tenant, name")
+OBJECT_VERSION = statement("object_version", "SELECT value, floor FROM version WHERE name = 'object'")
+WORLD = statement(
+    "declared_world",
+    "SELECT kind, tenant, name, spec FROM object WHERE resource_version > :after ORDER BY kind, tenant, name",
+)
+GONE = statement(
+    "objects_gone_since", "SELECT kind, tenant, name FROM change WHERE version > :after AND action = 'deleted'"
+)
 NODES = statement(
     "nodes_as_they_are",
     """
@@ -61,13 +67,20 @@ def moment(connection: Connection) -> datetime:
     return found
 
 
-def object_version(connection: Connection) -> int:
-    return int(connection.execute(OBJECT_VERSION).scalar_one())
+def object_version(connection: Connection) -> tuple[int, int]:
+    """The latest version of any object, and the one up to which changes are no longer kept."""
+    row = connection.execute(OBJECT_VERSION).one()
+    return row.value, row.floor
 
 
-def world(connection: Connection) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Every declared object: kind, tenant, name, spec."""
-    return [(row.kind, row.tenant, row.name, row.spec) for row in connection.execute(WORLD)]
+def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Every declared object that was written after that version: kind, tenant, name, spec."""
+    return [tuple(row) for row in connection.execute(WORLD, {"after": after})]
+
+
+def gone(connection: Connection, after: int) -> set[tuple[str, str, str]]:
+    """Objects that were deleted after that version, whatever came after them: kind, tenant, name."""
+    return {tuple(row) for row in connection.execute(GONE, {"after": after})}
 
 
 def nodes(connection: Connection) -> list[NodeRow]:

@@ -14,6 +14,7 @@ from agents.contract import Assignment, Copy
 from app.control.desired import Desired, NodeDesired, Observed, Seen
 from app.control.jobs import kept
 from app.control.observing.silence import SILENT_SECONDS, Silence
+from app.control.observing.world import World
 from app.control.snapshot import (
     Correction,
     Declared,
@@ -66,8 +67,7 @@ class Observer:
 
     silence: Silence = field(default_factory=Silence)
     _spending: Spending = field(default_factory=Spending)
-    _version: int = -1
-    _declared: tuple[Declared, ...] = ()
+    _world: World = field(default_factory=World)
     _told: dict[str, NodeDesired] = field(default_factory=dict)
     _told_version: int = 0
     _asked: dict[str, int] = field(default_factory=dict)
@@ -115,12 +115,8 @@ class Observer:
         return node_facts(rows, silent, cordons.listed(connection), self._lost_after)
 
     def world(self, connection: Connection) -> tuple[Declared, ...]:
-        """Every declared object; read again only when one of them changed."""
-        version = observed.object_version(connection)
-        if version != self._version:
-            self._declared = tuple(Declared(*row) for row in observed.world(connection))
-            self._version = version
-        return self._declared
+        """Every declared object; the same ones, while none of them is declared otherwise."""
+        return self._world.read(connection)
 
     def told(self, connection: Connection) -> Desired:
         """What every node was told last."""

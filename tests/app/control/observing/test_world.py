@@ -1,0 +1,95 @@
+"""The world that a leader holds follows what is declared, and is the same one while nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.control.observing.world import World
+from app.control.snapshot import Declared
+from app.manifests.model import Key, Kind
+from app.store import changes, observed, versions
+from app.store.database import Database
+from app.world.declare import delete
+from simulation.world import ACTOR, of_documents, put
+from tests.app.control.as_manifests import manifests
+from tests.solvers.planning.small_world import problem
+
+
+def documents() -> list[dict[str, Any]]:
+    return manifests(replace(problem(), state=None))
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    found = Database(database_url, pool_size=2, direct=True)
+    put(found, of_documents(documents()))
+    yield found
+    found.close()
+
+
+def whole(database: Database) -> tuple[Declared, ...]:
+    return tuple(Declared(*row) for row in database.read(observed.world))
+
+
+def name_of_a_service(database: Database) -> Key:
+    return next(Key(Kind.SERVICE, one.tenant, one.name) for one in whole(database) if one.kind == "Service")
+
+
+def gone(database: Database, key: Key) -> None:
+    database.write(lambda connection: delete(connection, ACTOR, key))
+
+
+def test_while_nothing_is_declared_otherwise_the_very_same_world_is_read(database: Database) -> None:
+    world = World()
+    before = database.read(world.read)
+    assert before == whole(database)
+    assert database.read(world.read) is before
+
+
+def test_a_new_version_that_changes_no_spec_is_no_other_world(database: Database) -> None:
+    world = World()
+    before = database.read(world.read)
+    put(database, of_documents(documents()))
+    database.write(lambda c: versions.advance(c, "object", versions.lock(c, "object") + 1))
+    assert database.read(world.read) is before
+
+
+def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(database: Database) -> None:
+    world = World()
+    before = {(one.kind, one.name): one for one in database.read(world.read)}
+    declared = documents()
+    changed = next(one for one in declared if one["kind"] == "Service")
+    changed["spec"]["ratePerSecond"] *= 2
+    put(database, of_documents(declared))
+    after = database.read(world.read)
+    assert after == whole(database)
+    new = [one for one in after if before[one.kind, one.name] is not one]
+    assert [one.name for one in new] == [changed["metadata"]["name"]]
+
+
+def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: Database) -> None:
+    world, key = World(), name_of_a_service(database)
+    database.read(world.read)
+    gone(database, key)
+    assert database.read(world.read) == whole(database)
+    put(database, of_documents(documents()))
+    gone(database, key)
+    put(database, of_documents(documents()))
+    assert database.read(world.read) == whole(database)
+
+
+def test_what_went_since_is_seen_although_the_log_of_it_is_forgotten(database: Database) -> None:
+    world, key = World(), name_of_a_service(database)
+    database.read(world.read)
+    gone(database, key)
+
+    def forget(connection: object) -> None:
+        highest = changes.prune(connection, -60.0, 10_000)  # type: ignore[arg-type]
+        versions.raise_floor(connection, "object", highest or 0)  # type: ignore[arg-type]
+
+    database.write(forget)
+    assert database.read(world.read) == whole(database)
