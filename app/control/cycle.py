@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from app.control.blame import named, suspects
 from app.control.deciding.decide import drafted, holding, mode_of, parts, posing, under_way
 from app.control.deciding.posed import Posed
 from app.control.deciding.small import following, is_preferred, is_upheaval, saying
@@ -14,13 +15,14 @@ from app.control.deciding.worth import falls_short
 from app.control.decision import Answer, Decision, HeldBack, Outcome, State
 from app.control.events import Event, Reason, happened
 from app.control.observing.observe import Expecting
-from app.control.snapshot import Snapshot
+from app.control.snapshot import Declared, Snapshot
 from app.control.store import Overtaken, Store
 from app.control.tracing import note, phase
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
+FAULTS = (Outcome.CRASHED, Outcome.WRONG)  # of the solver: more time would not help
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
 
 
@@ -48,6 +50,7 @@ class Asked:
     outcome: Outcome = Outcome.UNCHANGED
     at: datetime | None = None
     around: tuple[str, ...] = ()
+    answered: tuple[Declared, ...] = ()  # the world of the last answer
 
     def stands(self, snapshot: Snapshot, posed: Posed) -> bool:
         """Whether asking again would come to the same."""
@@ -71,6 +74,7 @@ class Cycled:
     posed: Posed | None = None
     message: str = ""
     overtaken: bool = False  # by another decision, while this one was made
+    suspects: tuple[Declared, ...] = ()  # where the solver failed: what may be the cause
 
 
 def around(snapshot: Snapshot) -> tuple[str, ...]:
@@ -95,7 +99,7 @@ def run_cycle(
     with phase("solve"):
         answer = solver.solve(posed.problem, seconds=budget.seconds, work=budget.work, seed=budget.seed)
     note(outcome=answer.outcome)
-    asked = Asked(posed.question, answer.outcome, snapshot.at, around(snapshot))
+    asked = Asked(posed.question, answer.outcome, snapshot.at, around(snapshot), before.answered)
     if answer.plan is None:
         return _nothing(store, snapshot, posed, answer, asked)
     large = answer.plan
@@ -106,6 +110,7 @@ def run_cycle(
         decision = drafted(snapshot, posed, answer, reason=reason)
     if decision.answer.outcome is Outcome.WRONG:
         return _nothing(store, snapshot, posed, decision.answer, replace(asked, outcome=Outcome.WRONG))
+    asked = replace(asked, answered=snapshot.declared)
     with phase("hold_back"):
         decision = holding(snapshot, posed, decision)
         if decision.desired == snapshot.standing and answer.plan is large and falls_short(posed.problem):
@@ -153,9 +158,10 @@ def _nothing(store: Store, snapshot: Snapshot, posed: Posed, answer: Answer, ask
         Outcome.CRASHED: Reason.SOLVER_CRASHED,
         Outcome.WRONG: Reason.SOLVER_WRONG,
     }.get(answer.outcome, Reason.NOTHING_TO_PLAN)
-    said = [happened(reason, answer.message or reason.sentence)]
-    store.note(answer.outcome, reason, answer.message, snapshot, said)
-    return Cycled(answer.outcome, asked, 0, None, snapshot, posed, answer.message)
+    found = suspects(asked.answered, snapshot.declared) if answer.outcome in FAULTS else ()
+    message = "; ".join(filter(None, (answer.message or reason.sentence, named(found))))
+    store.note(answer.outcome, reason, message, snapshot, [happened(reason, message)])
+    return Cycled(answer.outcome, asked, 0, None, snapshot, posed, message, suspects=found)
 
 
 def _said(held: tuple[HeldBack, ...]) -> str:

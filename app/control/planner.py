@@ -188,7 +188,8 @@ class Planner:
                 shown = found.decision.answer.plan if found.decision and not base.snapshot.target else None
                 # Of the plan in force as the base has it, and of all else as it is now.
                 now = replace(snapshot, standing=base.snapshot.standing, target=base.snapshot.target)
-                after = After(now, base.posed, shown or base.plan, found.decision)
+                blamed = {f"{one.tenant}/{one.name}": found.message for one in found.suspects if one.kind == "Service"}
+                after = After(now, base.posed, shown or base.plan, found.decision, blamed)
                 if not self._telling.tell(self.store.epoch, after):
                     raise Deposed(f"epoch {self.store.epoch} is over")
             expire(self.store, snapshot)

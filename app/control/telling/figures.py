@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.control.deciding.posed import Posed
 from app.control.decision import Decision, HeldBack
@@ -26,6 +26,7 @@ class After:
     posed: Posed
     plan: Plan
     decision: Decision | None = None  # of this cycle, where it made one
+    blamed: Mapping[str, str] = field(default_factory=dict)  # by service: why it may be that no plan came
 
 
 def figures(

@@ -100,6 +100,8 @@ class Telling:
             self._reasons = {one.service: one for one in after.decision.plan.unserved}
             self._certificate = after.decision.plan.certificate
             self._held_back = after.decision.held_back
+        for name, reason in after.blamed.items():
+            self._reasons[name] = Unserved(name, 0.0, reason)
 
     def _shed(self, after: After, heard: Mapping[str, float]) -> Mapping[str, Shed]:
         problem, plan = after.posed.problem, after.plan

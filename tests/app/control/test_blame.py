@@ -1,0 +1,84 @@
+"""A declaration that the solver fails on each time is named, and takes down nothing that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import text
+
+from app.control.blame import named, suspects
+from app.control.decision import Answer, Outcome
+from app.control.snapshot import Declared
+from app.control.solving import Inline
+from app.manifests.model import JSON
+from app.manifests.offline import World
+from simulation.run import Simulation, simulated
+from simulation.world import of_documents, put
+from solvers.planning.problem import Problem
+from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+
+KNOWN = (Declared("Service", "shop", "a", {"rate": 1}), Declared("Model", "", "m", {}))
+
+
+class Dies(Inline):
+    """A solver that ends each time that it is asked about one service."""
+
+    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+        if "shop/b" in problem.services:
+            recipe: Mapping[str, JSON] = {"kind": "solve", "seed": seed, "work": work}
+            return Answer(Outcome.CRASHED, None, "the solver's process ended with SIGSEGV", recipe)
+        return super().solve(problem, seconds=seconds, work=work, seed=seed)
+
+
+def world(*services: dict[str, Any]) -> World:
+    models = [one for name in ("a", "b") for one in (model(name), profile(name))]
+    return of_documents([gpu_type(), policy(), node("node-0"), *models, *services])
+
+
+def rows(simulation: Simulation, sql: str) -> list[Any]:
+    return simulation.database.read(lambda c: list(c.execute(text(sql))))
+
+
+def test_a_service_that_the_solver_dies_of_is_named_and_the_last_plan_stands_until_it_is_gone(
+    database_url: str,
+) -> None:
+    with simulated(database_url, world(service("a", 200.0))) as simulation:
+        simulation.planner.solver = Dies()
+        simulation.go_on(60)
+        before, ready = rows(simulation, "SELECT max(generation) FROM plan"), simulation.fleet.ready("shop/a")
+        assert ready >= 1
+        put(simulation.database, world(service("a", 200.0), service("b", 50.0)))
+        simulation.go_on(70)
+        told = "the solver's process ended with SIGSEGV; declared since it answered last: Service shop/b"
+        assert {one for (one,) in rows(simulation, "SELECT message FROM event WHERE reason = 'solver_crashed'")} == {
+            told
+        }
+        conditions = rows(simulation, "SELECT status -> 'conditions' FROM object WHERE kind = 'Service' AND name = 'b'")
+        (served,) = [one for one in conditions[0][0] if one["type"] == "Served"]
+        assert served["status"] == "False"
+        assert told in served["message"]
+        assert simulation.fleet.ready("shop/a") == ready
+        assert rows(simulation, "SELECT max(generation) FROM plan") == before
+        simulation.database.write(lambda c: c.execute(text("DELETE FROM object WHERE kind = 'Service' AND name = 'b'")))
+        bump = "UPDATE version SET value = value + 1 WHERE name = 'object'"
+        simulation.database.write(lambda c: c.execute(text(bump)))
+        simulation.go_on(35)
+        assert simulation.last is not None
+        assert simulation.last.outcome is not Outcome.CRASHED
+
+
+def test_what_is_new_or_changed_is_suspected_and_nothing_where_no_answer_is_known() -> None:
+    changed, new = Declared("Service", "shop", "a", {"rate": 2}), Declared("Profile", "", "p", {})
+    assert suspects(KNOWN, (changed, KNOWN[1], new)) == (changed, new)
+    assert suspects(KNOWN, KNOWN[:1]) == (), "what is gone can hardly be the cause"
+    assert suspects((), KNOWN) == ()
+
+
+def test_few_are_named_of_many() -> None:
+    many = tuple(Declared("Service", "shop", f"s{number}", {}) for number in range(7))
+    assert named(many) == (
+        "declared since it answered last: Service shop/s0, Service shop/s1, Service shop/s2, Service shop/s3, "
+        "Service shop/s4 and 2 more"
+    )
+    assert named(()) == ""
