@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from simulation.shapes import Shape, moving
 
-CONNECTIONS = 32  # of a service, at most
+CONNECTIONS = 32  # of a service, at most, unless said otherwise
 PATIENCE_SECONDS = 30.0
 
 
@@ -26,6 +26,7 @@ class Asked:
     path: str
     rate_per_second: float
     shape: Shape
+    most_open: int = CONNECTIONS
 
     @staticmethod
     def of(words: str) -> Asked:
@@ -37,21 +38,22 @@ class Asker:
     """Open loop: a request goes out when it is due, whatever became of those before."""
 
     def __init__(self, host: str, port: int, asked: Asked) -> None:
-        self._host, self._port, self._asked = host, port, asked
+        self._host, self._port, self.asked = host, port, asked
+        self.answered = self.failed = 0
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self._open = asyncio.Semaphore(CONNECTIONS)
+        self._open = asyncio.Semaphore(asked.most_open)
         body = b'{"inputs": [[1.0]]}'
         head = f"POST /{asked.service}{asked.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        rng = random.Random(self._asked.service)  # noqa: S311
+        rng = random.Random(self.asked.service)  # noqa: S311
         while not await self._is_served():
             await asyncio.sleep(0.5)
         began = due = time.monotonic()
         while True:
-            rate = self._asked.rate_per_second * max(0.01, self._asked.shape(due - began))
+            rate = self.asked.rate_per_second * max(0.01, self.asked.shape(due - began))
             due += rng.expovariate(rate)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             task = asyncio.create_task(self._ask())
@@ -66,8 +68,11 @@ class Asker:
 
     async def _ask(self) -> None:
         async with self._open:
+            good = False
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
-                await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
+                good = b" 200 " in await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
+            self.answered += good
+            self.failed += not good
 
     async def _exchange(self) -> bytes:
         """One request; the first line of its answer."""

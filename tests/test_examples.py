@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parent.parent / "examples"
 FILES = sorted(path.name for path in FOLDER.iterdir())
 TESTBEDS = {
     "hetsev.yaml": ({"v100-sxm2-32gb": 8, "t4-16gb": 8}, [400, 600, 900, 1200]),
+    "testbed.yaml": ({"v100-sxm2-32gb": 4, "l4-24gb": 4, "t4-16gb": 4}, [400, 600, 900, 1200]),
     "mudi.yaml": ({"a100-sxm4-40gb": 12}, [150, 120, 100, 330, 110, 2200]),
     "inss.yaml": ({"rtx-2060-super-8gb": 2, "rtx-2060-6gb": 2}, [25, 80, 150, 50, 60, 40, 60, 200]),
     "morak.yaml": ({"rtx-2080-ti-11gb": 4}, [100] * 4),

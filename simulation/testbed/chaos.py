@@ -1,0 +1,118 @@
+"""Kills or freezes a part of the testbed every few seconds, brings it back, and says at the end what became of it.
+
+Usage: python -m simulation.testbed.chaos [--minutes M] [--seed N]
+
+Ends with 1 if a write was acknowledged and is lost, or a part is not healthy again. Whoever may speak to Docker is root
+on its machine: this is for a testbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from agents.link import LinkError
+from simulation.testbed.engine import Engine, EngineError
+from simulation.testbed.scribe import Scribe
+
+SOCKET = Path("/run/docker.sock")
+ADMIN = Path("/keys/admin/admin.token")
+SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
+ALIVE = Path("/tmp/alive")  # noqa: S108
+NODES = ("v100-1", "v100-2", "l4-1", "l4-2", "t4-1", "t4-2")
+# One of a pair at a time: what has no second part is struck as often, and its absence is what is tried.
+PARTS = ("api-1", "api-2", "desk", "planner-1", "planner-2", "gateway", "haproxy", "postgres", *NODES)
+DOWN_SECONDS = (1.0, 8.0)
+BETWEEN_SECONDS = (4.0, 12.0)
+BACK_SECONDS = 180.0
+
+
+def strike(engine: Engine, part: str, rng: random.Random) -> str:
+    """One part gone for a few seconds, and back."""
+    container, state = engine.states()[part]
+    if state != "running":
+        engine.do(container, "start")
+        return f"start {part}"
+    blow, mend = rng.choice([("kill", "start"), ("kill", "start"), ("pause", "unpause")])
+    seconds = rng.uniform(*DOWN_SECONDS)
+    engine.do(container, blow)
+    time.sleep(seconds)
+    engine.do(container, mend)
+    return f"{blow} {part} for {seconds:.1f} s"
+
+
+def mend(engine: Engine) -> None:
+    """All that may have been struck runs, also after a chaos that was killed itself."""
+    for part, (container, state) in engine.states().items():
+        if part in PARTS and state == "paused":
+            engine.do(container, "unpause")
+        elif part in PARTS and state != "running":
+            engine.do(container, "start")
+
+
+def sick(engine: Engine) -> list[str]:
+    states = engine.states()
+    return [part for part in PARTS if states[part][1] != "running" or not engine.healthy(states[part][0])]
+
+
+def come_back(engine: Engine, scribe: Scribe) -> tuple[list[str], list[str]]:
+    """What is still sick, and what is lost, once all is well or patience ends."""
+    until = time.monotonic() + BACK_SECONDS
+    lost = ["nobody could be asked"]
+    while True:
+        ALIVE.touch()
+        unwell = sick(engine)
+        try:
+            lost = scribe.lost()
+        except LinkError as error:
+            lost = [str(error)]
+        if (not unwell and not lost) or time.monotonic() > until:
+            return unwell, lost
+        time.sleep(1.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    rng = random.Random(args.seed)  # noqa: S311
+    engine = Engine(SOCKET, os.environ.get("COMPOSE_PROJECT_NAME", "gpuwright"))
+    scribe = Scribe(SERVER, ADMIN.read_text().strip())
+    blows: Counter[str] = Counter()
+    scribe.start()
+    end = time.monotonic() + 60 * args.minutes
+    try:
+        while time.monotonic() < end:
+            part = rng.choice(PARTS)
+            try:
+                say(strike(engine, part, rng))
+                blows[part] += 1
+            except EngineError as error:
+                say(f"{part}: {error}")
+            ALIVE.touch()
+            time.sleep(rng.uniform(*BETWEEN_SECONDS))
+    finally:
+        scribe.end()
+        mend(engine)
+    began = time.monotonic()
+    unwell, lost = come_back(engine, scribe)
+    say(f"{blows.total()} blows: " + ", ".join(f"{part} {count}" for part, count in blows.most_common()))
+    say(f"{scribe.writes} writes acknowledged, {scribe.refused} not; lost: {'; '.join(lost) or 'none'}")
+    say(f"not healthy after {time.monotonic() - began:.0f} s: {', '.join(unwell) or 'none'}")
+    return int(bool(unwell or lost))
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The load of the testbed: Poisson arrivals at the gateway, and every quarter of an hour HetSev's spike.
+
+Usage: python -m simulation.testbed.load HOST:PORT WORLD.yaml [--begins S] [--hold S] [--period S]
+
+Open loop and bounded: as many requests are open at a service as would make two seconds of its spike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from simulation.asking import Asked, Asker
+from simulation.shapes import Shape, spike
+
+TIMES = 4.0
+RAMP_SECONDS = 30.0
+MOST_PER_SECOND = 300.0  # in all, at the height of the spike
+OPEN_SECONDS = 2.0
+SAID_SECONDS = 10.0
+
+
+def again(shape: Shape, period_seconds: float) -> Shape:
+    return lambda seconds: shape(seconds % period_seconds)
+
+
+def asked(world: str, shape: Shape) -> list[Asked]:
+    """Every service at its declared rate times the shape; ValueError where that is more than the testbed is for."""
+    services = [document for document in yaml.safe_load_all(world) if document["kind"] == "Service"]
+    made = []
+    for service in services:
+        name, rate = service["metadata"]["name"], float(service["spec"]["ratePerSecond"])
+        path = f"/v1/models/{service['spec']['model']}:infer"
+        most = max(8, round(rate * TIMES * OPEN_SECONDS))
+        made.append(Asked(f"{service['metadata']['tenant']}/{name}", path, rate, shape, most))
+    peak = TIMES * sum(one.rate_per_second for one in made)
+    if peak > MOST_PER_SECOND:
+        raise ValueError(f"{peak:g} requests a second at the peak are more than {MOST_PER_SECOND:g}")
+    return made
+
+
+async def run(address: str, all_asked: Sequence[Asked], alive: Path) -> None:
+    host, _, port = address.rpartition(":")
+    askers = [Asker(host, int(port), one) for one in all_asked]
+    tasks = [asyncio.create_task(asker.run()) for asker in askers]
+    began = time.monotonic()
+    before = [(0, 0)] * len(askers)
+    while True:
+        await asyncio.sleep(SAID_SECONDS)
+        for task in tasks:
+            if task.done():
+                task.result()
+        now = [(asker.answered, asker.failed) for asker in askers]
+        parts = [
+            f"{asker.asked.service} {(good - was_good + bad - was_bad) / SAID_SECONDS:.1f}/s, {bad - was_bad} failed"
+            for asker, (good, bad), (was_good, was_bad) in zip(askers, now, before, strict=True)
+        ]
+        print(f"{time.monotonic() - began:.0f} s: {'; '.join(parts)}", flush=True)  # noqa: T201
+        before = now
+        alive.touch()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("world", type=Path)
+    parser.add_argument("--begins", type=float, default=120.0, help="seconds before the first spike")
+    parser.add_argument("--hold", type=float, default=300.0, help="seconds at its height")
+    parser.add_argument("--period", type=float, default=900.0, help="seconds from one spike to the next")
+    parser.add_argument("--alive", type=Path, default=Path("/tmp/alive"), help="touched while it runs")  # noqa: S108
+    args = parser.parse_args()
+    shape = again(spike(args.begins, TIMES, RAMP_SECONDS, args.hold), args.period)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run(args.address, asked(args.world.read_text(), shape), args.alive))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

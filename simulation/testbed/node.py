@@ -1,0 +1,73 @@
+"""A node of the testbed: joins with its one-time token, lays out its profiles, and becomes its agent.
+
+Usage: python -m simulation.testbed.node NAME GPU_TYPE KIND GPUS
+
+KIND is what its simulated GPUs are, or `nvml` for those of this machine. Model servers here have no model: each obeys
+the profile of this node's GPU type, which lies among the node's model files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from agents.join import join
+from agents.link import LinkError
+from agents.state import Folder
+
+SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
+STATE = Path("/var/lib/gpuwright-agent")
+MODELS = STATE / "models"
+TOKENS = Path("/keys/nodes")
+WORLD = Path("/etc/gpuwright/testbed.yaml")
+METRICS = "0.0.0.0:9400"
+MACHINE = {"cpuCores": 40, "memoryGib": 62}  # HetSev's nodes; nothing here needs as much
+AGAIN_SECONDS = 1.0
+
+
+def profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
+    """By model: what its stub obeys on GPUs of this type."""
+    documents = list(yaml.safe_load_all(world))
+    specs = [document["spec"] for document in documents if document["kind"] == "Profile"]
+    fields = ("latencyMs", "memoryGib", "startSeconds")
+    return {spec["model"]: {name: spec[name] for name in fields} for spec in specs if spec["gpuType"] == gpu_type}
+
+
+def await_membership(node: str, gpu_type: str, gpus: int) -> None:
+    """Until this node has a credential; a token that was spent or has ended is replaced by the next `tour`."""
+    folder = Folder(STATE)
+    said = ""
+    while not folder.credential():
+        try:
+            token = (TOKENS / f"{node}.token").read_text().strip()
+            join(folder, SERVER, token, node, {"gpuType": gpu_type, "gpus": gpus, **MACHINE})
+        except (OSError, LinkError, msgspec.MsgspecError) as error:
+            if str(error) != said:
+                said = str(error)
+                print(f"not joined yet: {said}", file=sys.stderr, flush=True)  # noqa: T201
+            time.sleep(AGAIN_SECONDS)
+
+
+def main() -> int:
+    node, gpu_type, kind, gpus = sys.argv[1:]
+    MODELS.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for model, profile in profiles(WORLD.read_text(), gpu_type).items():
+        (MODELS / f"{model}.json").write_text(json.dumps(profile))
+    await_membership(node, gpu_type, int(gpus))
+    words = ["gpuwright", "agent", "run", "--state-dir", str(STATE), "--models", str(MODELS), "--gateway", "followed"]
+    if kind != "nvml":
+        words += ["--device", "simulated", "--simulated-kind", kind, "--simulated-gpus", gpus]
+    words += ["--host", socket.gethostbyname(socket.gethostname()), "--metrics", METRICS]
+    os.execvp(words[0], words)  # noqa: S606
+
+
+if __name__ == "__main__":
+    sys.exit(main())

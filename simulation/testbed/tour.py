@@ -1,0 +1,139 @@
+"""The guide of the testbed: an admin's token, the example applied, tokens for gateway and nodes, then where to look.
+
+Usage: python -m simulation.testbed.tour WORLD.yaml
+
+Said again, it makes only what is missing: what was edited since stays.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents.link import Link, LinkError
+from simulation.testbed.keys import keep
+
+SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
+GATEWAY = os.environ.get("TESTBED_GATEWAY", "haproxy:8000")
+ADMIN = Path("/keys/admin")
+GATEWAY_TOKEN = Path("/keys/gateway/gateway.token")
+NODE_TOKENS = Path("/keys/nodes")
+REAL_NODE = "gpu-1"  # of the profile `gpu`
+DAY_SECONDS = 86_400
+PATIENCE_SECONDS = 300.0
+AGAIN_SECONDS = 0.5
+
+LOOK = """\
+every service answers after {seconds:.0f} s. Look around:
+  http://127.0.0.1:8080/            the console; its token: docker compose exec api-1 cat /keys/admin/admin.token
+  http://127.0.0.1:8000/serving/resnet50/v1/models/resnet50:infer     a service; POST {{}}
+  http://127.0.0.1:9090/            Prometheus
+  http://127.0.0.1:3000/            Grafana, with: docker compose --profile grafana up -d
+  docker compose run --rm cli top                              what runs, what it costs, what was decided
+  docker compose run --rm cli explain service serving/resnet50 why there, why so many
+  docker compose run --rm cli what-if --rate serving/resnet50=x2
+  docker compose logs -f load                                  requests a second; a spike of four times is on its way
+  docker compose --profile chaos up -d chaos                   kills a part every few seconds
+"""
+
+
+def first_token() -> str:
+    """The admin's, which `gpuwright up` makes and keeps where there is none that works."""
+    path = ADMIN / "admin.token"
+    words = ["gpuwright", "up", "--empty", "--data-dir", str(ADMIN), "--port", "0", "--host", "127.0.0.1"]
+    environment = os.environ | {"GPUWRIGHT_CONFIG": "/tmp/config.json"}  # noqa: S108
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True)
+    assert server.stdout
+    for line in server.stdout:
+        if "Ctrl-C stops it" in line:
+            break
+    server.terminate()
+    server.communicate()
+    return path.read_text().strip()
+
+
+def ask(link: Link, method: str, path: str, body: object = None) -> Any:
+    return json.loads(link.request(method, path, json.dumps(body).encode() if body is not None else None).body)
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """RuntimeError when patience ends."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{what}, for {PATIENCE_SECONDS:g} s")
+        time.sleep(AGAIN_SECONDS)
+
+
+def reached(link: Link) -> bool:
+    try:
+        link.request("GET", "/readyz")
+    except LinkError:
+        return False
+    return True
+
+
+def answers(service: Mapping[str, Any]) -> bool:
+    """Whether the gateway has an answer from one of its copies."""
+    name, tenant = service["metadata"]["name"], service["metadata"]["tenant"]
+    host, _, port = GATEWAY.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    try:
+        connection.request("POST", f"/{tenant}/{name}/v1/models/{service['spec']['model']}:infer", b"{}")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def tell(link: Link, world: list[dict[str, Any]]) -> None:
+    """The example, and a token for everybody who has none."""
+    known = ask(link, "GET", "/api/v1/services")["items"]
+    if known:
+        say(f"{len(known)} services are declared already and stay as they are")
+    else:
+        ask(link, "POST", "/api/v1/apply", world)
+        say(f"applied {len(world)} manifests")
+    if not GATEWAY_TOKEN.exists():
+        wanted = {"scope": "gateway", "gateway": "testbed", "label": "testbed"}
+        keep(GATEWAY_TOKEN, ask(link, "POST", "/api/v1/tokens", wanted)["token"], 0o444)
+    for node in (*(one["metadata"]["name"] for one in world if one["kind"] == "Node"), REAL_NODE):
+        made = ask(link, "POST", "/api/v1/jointokens", {"node": node, "expiresInSeconds": DAY_SECONDS})
+        keep(NODE_TOKENS / f"{node}.token", made["token"], 0o444)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def main() -> int:
+    try:
+        return guide(list(yaml.safe_load_all(Path(sys.argv[1]).read_text())))
+    except (LinkError, RuntimeError, OSError) as error:
+        say(str(error))
+        return 1
+
+
+def guide(world: list[dict[str, Any]]) -> int:
+    began = time.monotonic()
+    link = Link(SERVER, first_token())
+    until(lambda: reached(link), f"{SERVER} is not ready")
+    tell(link, world)
+    for service in (one for one in world if one["kind"] == "Service"):
+        until(lambda one=service: answers(one), f"{service['metadata']['name']} does not answer")  # type: ignore[misc]
+    say(LOOK.format(seconds=time.monotonic() - began))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
