@@ -39,16 +39,18 @@ check: install ## what CI runs beside the tests: lint, types, imports, contract,
 	@$(BIN)/python scripts/openapi.py --check
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/monitoring.py --check
+	@$(BIN)/python scripts/pages.py --check
 	@$(BIN)/pytest -q tests/migrations
 
 format: install ## ruff's formatting and safe fixes
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-openapi: install ## write openapi/openapi.json, docs/reference.md and what monitors from the code
+openapi: install ## write openapi/openapi.json, the reference pages and what monitors from the code
 	@$(BIN)/python scripts/openapi.py
 	@$(BIN)/python scripts/reference.py
 	@$(BIN)/python scripts/monitoring.py
+	@$(BIN)/python scripts/pages.py
 
 bench: install ## node reports by 1,000 agents for a minute; prints reports per second and percentiles
 	@$(BIN)/gpuwright bench api --agents 1000 --seconds 60 $(ARGS)

@@ -25,6 +25,7 @@ FOLDER = ROOT / "deploy" / "monitoring"
 RULES = FOLDER / "gpuwright.rules.yml"
 DASHBOARD = FOLDER / "gpuwright-dashboard.json"
 PAGE = ROOT / "docs" / "monitoring.md"
+SITE = "https://gpuwright.example/docs"  # where `mkdocs build` of docs/ is served; yours
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +262,8 @@ Every process serves Prometheus metrics: the server at `/metrics` (with a token 
 `GPUWRIGHT_OPEN_METRICS=1`), the planner on the loopback port of `GPUWRIGHT_PLANNER_METRICS_PORT`, agents and gateways
 where `--metrics HOST:PORT` says. `deploy/monitoring/` holds
 
-- `gpuwright.rules.yml`, alerts for Prometheus (`rule_files:`), each with its first step as the annotation `runbook`,
+- `gpuwright.rules.yml`, alerts for Prometheus (`rule_files:`), each with its first step as the annotation `runbook`
+  and its page as `runbook_url` (put the address at which you serve these pages in place of `gpuwright.example`),
 - `gpuwright-dashboard.json`, a dashboard for Grafana (Dashboards, Import); it asks for the data source.
 
 Traces of requests and cycles go to an OTLP/HTTP collector where `OTEL_EXPORTER_OTLP_ENDPOINT` names one. A cycle is one
@@ -297,6 +299,7 @@ def rules() -> str:
             "        annotations:",
             f"          summary: {json.dumps(one.summary)}",
             f"          runbook: {json.dumps(one.runbook)}",
+            f"          runbook_url: {json.dumps(f'{SITE}/runbooks/{one.name}/')}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -343,7 +346,10 @@ def page() -> Iterator[str]:
     yield HEAD
     yield "## Alerts\n"
     yield "`page` wakes somebody, `ticket` waits for working hours.\n"
-    rows = ((f"Gpuwright{one.name}", one.severity, one.lasts, _plain(one.summary), one.runbook) for one in ALERTS)
+    rows = (
+        (f"[Gpuwright{one.name}](runbooks/{one.name}.md)", one.severity, one.lasts, _plain(one.summary), one.runbook)
+        for one in ALERTS
+    )
     yield from _table(("alert", "severity", "for", "what it says", "first step"), rows)
     yield "## Metrics of server and planner\n"
     families = sorted((family.name, family.type, family.documentation) for family in REGISTRY.collect())

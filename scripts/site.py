@@ -1,0 +1,22 @@
+"""What mkdocs is told of these pages: links that leave docs/ lead to the repository's own files, by name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+OUTWARD = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([^)#]+)(#[^)]*)?\)")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """A file beside docs/ is no page of the site: its path stands where the link was."""
+    up = page.file.src_uri.count("/")
+    return OUTWARD.sub(lambda found: _told(found, up), markdown)
+
+
+def _told(found: re.Match[str], up: int) -> str:
+    climbs = found[0].count("../")
+    if climbs <= up:
+        return found[0]  # still inside
+    text, path = found[1], found[2]
+    return f"{text}" if text.strip("`") == path else f"{text} (`{path}`)"

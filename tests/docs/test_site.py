@@ -1,0 +1,56 @@
+"""The pages as a site: whole, without a broken link, and nothing of it fetched from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shell import DOCS, ROOT
+from tests.proofs.pages import done
+from tests.support.soak import SOAK
+
+# What a browser would load by itself: not what a reader may click on.
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source)[^>]* src=\"?(https?:)?//"
+    r"|<link[^>]* rel=\"?(?:stylesheet|preload|icon)[^>]* href=\"?(https?:)?//"
+    r"|@import|url\((https?:)?//"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_the_site_builds_strictly_and_has_every_page(site: Path) -> None:
+    pages = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
+    built = {path.parent.relative_to(site) for path in site.rglob("index.html")}
+    assert {page for page in pages if page.name != "index"} <= built
+
+
+def test_nothing_of_it_is_fetched_from_elsewhere(site: Path) -> None:
+    fetched = {
+        str(path.relative_to(site)): found[0]
+        for path in site.rglob("*.html")
+        if (found := LOADED.search(path.read_text()))
+    }
+    assert fetched == {}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not SOAK, reason="minutes; CI runs it as `python -m tests.proofs.pages`")
+@pytest.mark.parametrize("name", ["tutorial", "three-machines"])
+def test_a_page_can_be_done_by_its_letter(name: str) -> None:
+    if name == "three-machines" and os.geteuid() != 0:
+        pytest.skip("network namespaces want root")
+    code, said = done(DOCS / f"{name}.md")
+    assert code == 0, said[-4000:]
