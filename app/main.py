@@ -20,6 +20,7 @@ from app.api import (
     objects,
     overview,
     plans,
+    reports,
     rotating,
     slo,
     tokens,
@@ -111,7 +112,7 @@ def assemble(settings: Settings) -> FastAPI:
     for router in (
         *map(objects.router, STORED),
         *(m.router for m in (apply, watch, tokens, joining, rotating, nodes, endpoints, audit)),
-        *(m.router for m in (plans, explain, whatif, cordons, events, slo, overview)),
+        *(m.router for m in (plans, explain, whatif, cordons, events, slo, overview, reports)),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
     app.include_router(health.router)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.reports.words import utc
+from app.reports.words import NOBODYS, utc
 from app.store.report_reads import Asked, Report
 
 Row = Mapping[str, Any]
@@ -45,7 +45,6 @@ def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, obj
     began, cost, hours = row["period"].astimezone(zone), row["cost"], row["gpu_hours"]
     name = row["service"] or row["job"] or f"__{row['kind']}__"
     month = began.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    corrects = row["kind"] == "correction"
     found: dict[str, object] = {
         "BilledCost": cost,
         "BillingAccountId": "gpuwright",
@@ -53,7 +52,7 @@ def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, obj
         "BillingPeriodEnd": following(month, "month"),
         "BillingPeriodStart": month,
         "ChargeCategory": "Usage",
-        "ChargeClass": "Correction" if corrects else "",
+        "ChargeClass": "",
         "ChargeDescription": f"{name} on {row['gpu_type']} of {row['node']}",
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": following(began, grain),
@@ -74,7 +73,7 @@ def charge(row: Row, grain: str, zone: ZoneInfo, currency: str) -> dict[str, obj
         "ResourceType": row["gpu_type"],
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": name,
-        "SubAccountId": row["tenant"],
+        "SubAccountId": "" if row["kind"] in NOBODYS else row["tenant"],
         "Tags": "",
     }
     assert tuple(found) == FOCUS_COLUMNS, "the heading names the columns in their order"

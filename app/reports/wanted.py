@@ -10,6 +10,7 @@ from app.problem import Problem
 from app.store.report_reads import REPORTS, Asked, Report
 
 GRAINS = ("hour", "day", "month")
+HOLDERS = frozenset(("tenant", "service", "job", "model"))
 LONGEST = {"hour": timedelta(days=62), "day": timedelta(days=1100), "month": timedelta(days=11_000)}
 
 
@@ -21,6 +22,8 @@ def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: st
     grains = [word for word in words if word in GRAINS]
     dimensions = tuple(word.replace("gpuType", "gpu_type") for word in words if word not in GRAINS)
     dimensions += tuple(word for word in report.always if word not in dimensions)
+    if "kind" in report.dimensions and "kind" not in dimensions and HOLDERS.intersection(dimensions):
+        dimensions += ("kind",)  # what nobody holds is told apart: idle, or with nothing on the GPU
     for word in dimensions:
         if word not in report.dimensions:
             allowed = [*report.dimensions, *GRAINS]

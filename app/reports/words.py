@@ -13,12 +13,13 @@ from app.store.report_reads import Asked, Report
 
 Row = Mapping[str, Any]
 
-OPENCOST = {"cost": "totalCost"}  # what our columns are called there; gpuCost stands beside it
+TOTAL = "totalCost"  # OpenCost's; gpuCost and sharedCost stand beside it
 SUMS = frozenset((
     "gpu_hours", "cost", "energy_kwh", "carbon_kg", "requests", "errors", "busy_hours", "asked_minutes",
     "violation_minutes", "released_gpu_hours", "saved",
 ))  # fmt: skip
-UNNAMED = "__none__"  # of a service's cost by job, and the other way round
+NOBODYS = ("idle", "unallocated")
+UNNAMED = "__none__"  # by job, what services cost; and the other way round
 
 
 def camel(name: str) -> str:
@@ -27,22 +28,29 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+def word(report: Report, name: str) -> str:
+    """A figure's name in JSON."""
+    return TOTAL if name == "cost" and not report.always else camel(name)
+
+
 def item(asked: Asked, report: Report, row: Row) -> dict[str, Any]:
     """One row; a report of money has OpenCost's fields."""
     properties = {camel(name): row[name] for name in asked.by}
-    values = {OPENCOST.get(name, camel(name)): row[name] for name in report.values}
+    values = {word(report, name): row[name] for name in report.values}
     told: dict[str, Any] = {"name": name_of(row, asked.by), "properties": properties}
     if asked.grain:
         told["start"] = local(row["period"], asked.zone)
-    if "cost" in report.values:
+    if TOTAL in values:
         # All cost here is of GPUs, and none is spread over others: idle stands as a row of its own.
         values = {"gpuCost": row["cost"], "sharedCost": 0, **values}
     return told | values
 
 
 def name_of(row: Row, by: Sequence[str]) -> str:
-    """`shop/search`, `a100/node-3`: what the row is about, `total` where it is about everything."""
-    return "/".join(str(row[name] if row[name] not in (None, "") else UNNAMED) for name in by) or "total"
+    """`shop/search`, `a100/node-3`, `__idle__`: what the row is about; `total` where it is about everything."""
+    nobody = f"__{row['kind']}__" if row.get("kind") in NOBODYS else ""
+    parts = [str(row[name]) for name in by if name != "kind" and row[name] not in (None, "", nobody)]
+    return "/".join([nobody, *parts] if nobody else parts) or (UNNAMED if by else "total")
 
 
 def total(report: Report, rows: Sequence[Row]) -> dict[str, Any]:
@@ -51,7 +59,7 @@ def total(report: Report, rows: Sequence[Row]) -> dict[str, Any]:
     for name in () if report.always else report.values:
         if name in SUMS:
             known = [row[name] for row in rows if row[name] is not None]
-            sums[OPENCOST.get(name, camel(name))] = sum(known, start=Decimal(0)) if known else None
+            sums[word(report, name)] = sum(known, start=Decimal(0)) if known else None
     return sums
 
 

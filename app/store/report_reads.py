@@ -23,6 +23,7 @@ class Report:
     Views end in `_daily` and `_monthly`. `always` are dimensions that are never summed over.
     """
 
+    about: str
     view: str
     dimensions: tuple[str, ...]
     values: Mapping[str, str]  # name -> expression
@@ -37,6 +38,7 @@ ENERGY = "round(sum(energy_kwh), 6)"
 
 REPORTS: Mapping[str, Report] = {
     "cost": Report(
+        "what GPUs cost, and for whom; idle and unallocated ones too",
         "cost",
         LEDGER,
         {
@@ -47,6 +49,7 @@ REPORTS: Mapping[str, Report] = {
         ("tenant", "service", "job"),
     ),
     "usage": Report(
+        "what was asked and used, and a thousand requests cost",
         "usage",
         ("tenant", "service", "job", "model"),
         {
@@ -61,6 +64,7 @@ REPORTS: Mapping[str, Report] = {
         ("tenant", "service"),
     ),
     "slo": Report(
+        "promises: the part answered in time, and minutes in which too little was",
         "slo",
         ("tenant", "service", "model"),
         {
@@ -74,12 +78,14 @@ REPORTS: Mapping[str, Report] = {
         ("tenant", "service"),
     ),
     "energy": Report(
+        "kilowatt-hours and carbon",
         "energy",
         ("tenant", "service", "job", "model", "node", "gpu_type", "region"),
         {"energy_kwh": ENERGY, "carbon_kg": "round(sum(carbon_kg), 9)"},
         ("tenant", "service", "job"),
     ),
     "utilisation": Report(
+        "how much of the GPUs is allocated and busy",
         "utilisation",
         ("node", "gpu_type", "region"),
         {
@@ -91,6 +97,7 @@ REPORTS: Mapping[str, Report] = {
         is_of_fleet=True,
     ),
     "savings": Report(
+        "what plans cost, against what simpler ways would have",
         "savings",
         ("tenant", "baseline"),
         {"cost": "sum(cost)", "baseline_cost": "sum(baseline_cost)", "saved": "sum(saved)"},
@@ -98,6 +105,7 @@ REPORTS: Mapping[str, Report] = {
         always=("baseline",),
     ),
     "savings_realised": Report(
+        "nodes that were given back, and what they would have cost",
         "savings_realised",
         ("gpu_type", "region", "purchase"),
         {"released_gpu_hours": "sum(released_gpu_hours)", "saved": "sum(saved)"},

@@ -56,6 +56,8 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/events": Noun.EVENT,
     "/api/v1/slo": Noun.ATTAINMENT,
     "/api/v1/overview": Noun.OVERVIEW,
+    "/api/v1/reports": Noun.MONEY,
+    "/api/v1/reports/{name}": Noun.MONEY,
 }
 CANARY = "canary"  # part of every name of the other tenant's things
 LAST = "told-last"

@@ -1,0 +1,129 @@
+"""Reports over HTTP, on a small history whose sums anyone can check by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.support import history
+from tests.support.postgres import DatabaseServer
+from tests.support.server import Reply, RunningServer, running_server
+
+NOVEMBER = "from=2026-11-01&to=2026-12-01"
+
+
+@pytest.fixture(scope="module")
+def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
+    url = postgres.create()
+    with running_server(url, GPUWRIGHT_CURRENCY="CHF") as running:
+        history.write(url)
+        yield running
+    postgres.drop(url)
+
+
+def ask(server: RunningServer, path: str, token: str = "") -> Reply:
+    reply = server.request("GET", f"/api/v1/reports{path}", token=token or None)
+    assert reply.status == 200, reply.text
+    return reply
+
+
+def exact(reply: Reply) -> Any:
+    return json.loads(reply.text, parse_float=Decimal, parse_int=Decimal)
+
+
+def costs(told: Any) -> dict[str, Decimal]:
+    return {item["name"]: item["totalCost"] for item in told["items"]}
+
+
+def test_a_months_cost_is_named_and_adds_up_to_what_its_gpus_cost(server: RunningServer) -> None:
+    told = exact(ask(server, f"/cost?{NOVEMBER}"))
+    assert costs(told) == {
+        "shop/search": Decimal("7.8"), "shop/tags": Decimal("1.2"), "lab/finetune": 3, "__idle__": 3,
+        "__unallocated__": Decimal("4.2"),
+    }  # fmt: skip
+    assert told["total"]["totalCost"] == 3 * (4 + 1 + 1 + Decimal("0.4"))
+    assert told["total"]["gpuHours"] == 12
+    assert told["currency"] == "CHF"
+    assert told["window"] == {"start": "2026-11-01T00:00:00.000Z", "end": "2026-12-01T00:00:00.000Z"}
+
+
+def test_an_hour_belongs_to_the_month_of_the_zone(server: RunningServer) -> None:
+    utc = exact(ask(server, f"/cost?by=month&{NOVEMBER}"))
+    berlin = exact(ask(server, f"/cost?by=month&{NOVEMBER}&timeZone=Europe/Berlin"))
+    assert [item["totalCost"] for item in utc["items"]] == [Decimal("19.2")]
+    assert [item["totalCost"] for item in berlin["items"]] == [Decimal("25.6")]
+    assert berlin["items"][0]["start"] == "2026-11-01T00:00:00+01:00"
+
+
+def test_days_add_up_to_the_month(server: RunningServer) -> None:
+    days = exact(ask(server, f"/cost?by=node,day&{NOVEMBER}"))
+    assert sum(item["totalCost"] for item in days["items"]) == Decimal("19.2")
+    assert {item["start"][:10] for item in days["items"]} == {"2026-11-20", "2026-11-21"}
+
+
+def test_a_tenant_reads_its_own_and_nothing_of_the_fleet(server: RunningServer) -> None:
+    lab = server.token("viewer", tenant="lab")
+    told = exact(ask(server, f"/cost?{NOVEMBER}", lab))
+    assert costs(told) == {"lab/finetune": 3}
+    assert "shop" not in json.dumps(told, default=str)
+    refused = server.request("GET", "/api/v1/reports/utilisation", token=lab)
+    assert refused.status == 403
+    assert "whole fleet" in refused.json["detail"]
+    assert server.request("GET", "/api/v1/reports/cost?tenant=shop", token=lab).status in (403, 404)
+
+
+def test_a_sheet_holds_what_the_document_holds(server: RunningServer) -> None:
+    sheet = ask(server, f"/cost?by=tenant,day&{NOVEMBER}&format=csv")
+    assert sheet.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(sheet.text.splitlines()))
+    assert sum(Decimal(row["cost"]) for row in rows) == Decimal("19.2")
+    assert set(rows[0]) == {"period", "tenant", "kind", "gpu_hours", "cost", "energy_kwh"}
+
+
+def test_charges_in_the_columns_of_focus_add_up_too(server: RunningServer) -> None:
+    rows = list(csv.DictReader(ask(server, f"/cost?by=hour&{NOVEMBER}&format=focus").text.splitlines()))
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("19.2")
+    assert sum(Decimal(row["ConsumedQuantity"]) for row in rows) == 12
+    assert {row["SubAccountId"] for row in rows} == {"", "shop", "lab"}
+
+
+def test_promises_and_savings(server: RunningServer) -> None:
+    (search, tags) = exact(ask(server, f"/slo?{NOVEMBER}"))["items"]
+    assert (search["name"], tags["name"]) == ("shop/search", "shop/tags")
+    assert search["attainment"] == round(Decimal(35640 + 34560 + 18000) / 90000, 6)
+    assert search["violationMinutes"] == 12
+    assert tags["attainment"] == 1
+    saved = exact(ask(server, f"/savings?{NOVEMBER}"))
+    assert saved["total"] == {}, "baselines are alternatives: their sum says nothing"
+    assert {item["properties"]["baseline"] for item in saved["items"]} != {""}
+    assert all(item["saved"] == item["baselineCost"] - item["cost"] for item in saved["items"])
+
+
+def test_every_report_that_is_listed_can_be_asked_by_everything_it_names(server: RunningServer) -> None:
+    for one in ask(server, "").json["items"]:
+        for word in one["by"]:
+            told = ask(server, f"/{one['name']}?by={word}&{NOVEMBER}").json
+            assert told["report"] == one["name"]
+            for item in told["items"]:
+                assert set(one["values"]) - {"cost"} <= item.keys() | {"totalCost"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/costs", 404, "there is no report 'costs'"),
+        ("/cost?by=servise", 400, "did you mean service?"),
+        ("/slo?format=focus", 400, "of the report cost alone"),
+        ("/cost?from=never", 400, "allowed: a date"),
+        ("/cost?timezone=UTC", 400, "did you mean timeZone?"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_by_name(server: RunningServer, path: str, status: int, said: str) -> None:
+    refused = server.request("GET", f"/api/v1/reports{path}")
+    assert refused.status == status
+    assert said in refused.json["detail"]
