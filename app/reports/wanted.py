@@ -21,6 +21,8 @@ def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: st
     words = [word.strip() for word in by.split(",") if word.strip()] if by else list(report.default_by)
     grains = [word for word in words if word in GRAINS]
     dimensions = tuple(word.replace("gpuType", "gpu_type") for word in words if word not in GRAINS)
+    if "tenant" not in dimensions and {"service", "job"}.intersection(dimensions):
+        dimensions = ("tenant", *dimensions)  # two tenants may have a service of one name
     dimensions += tuple(word for word in report.always if word not in dimensions)
     if "kind" in report.dimensions and "kind" not in dimensions and HOLDERS.intersection(dimensions):
         dimensions += ("kind",)  # what nobody holds is told apart: idle, or with nothing on the GPU

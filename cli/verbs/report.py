@@ -155,4 +155,4 @@ def _write(file: Path | None, text: str) -> None:
     if file is None:
         sys.stdout.write(text)
     else:
-        file.write_text(text)
+        file.write_bytes(text.encode())  # line ends as the server sent them

@@ -27,7 +27,7 @@ def test_dates_are_midnights_of_the_zone() -> None:
     found = ask(by="service,day", begins="2026-03-28", ends="2026-03-30", zone="Europe/Berlin")
     assert found.begins == datetime(2026, 3, 27, 23, tzinfo=UTC)
     assert found.ends == datetime(2026, 3, 29, 22, tzinfo=UTC)  # summer time has begun
-    assert (found.by, found.grain) == (("service", "kind"), "day")
+    assert (found.by, found.grain) == (("tenant", "service", "kind"), "day")
 
 
 def test_the_month_that_ends_at_midnight_began_a_month_before() -> None:

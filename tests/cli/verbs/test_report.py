@@ -1,0 +1,87 @@
+"""`gpuwright report` over a small history: for reading, for scripts, for spreadsheets and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support import history
+from tests.support.postgres import DatabaseServer
+from tests.support.server import RunningServer, running_server
+
+NOVEMBER = ("--from", "2026-11-01", "--to", "2026-12-01")
+
+
+@pytest.fixture(scope="module")
+def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
+    """The one that `run` talks to."""
+    url = postgres.create()
+    with running_server(url) as running:
+        history.write(url)
+        yield running
+    postgres.drop(url)
+
+
+def test_a_table_names_who_paid_what_and_ends_with_the_total(run: Run) -> None:
+    done = run("report", "cost", "--by", "tenant,service", *NOVEMBER)
+    assert done.code == 0
+    assert done.lines[0].split("   ")[-1].strip() == "ENERGY KWH"
+    assert "TOTAL COST EUR" in done.lines[0]
+    search = next(line for line in done.lines if "search" in line)
+    assert search.split()[:2] == ["shop", "search"]
+    assert "7.80" in search
+    assert "19.20" in done.lines[-1]
+    assert done.lines[-1].startswith("total")
+
+
+def test_days_are_shown_as_dates_of_the_zone(run: Run) -> None:
+    done = run("report", "cost", "--by", "day", *NOVEMBER, "--zone", "Europe/Berlin")
+    assert [line.split()[0] for line in done.lines[1:]] == ["2026-11-01", "2026-11-20", "2026-11-21", "total"]
+
+
+def test_json_and_csv_are_the_servers(run: Run, tmp_path: Path) -> None:
+    told = json.loads(run("report", "cost", *NOVEMBER, "-o", "json").out)
+    assert told["total"]["totalCost"] == 19.2
+    assert run("report", "cost", *NOVEMBER, "-o", "csv", "--out", str(tmp_path / "cost.csv")).code == 0
+    assert (tmp_path / "cost.csv").read_bytes().startswith(b"tenant,service,job,kind,gpu_hours,cost,energy_kwh\r\n")
+    assert run("report", "cost", *NOVEMBER, "-o", "focus").out.startswith("BilledCost,BillingAccountId,")
+
+
+def test_parquet_holds_money_as_decimals(run: Run, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    file = tmp_path / "cost.parquet"
+    assert run("report", "cost", "--by", "service,day", *NOVEMBER, "-o", "parquet", "--out", str(file)).code == 0
+    table = parquet.read_table(file)
+    assert sum(table.column("totalCost").to_pylist()) == Decimal("19.2")
+    assert table.column("start").to_pylist()[0].startswith("2026-11-20")
+
+
+@pytest.mark.parametrize(("by", "suffix"), [("service,day", ".svg"), ("service", ".png")])
+def test_a_chart_is_drawn(run: Run, tmp_path: Path, by: str, suffix: str) -> None:
+    file = tmp_path / f"cost{suffix}"
+    assert run("report", "cost", "--by", by, *NOVEMBER, "--chart", str(file)).code == 0
+    drawn = file.read_bytes()
+    assert b"shop" in drawn or suffix == ".png"
+    assert len(drawn) > 3000
+
+
+def test_reports_are_listed_with_what_they_are_by(run: Run) -> None:
+    done = run("report")
+    assert {"cost", "slo", "energy", "savings", "usage"} <= {line.split()[0] for line in done.lines[1:]}
+
+
+def test_what_is_wrong_is_said_with_what_is_allowed(run: Run, tmp_path: Path) -> None:
+    assert "did you mean service?" in run("report", "cost", "--by", "servise").err
+    assert "say where with --out FILE" in run("report", "cost", "-o", "parquet").err
+    assert "allowed are .png and .svg" in run("report", "cost", "--chart", "cost.pdf").err
+    empty = run("report", "cost", "--from", "2020-01-01", "--to", "2020-02-01")
+    assert (empty.code, empty.out) == (0, "")
+    assert "nothing from 2020-01-01" in empty.err
+    undrawn = run("report", "cost", "--from", "2020-01-01", "--to", "2020-02-01", "--chart", str(tmp_path / "a.svg"))
+    assert (undrawn.code, undrawn.err) == (2, "gpuwright: there is nothing to draw in that time\n")
