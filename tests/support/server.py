@@ -19,8 +19,10 @@ from typing import Any
 from app import tokens
 from app.store import tokens as token_rows
 from app.store.database import Database
+from tests.support.forked import Forked
 from tests.support.postgres import free_port
 
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 
 
@@ -45,9 +47,10 @@ class RunningServer:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = folder / "server.log"
+        self.code = ROOT  # of another version, where a test says so before a restart
         self._environment = {**os.environ, "DATABASE_URL": database_url, **environment}
         self.admin_token = self.token("admin")
-        self.process = self._launch()
+        self.process: subprocess.Popen[bytes] | Forked = self._launch()
 
     def token(self, scope: str, *, tenant: str = "", node: str = "", gateway: str = "") -> str:
         """A new token, put into the database directly."""
@@ -130,18 +133,26 @@ class RunningServer:
             time.sleep(0.03)
         raise AssertionError(f"the server is not ready: {self.log_path.read_text()[-4000:]}")
 
-    def _launch(self) -> subprocess.Popen[bytes]:
+    def _launch(self) -> subprocess.Popen[bytes] | Forked:
+        words = ["serve", "--port", str(self.port)]
+        if self.code == ROOT:
+            self.process = Forked(words, ROOT, self._environment, self.log_path)
+        else:
+            self.process = self._launch_afresh(words)
+        self.await_ready()
+        return self.process
+
+    def _launch_afresh(self, words: list[str]) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "serve", "--port", str(self.port)],
+            return subprocess.Popen(
+                [sys.executable, "-m", "cli.main", *words],
+                cwd=self.code,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self.await_ready()
-        return self.process
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -19,10 +18,7 @@ from typing import Any
 import pytest
 
 from tests.app.http.small_app import run, token
-
-# Each server is forked from a process that has everything imported, which saves a second a test.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.app.http.small_app"])
+from tests.support.forked import FORKS
 
 HANG_SECONDS = 30  # nothing here takes so long; a guard, not an expectation
 
