@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 from app.access import Noun, Principal, Reach, Verb, require
 from app.api import overview, plan_wire
 from app.console.asked import Asked
-from app.store import events, fleet_map, lease, observed, plan_reads, telemetry
+from app.console.money import Money, told
+from app.store import events, fleet_map, lease, observed, plan_reads, report_reads, telemetry
 from app.store.events import Recorded, Wanted
 from app.store.fleet_map import NodeRow
 from app.store.lease import Lease
@@ -69,6 +70,18 @@ def seen(connection: Connection, who: Principal, asked: Asked) -> Seen:
         waiting=0 if tenant else plan_reads.newest_waiting(connection),
         minutes=_minutes(connection, at, asked.node) if asked.node and not tenant else {},
     )
+
+
+def money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:
+    """Of the day so far; of a tenant its own."""
+    tenant = who.tenant if require(who, Noun.MONEY, Verb.READ) is Reach.OWN else ""
+    midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def rows(report: str, *by: str) -> list[dict[str, Any]]:
+        return report_reads.read(connection, report_reads.Asked(report, by, "", midnight, at, tenant))
+
+    realised = [] if tenant else rows("savings_realised")
+    return told(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
 def _of_tenant(nodes: list[NodeRow], own: dict[str, Any]) -> list[NodeRow]:

@@ -7,6 +7,7 @@ from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Path, Request, Response
+from sqlalchemy import Connection
 
 from app.access import Principal
 from app.api.asking import Asked as Ctx
@@ -14,7 +15,7 @@ from app.api.asking import body
 from app.console import view
 from app.console.asked import asked
 from app.console.money import Money
-from app.console.reading import seen
+from app.console.reading import Seen, money, seen
 from app.http import cookies
 from app.http.answers import PAGE_HEADERS
 from app.problem import Problem
@@ -42,8 +43,12 @@ def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
     if who is None:
         return _to("/sign-in", cookies.drop(request.scope))
     wanted = asked(request.query_params)
-    found = ctx.database.read(lambda connection: seen(connection, who, wanted))
-    return page(request, view.page(found, wanted, Money()))
+
+    def read(connection: Connection) -> tuple[Seen, Money]:
+        found = seen(connection, who, wanted)
+        return found, money(connection, who, found.at, ctx.settings.currency)
+
+    return page(request, view.page(*ctx.database.read(read), wanted))
 
 
 @router.get("/sign-in")

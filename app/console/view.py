@@ -62,7 +62,7 @@ def render(name: str, **values: object) -> str:
     return templates().get_template(name).render(**values)
 
 
-def page(seen: Seen, asked: Asked, money: Money) -> str:
+def page(seen: Seen, money: Money, asked: Asked) -> str:
     """The console's page."""
     every, whole = rows(seen), fleet(seen, asked)
     shown = next((row for row in every if row.name == asked.service), None)

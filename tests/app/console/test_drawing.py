@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from app.console.asked import Asked, asked
 from app.console.boxes import draw
 from app.console.fleet import fleet
-from app.console.money import Money
+from app.console.money import Money, told
 from app.console.news import gathered
 from app.console.reading import Seen
 from app.console.services import listed, rows
@@ -62,7 +63,7 @@ def said(whole: Seen) -> list[tuple[str, str]]:
 def test_nothing_is_wrong_where_nothing_is() -> None:
     whole = seen([service("shop/a")], [node("n-1")], instances=[instance("shop/a", "n-1", 0)])
     assert said(whole) == []
-    assert "Nothing needs attention" in page(whole, NOW, Money())
+    assert "Nothing needs attention" in page(whole, Money(), NOW)
 
 
 def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> None:
@@ -87,9 +88,9 @@ def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
 def test_a_planner_that_is_gone_or_fails_is_said() -> None:
     gone = replace(LEADER, held=False, renewed_at=AT - timedelta(minutes=5))
     whole = replace(seen([], []), leader=gone, cycle={"reason": "solver_crashed", "at": AT}, waiting=8)
-    told = said(whole)
-    assert told[0][1].startswith("no planner leads since 5")
-    assert told[1:] == [("alarm", "the last cycle made no plan"), ("warning", "plan 8 waits for approval")]
+    first, *others = said(whole)
+    assert first[1].startswith("no planner leads since 5")
+    assert others == [("alarm", "the last cycle made no plan"), ("warning", "plan 8 waits for approval")]
 
 
 def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
@@ -129,6 +130,22 @@ def test_the_same_that_befell_many_is_one_line() -> None:
     assert (line.times, line.names, line.more, line.message) == (100, ("shop/s0", "shop/s1", "shop/s2"), 47, "m49")
 
 
+def test_money_is_what_is_booked_and_savings_are_the_least_that_a_baseline_says() -> None:
+    assert told("EUR", [], [], []) == Money("EUR")
+    cost = [
+        {"tenant": "shop", "service": "a", "cost": Decimal("1.000000001")},
+        {"tenant": "__idle__", "service": "", "cost": Decimal("2.5")},
+    ]
+    savings = [{"baseline": "hetsev", "saved": Decimal("3.25")}, {"baseline": "largest", "saved": Decimal(9)}]
+    found = told("EUR", cost, savings, [{"saved": None}])
+    assert (found.today, found.by_service) == (Decimal("3.500000001"), {"shop/a": Decimal("1.000000001")})
+    assert (found.saved, found.against, found.realised) == (Decimal("3.25"), "hetsev", None)
+    shown = page(seen([service("shop/a")], []), found, NOW)
+    assert "Saved today, against hetsev" in shown
+    assert "Realised" not in shown
+    assert "Saved" not in page(seen([], []), Money("EUR"), NOW)
+
+
 def test_numbers_are_short_and_a_share_that_is_not_whole_is_not_said_to_be() -> None:
     thin = "\N{NARROW NO-BREAK SPACE}"
     assert [number(one) for one in (None, 0.42, 56.78, 1234.5)] == ["\N{EN DASH}", "0.4", "56.8", f"1{thin}234"]
@@ -157,7 +174,7 @@ def large(nodes: int, gpus: int) -> Seen:
 def test_a_page_is_small_however_large_the_fleet() -> None:
     for nodes, gpus in ((125, 8), (1000, 1), (1250, 8), (10_000, 1), (2, 5000)):
         whole = large(nodes, min(gpus, 64))
-        told = page(
-            whole, asked({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"}), Money()
+        drawn = page(
+            whole, Money(), asked({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"})
         )
-        assert len(told.encode()) <= MOST_BYTES, (nodes, gpus, len(told))
+        assert len(drawn.encode()) <= MOST_BYTES, (nodes, gpus, len(drawn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,6 +103,11 @@ def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Pat
         token = (data / "admin.token").read_text().strip()
         assert token in first.screen.read_text()
         assert (data / "admin.token").stat().st_mode & 0o777 == 0o600
+        (link,) = re.findall(r"console +(http://\S+/sign-in\?link=gwl_\S+)", first.screen.read_text())
+        with urllib.request.urlopen(link, timeout=30) as opened:
+            assert "You are signed in" in opened.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(link, timeout=30)
         first.send("PUT", "/api/v1/tenants/shop", {"spec": {}})
         assert first.end(signal.SIGINT) == 0
         assert "the data is safe" in first.errors.read_text()

@@ -1,0 +1,141 @@
+"""The page in a real browser: read without scripts, by keyboard and by ear, in both lights and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from app.store.database import libpq_url
+from tests.app.console.visits import link, session
+from tests.support.planned import Planned
+from tests.support.server import RunningServer
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
+
+
+@pytest.fixture(scope="module")
+def server(planned: Planned) -> RunningServer:
+    return planned.server
+
+
+@pytest.fixture(scope="module")
+def cookie(server: RunningServer) -> str:
+    return session(server, server.token("viewer")).partition("=")[2]
+
+
+@contextmanager
+def opened(browser: Browser, server: RunningServer, cookie: str = "", **options: Any) -> Iterator[Page]:
+    """A page of a new visitor; anything that the browser complains of fails the test."""
+    context: BrowserContext = browser.new_context(base_url=server.url, **options)
+    if cookie:
+        context.add_cookies([{"name": "gpuwright", "value": cookie, "url": server.url, "sameSite": "Strict"}])
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(server.url) else complaints.append(request.url))
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    """What axe finds: the rule, and the first element that breaks it."""
+    page.evaluate(AXE)
+    found: Any = page.evaluate("axe.run()")
+    return [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
+
+
+@pytest.mark.parametrize("light", ["light", "dark"])
+def test_nobody_is_shut_out_in_either_light_by_eye_by_ear_or_by_hand(
+    browser: Browser, server: RunningServer, cookie: str, light: str
+) -> None:
+    with opened(browser, server, cookie, color_scheme=light) as page:
+        for path in ("/", "/?node=node-0&service=shop/a", "/sign-in"):
+            page.goto(path)
+            assert violations(page) == [], path
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, server: RunningServer, cookie: str) -> None:
+    with opened(browser, server, cookie, **PHONE) as page:
+        page.goto("/?node=node-0&service=shop/a")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert violations(page) == []
+
+
+def test_without_scripts_everything_is_there_and_works(browser: Browser, server: RunningServer) -> None:
+    with opened(browser, server, java_script_enabled=False) as page:
+        page.goto("/")
+        assert page.url == f"{server.url}/sign-in"
+        page.get_by_label("Token").fill(server.admin_token)
+        page.get_by_role("button", name="Sign in").click()
+        assert page.url == f"{server.url}/"
+        page.get_by_role("link", name="shop/a").first.click()
+        assert page.get_by_text("is coloured").is_visible()
+        page.get_by_label("Tenant or name").fill("lab")
+        page.get_by_role("button", name="Show").click()
+        assert page.get_by_role("row", name="lab/x").is_visible()
+        page.get_by_role("button", name="Sign out").click()
+        assert page.url == f"{server.url}/sign-in"
+
+
+def test_a_link_opens_the_page_by_itself(browser: Browser, server: RunningServer) -> None:
+    with opened(browser, server) as page:
+        page.goto(f"/sign-in?link={link(server, server.admin_token)}")
+        page.wait_for_url(f"{server.url}/")
+        assert page.get_by_role("heading", name="Services").is_visible()
+
+
+def test_by_keyboard_the_first_stop_leads_past_the_fleet(browser: Browser, server: RunningServer, cookie: str) -> None:
+    with opened(browser, server, cookie) as page:
+        page.goto("/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to services"
+        page.keyboard.press("Enter")
+        assert page.url.endswith("#services")
+
+
+def test_a_node_is_read_aloud_in_words(browser: Browser, server: RunningServer, cookie: str) -> None:
+    with opened(browser, server, cookie) as page:
+        page.goto("/")
+        assert page.get_by_role("link", name="node-0: 2 GPUs, ").is_visible()
+
+
+def test_it_stays_live_while_it_is_watched_and_leaves_who_is_at_work_alone(
+    browser: Browser, server: RunningServer, cookie: str
+) -> None:
+    with (
+        opened(browser, server, cookie) as page,
+        psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection,
+    ):
+        page.clock.install()
+        page.goto("/")
+        connection.execute(
+            "INSERT INTO event (at, last_at, reason, kind, name, message, fingerprint) "
+            "VALUES (moment(), moment(), 'operator', 'Plan', 'p1', 'somebody was here', 'live')"
+        )
+        page.get_by_label("Tenant or name").focus()
+        page.clock.run_for(16_000)
+        assert page.get_by_text("somebody was here").count() == 0
+        page.get_by_label("Tenant or name").blur()
+        page.clock.run_for(16_000)
+        page.get_by_text("somebody was here").wait_for()
+        connection.execute("DELETE FROM event WHERE fingerprint = 'live'")
+
+
+def test_a_page_whose_session_has_ended_goes_to_the_door(browser: Browser, server: RunningServer) -> None:
+    token = server.token("viewer")
+    own = session(server, token).partition("=")[2]
+    with opened(browser, server, own) as page:
+        page.clock.install()
+        page.goto("/")
+        server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}")
+        page.clock.run_for(16_000)
+        page.wait_for_url(f"{server.url}/sign-in")

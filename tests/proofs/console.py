@@ -1,0 +1,138 @@
+"""The console before 1,000 GPUs and 300 services: how large the page is, how soon it is painted, what axe says.
+
+    python -m tests.proofs.console --shots docs/console
+
+Two nodes are silenced and a GPU is broken on purpose, so that there is something to see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from cli.fleet import generated
+from simulation.run import simulated
+from tests.support.postgres import DatabaseServer, postgres_of_the_wheel
+from tests.support.server import RunningServer, running_server
+
+CHROMIUM = "/usr/bin/chromium"
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1440, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1440, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "is_mobile": True},
+}
+SPOIL = """
+    UPDATE node_state SET received_at = received_at - interval '190 seconds'
+    WHERE node IN (SELECT node FROM node_state ORDER BY node LIMIT 2);
+    UPDATE node_detail SET detail = jsonb_set(coalesce(detail, '{}'), '{gpus}',
+        '[{"index": 1, "health": "failed", "reason": "xid_79", "fenced": true}]')
+    WHERE node = (SELECT max(node) FROM node_detail);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one look; milliseconds are medians of the visits, from the click to what the browser says."""
+
+    look: str
+    page_bytes: int
+    sent_bytes: int
+    answered_ms: float
+    first_paint_ms: float
+    slowest_paint_ms: float
+    violations: tuple[str, ...]
+
+
+def measured(server: RunningServer, shots: Path | None, visits: int = 7) -> list[Figures]:
+    """Every look at the page, as a viewer who has just signed in."""
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = [_look(browser, server, look, shots, visits) for look in LOOKS]
+        browser.close()
+    return found
+
+
+def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None, visits: int) -> Figures:
+    context = browser.new_context(base_url=server.url, **LOOKS[look])
+    page = context.new_page()
+    page.goto("/sign-in")
+    page.get_by_label("Token").fill(server.token("viewer"))
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{server.url}/")
+    times = [_visit(page) for _ in range(visits)]
+    if shots is not None:
+        page.screenshot(path=shots / f"{look}.png")
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
+    broken: Any = page.evaluate("axe.run()")
+    size = len(page.request.get("/").body())
+    paints = [one["paint"] for one in times]
+    context.close()
+    return Figures(
+        look,
+        size,
+        int(times[-1]["sent"]),
+        statistics.median(one["answered"] for one in times),
+        statistics.median(paints),
+        max(paints),
+        tuple(one["id"] for one in broken["violations"]),
+    )
+
+
+PAINTED = """
+    new Promise((done) => {
+        const look = () => {
+            const at = performance.getEntriesByType("navigation")[0];
+            const paint = performance.getEntriesByName("first-paint")[0];
+            if (!paint) return setTimeout(look, 10);
+            done({ answered: at.responseEnd, sent: at.transferSize, paint: paint.startTime });
+        };
+        look();
+    })
+"""
+
+
+def _visit(page: Page) -> dict[str, float]:
+    page.goto("/")
+    told: dict[str, float] = page.evaluate(PAINTED)
+    return told
+
+
+def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, shots: Path | None) -> list[Figures]:
+    """A fleet planned for so many seconds of virtual time, looked at."""
+    url = postgres.create()
+    with simulated(url, generated(gpus, services)) as simulation:
+        simulation.go_on(seconds)
+        at = simulation.clock.now()
+    with psycopg.connect(url) as connection:
+        connection.execute(SPOIL.encode())
+    postgres.stands_at(url, at)
+    with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
+        return measured(server, shots)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpus", type=int, default=1000)
+    parser.add_argument("--services", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--shots", type=Path)
+    args = parser.parse_args()
+    began = time.monotonic()
+    with TemporaryDirectory() as folder, postgres_of_the_wheel(Path(folder)) as postgres:
+        for figures in town(postgres, args.gpus, args.services, args.seconds, args.shots):
+            print(json.dumps(asdict(figures)))
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

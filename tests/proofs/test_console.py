@@ -1,0 +1,24 @@
+"""The console before a large fleet; every day a small one, so that the proof itself stays true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.proofs.console import CHROMIUM, town
+from tests.support.postgres import DatabaseServer, need
+from tests.support.soak import SOAK, scaled
+
+MOST_BYTES = 300_000
+MOST_PAINT_MS = 1000
+
+
+@pytest.mark.long
+def test_the_page_of_a_large_fleet_is_small_and_breaks_no_rule_of_axe(postgres: DatabaseServer) -> None:
+    need(Path(CHROMIUM), "chromium")
+    for figures in town(postgres, scaled(1000, 20), scaled(300, 10), scaled(60, 10), None):
+        print(figures)
+        assert figures.violations == ()
+        assert figures.page_bytes <= MOST_BYTES
+        assert not SOAK or figures.first_paint_ms <= MOST_PAINT_MS
