@@ -31,6 +31,20 @@ def url_of_running(data_dir: Path) -> str | None:
     return url_of(password, int(lines[3])) if ready else None
 
 
+def admin_of_running(data_dir: Path, superuser: str) -> str | None:
+    """How the superuser reaches the server that runs on the folder, by its socket in there; None if none is ready."""
+    folder = data_dir / "postgres"
+    try:
+        lines = (folder / "postmaster.pid").read_text().split("\n")
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # by which the path is never too long for a socket's
+    except OSError:
+        return None
+    if len(lines) <= 7 or lines[7].strip() != "ready":
+        os.close(handle)
+        return None
+    return f"host=/proc/self/fd/{handle} port={lines[3]} user={superuser} dbname=postgres connect_timeout=10"
+
+
 def admit(admin_conninfo: str, password: str) -> None:
     """The role and the database, made right at every start: no half-done first start stays half done."""
     with psycopg.connect(admin_conninfo, autocommit=True) as admin:

@@ -48,7 +48,7 @@ SELECT {period}, starts_at, stops_at,
              date_trunc('day', stops_at, 'UTC')) AS days_to,
     date_trunc('hour', stops_at, 'UTC') AS hours_to
 FROM (SELECT day AS {period}, CAST(day AS timestamptz) AS starts_at, CAST({following} AS timestamptz) AS stops_at
-      FROM report.calendar{only}) AS period
+      FROM report.calendar WHERE day <= CAST(moment() AS date){only}) AS period
 """
 
 
@@ -64,7 +64,7 @@ def _periods(name: str, grain_says: str, period: str, following: str, only: str)
     }
     source = PERIODS.format(period=period, following=following, only=only)
     return View(
-        name, f"{grain_says} When it begins and ends, and which sums of the ledger lie wholly in it.",
+        name, f"{grain_says} Up to today. When it begins and ends, and which sums of the ledger lie wholly in it.",
         [Column(column, column, text) for column, text in says.items()], f"FROM ({source}) AS period",
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ def _periods(name: str, grain_says: str, period: str, following: str, only: str)
 PERIOD_VIEWS = [
     _periods("days", DAY.says, "day", "day + 1", ""),
     _periods("months", "The first day of the month of the session's time zone.", "month", "day + interval '1 month'",
-             " WHERE extract(day FROM day) = 1"),
+             " AND extract(day FROM day) = 1"),
 ]  # fmt: skip
 
 

@@ -87,8 +87,8 @@ SCHEMA = [
             """
     CREATE TABLE report.calendar (day date PRIMARY KEY);
     INSERT INTO report.calendar
-        SELECT CAST(day AS date) FROM generate_series(timestamp '2020-01-01', timestamp '2069-12-31', '1 day') AS day;
-    COMMENT ON TABLE report.calendar IS 'Every day from 2020 to 2069.';
+        SELECT CAST(day AS date) FROM generate_series(timestamp '2026-01-01', timestamp '2099-12-31', '1 day') AS day;
+    COMMENT ON TABLE report.calendar IS 'Every day from 2026 to 2099.';
     COMMENT ON COLUMN report.calendar.day IS 'The day.'
     """,
             """

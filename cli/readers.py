@@ -1,0 +1,115 @@
+"""`gpuwright db grant-report|revoke-report|readers|carbon`: who reads whose reports; the grid they count by."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from cli import exits
+from cli.exits import Failed
+
+MOST_GRAMS = 10_000
+
+
+def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
+    """Their parsers, for what all actions have in common."""
+    grant = actions.add_parser(
+        "grant-report", help="let a role read the reports in SQL: of some tenants, or of the whole fleet"
+    )
+    grant.add_argument("role", metavar="ROLE", help="made, with a password that is shown once, where it is not there")
+    whose = grant.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--tenant", metavar="NAME", action="append", default=[], help="its rows; may be repeated")
+    whose.add_argument("--fleet", action="store_true", help="every row")
+    revoke = actions.add_parser("revoke-report", help="take back what grant-report gave; the role itself stays")
+    revoke.add_argument("role", metavar="ROLE")
+    readers = actions.add_parser("readers", help="list the roles that read reports, and whose")
+    carbon = actions.add_parser("carbon", help="how much carbon a region's grid emits, from a day on, for reports")
+    carbon.add_argument("region", metavar="REGION", help="that of nodes; `default` where they name none")
+    carbon.add_argument("grams", metavar="GRAMS", type=_amount, help="grams of CO2 equivalent a kilowatt hour")
+    carbon.add_argument("--from", dest="begins", metavar="DATE", type=date.fromisoformat, required=True, help="UTC day")
+    carbon.add_argument("--source", default="", help="where the figure is from")
+    return [grant, revoke, readers, carbon]
+
+
+def _amount(text: str) -> Decimal:
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        found = Decimal(-1)
+    if not 0 <= found <= MOST_GRAMS:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to {MOST_GRAMS}")
+    return found
+
+
+def run(args: argparse.Namespace, url: str) -> int:
+    """What was asked, on the database of `url`."""
+    from app.store.database import Database
+    from app.store.readers import ReaderRefused
+
+    database = Database(url, pool_size=1)
+    try:
+        verbs = {"grant-report": _grant, "revoke-report": _revoke, "readers": _readers, "carbon": _carbon}
+        return verbs[args.action](args, url, database)
+    except ReaderRefused as refused:
+        raise Failed(str(refused), exits.REFUSED) from refused
+    finally:
+        database.close()
+
+
+def _grant(args: argparse.Namespace, url: str, database: Any) -> int:
+    import psycopg
+
+    from app.store import readers, schema
+
+    database.read(schema.require)
+    with psycopg.connect(_maker(args.data_dir, url), autocommit=True) as connection:
+        password = readers.make(connection, args.role)
+    tenants = [readers.FLEET] if args.fleet else sorted(set(args.tenant))
+    database.write(lambda connection: readers.grant(connection, args.role, tenants))
+    print(f"{args.role} reads the reports of {'the whole fleet' if args.fleet else ', '.join(tenants)}")
+    if password:
+        print(f"it was made with the password {password}, which is not shown again")
+    return exits.OK
+
+
+def _maker(data_dir: Path | None, url: str) -> str:
+    """Who makes the role: the superuser of a server of our own, else whoever the URL says."""
+    import os
+
+    from app.postgres.admission import admin_of_running
+    from app.postgres.cluster import SUPERUSER
+    from app.store.database import libpq_url
+
+    own = None
+    if data_dir is not None or not os.environ.get("DATABASE_URL"):
+        own = admin_of_running((data_dir or Path(".gpuwright")).expanduser().resolve(), SUPERUSER)
+    return own or libpq_url(url)
+
+
+def _revoke(args: argparse.Namespace, url: str, database: Any) -> int:
+    from app.store import readers
+
+    if not database.write(lambda connection: readers.revoke(connection, args.role)):
+        raise Failed(f"{args.role} reads no reports", exits.REFUSED)
+    print(f"{args.role} reads no reports any more")
+    return exits.OK
+
+
+def _carbon(args: argparse.Namespace, url: str, database: Any) -> int:
+    from app.store import carbon
+
+    database.write(lambda connection: carbon.put(connection, args.region, args.begins, args.grams, args.source))
+    print(f"{args.region} emits {args.grams} g a kWh from {args.begins} on")
+    return exits.OK
+
+
+def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
+    from app.store import readers
+    from cli.output import Table
+
+    found = database.read(readers.listed)
+    Table(["ROLE", "READS"]).rows([[one.role, one.tenant or "the whole fleet"] for one in found])
+    return exits.OK
