@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from app.access import Principal, Scope
 from app.control.deciding.formulate import formulate
-from app.manifests.model import Kind, Manifest
+from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import Input, World, load
 from app.store import observed
 from app.store.database import Database
-from app.world.declare import declare
+from app.world.declare import declare, delete
 from app.world.write import Actor
 from simulation.truth import START_SECONDS, Truth
 from solvers.planning.problem import ProfileKey
@@ -42,6 +42,11 @@ def put(database: Database, world: World) -> None:
     """Declare all of it at once."""
     manifests: list[Manifest] = list(world.manifests.values())
     database.write(lambda connection: declare(connection, ACTOR, manifests))
+
+
+def withdraw(database: Database, key: Key) -> None:
+    """Declare it no longer."""
+    database.write(lambda connection: delete(connection, ACTOR, key))
 
 
 def truth_of(world: World, wrong: Mapping[ProfileKey, float] | None = None) -> Truth:

@@ -35,7 +35,7 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
 
 def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
     """A plan and what it was made from. Generation 0: the one in force, else the newest."""
-    from app.control.store import whole
+    from app.control.recording.kept import whole
     from solvers.planning.plan import Plan
 
     number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)

@@ -13,21 +13,17 @@ from sqlalchemy import Connection
 
 from agents.contract import Assignment
 from app.control import metrics
-from app.control.deciding.predicting import sayable
-from app.control.decision import Decision, HeldBack, Outcome, State
+from app.control.decision import Decision, Outcome, State
 from app.control.desired import Desired, NodeDesired, Observed
 from app.control.events import Event
 from app.control.observing.observe import Expecting, Observer
 from app.control.observing.silence import Silence
+from app.control.recording.kept import parts, plan_row
 from app.control.snapshot import Declared, Snapshot
-from app.control.solving.versions import versions
 from app.store import assignments, events, lease, plan_reads, plans
 from app.store import observed as rows
 from app.store.database import Database, Unavailable
 from app.store.plans import Overtaken
-
-HEAD = ("at", "epoch", "target", "moved", "is_rolling", "rolled_back_at")
-PARTS = ("declared", "nodes", "standing", "expected", "corrections", "jobs", "tenants", "resting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +33,7 @@ class Look:
     at: datetime
     declared: tuple[Declared, ...]
     plan: plans.InForce | None
+    target: Desired  # what the plan wants
     told: Desired
     seen: Observed
 
@@ -109,11 +106,12 @@ class Store:
         return found
 
     def look(self) -> Look:
-        found: Look = self.read(
-            lambda c, observer: Look(
-                rows.moment(c), observer.world(c), plans.in_force(c), observer.told(c), observer.observed(c)
-            )
-        )
+        def read(c: Connection, observer: Observer) -> Look:
+            plan = plans.in_force(c)
+            target, _ = observer.wanted(c, plan)
+            return Look(rows.moment(c), observer.world(c), plan, target, observer.told(c), observer.observed(c))
+
+        found: Look = self.read(read)
         return found
 
     def record(self, snapshot: Snapshot, decisions: Sequence[Decision], said: Sequence[Event] = ()) -> tuple[int, ...]:
@@ -236,70 +234,4 @@ class Store:
         return assignments.Draft(node, generation, body)
 
 
-def parts(snapshot: Snapshot) -> list[bytes]:
-    """A snapshot in parts that change apart from each other: the moment, then those of PARTS in their order."""
-    head = {name: getattr(snapshot, name) for name in HEAD}
-    by_kind: dict[str, list[Any]] = {}
-    for one in snapshot.declared:
-        by_kind.setdefault(one.kind, []).append(one)
-    whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
-    whole += [{name: getattr(snapshot, name)} for name in PARTS[1:]]
-    return [msgspec.json.encode(part, order="deterministic") for part in whole]
-
-
-def whole(bodies: Sequence[bytes]) -> Snapshot:
-    """The snapshot that these are the parts of."""
-    said: dict[str, Any] = {"declared": []}
-    for body in bodies:
-        for name, value in msgspec.json.decode(body).items():
-            said[name] = said[name] + value if name == "declared" else value
-    said["declared"].sort(key=lambda one: (one["kind"], one["tenant"], one["name"]))
-    return msgspec.convert(said, Snapshot)
-
-
-def plan_row(snapshot: Snapshot, decision: Decision) -> plans.Draft:
-    """The decision as the store keeps it."""
-    plan, recipe = decision.plan, decision.answer.recipe
-    certificate = plan.certificate
-    return plans.Draft(
-        lane=str(decision.lane),
-        state=str(decision.state),
-        body=msgspec.json.encode(sayable(plan), order="deterministic"),
-        desired=msgspec.json.encode(decision.desired, order="deterministic"),
-        snapshot=parts(snapshot),
-        reason=decision.reason,
-        message=decision.message,
-        base=decision.base,
-        method=certificate.method if certificate else "",
-        seed=_whole(recipe.get("seed")),
-        work=_whole(recipe.get("work")),
-        solved_by={
-            "versions": versions(),
-            "recipe": recipe,
-            "outcome": decision.answer.outcome,
-            "heldBack": [_held_back(one) for one in decision.held_back],
-            "seconds": decision.answer.seconds,
-        },
-        cost=certificate.cost.total if certificate else None,
-        bound=certificate.bound if certificate else None,
-        gap=certificate.gap if certificate else None,
-        changes=msgspec.to_builtins(plan.changes),
-        services=decision.services,
-    )
-
-
-def _held_back(one: HeldBack) -> dict[str, Any]:
-    return {
-        "service": one.service,
-        "reason": one.reason,
-        "message": one.message,
-        "needsSmPercent": one.needs_sm_percent,
-        "needsMemoryGib": one.needs_memory_gib,
-    }
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-__all__ = ["Deposed", "Look", "Overtaken", "Store", "parts", "plan_row", "whole"]
+__all__ = ["Deposed", "Look", "Overtaken", "Store"]

@@ -150,8 +150,8 @@ class InForce:
 
     generation: int
     state: str
-    desired: bytes
-    body: bytes
+    desired: bytes  # the hash of what it wants of every node
+    body: bytes  # the hash of the plan
     rollout: Mapping[str, Any]  # how far it is; empty before its first step
     inherited: Mapping[str, Any]  # how far the one before it was
     lane: str
@@ -215,16 +215,15 @@ def _ended_by(state: str) -> list[str]:
 
 
 def in_force(connection: Connection) -> InForce | None:
-    """The plan in force, with what it wants of every node."""
+    """The plan in force; what it wants stands in pieces."""
     row = connection.execute(NEWEST, {"states": list(IN_FORCE)}).one_or_none()
     if row is None:
         return None
-    found = pieces.get(connection, [row.desired, row.body])
     return InForce(
         row.generation,
         row.state,
-        found[bytes(row.desired)],
-        found[bytes(row.body)],
+        bytes(row.desired),
+        bytes(row.body),
         row.rollout,
         row.inherited or {},
         row.lane,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from agents.contract import Assignment, Copy
 from app.control.desired import Desired, NodeDesired, Observed, Seen
 from app.control.jobs import kept
+from app.control.observing.nodes import is_out, node_facts
 from app.control.observing.silence import SILENT_SECONDS, Silence
 from app.control.observing.world import World
 from app.control.snapshot import (
@@ -20,16 +21,13 @@ from app.control.snapshot import (
     Declared,
     Expected,
     NodeFacts,
-    NodeState,
     Snapshot,
     TenantFacts,
 )
 from app.control.tenants.spending import Spending
 from app.manifests.fleet import PolicySpec
-from app.nodes.detail import Ailing, Detail
-from app.store import cordons, observed, plans
-from app.store.cordons import WHOLE, Cordon
-from app.store.observed import NodeRow
+from app.nodes.detail import Detail
+from app.store import cordons, observed, pieces, plans
 from app.store.plans import InForce
 from solvers.planning.plan import Unserved
 
@@ -74,14 +72,14 @@ class Observer:
     _lost_after: float = PolicySpec.model_fields["lost_after_seconds"].default
     _details: dict[str, Detail] = field(default_factory=dict)
     _details_at: datetime = EPOCH
-    _in_force: tuple[int, bytes, Desired, dict[str, float]] = (0, b"", {}, {})
+    _in_force: tuple[tuple[bytes, bytes], Desired, Mapping[str, float]] = ((b"", b""), {}, {})
 
     def snapshot(self, connection: Connection, epoch: int, expecting: Expecting) -> Snapshot:
         """All that a decision is made from, as of one moment."""
         at = observed.moment(connection)
         declared = self.world(connection)
         in_force = plans.in_force(connection)
-        standing, planned = self._decoded(in_force) if in_force else ({}, {})
+        standing, planned = self.wanted(connection, in_force)
         policy = next((one.spec for one in declared if one.kind == "Policy"), {})
         lost_after: Any = policy.get("lostAfterSeconds", PolicySpec.model_fields["lost_after_seconds"].default)
         self._lost_after = float(lost_after)
@@ -148,22 +146,25 @@ class Observer:
             (node, gpu.index)
             for node in known & self._details.keys()
             for gpu in self._details[node].gpus
-            if _is_out(gpu)
+            if is_out(gpu)
         )
         return Observed(instances, generations, silent, ailing, lost, dict(self._asked))
 
-    def _decoded(self, plan: InForce) -> tuple[Desired, dict[str, float]]:
+    def wanted(self, connection: Connection, plan: InForce | None) -> tuple[Desired, Mapping[str, float]]:
         """What the plan in force wants, and for which rates it was made."""
-        generation, body, desired, planned = self._in_force
-        if (generation, body) != (plan.generation, plan.desired):
-            desired = _desired.decode(plan.desired)
-            planned = {one.service: one.rate_per_second for one in _unserved.decode(plan.body).unserved}
+        if plan is None:
+            return {}, {}
+        hashes, desired, planned = self._in_force
+        if hashes != (plan.desired, plan.body):
+            found = pieces.get(connection, [plan.desired, plan.body])
+            desired = _desired.decode(found[plan.desired])
+            planned = {one.service: one.rate_per_second for one in _unserved.decode(found[plan.body]).unserved}
             for wanted in desired.values():
                 for one in wanted.instances:
                     if one.service:
                         name = f"{one.tenant}/{one.service}"
                         planned[name] = planned.get(name, 0.0) + one.rate_per_second
-            self._in_force = (plan.generation, plan.desired, desired, planned)
+            self._in_force = ((plan.desired, plan.body), desired, planned)
         return desired, planned
 
 
@@ -209,57 +210,5 @@ def seen_of(said: Detail, generation: int) -> dict[str, Seen]:
     return found
 
 
-def _is_out(gpu: Ailing) -> bool:
-    return gpu.fenced or gpu.health == "failed"
-
-
 def _rank(copy: Copy) -> int:
     return STAGES.index(copy.stage) if copy.stage in STAGES else 0
-
-
-def node_facts(
-    rows: Sequence[NodeRow],
-    silent_seconds: Mapping[str, float],
-    cordoned: Sequence[Cordon],
-    lost_after_seconds: float,
-) -> dict[str, NodeFacts]:
-    """How each node is, as far as planning goes."""
-    asked: dict[tuple[str, str], set[int]] = {}
-    for one in cordoned:
-        asked.setdefault((one.node, one.mode), set()).add(one.gpu)
-    return {row.name: _facts(row, silent_seconds.get(row.name), asked, lost_after_seconds) for row in rows}
-
-
-def _facts(
-    row: NodeRow, silent_seconds: float | None, asked: Mapping[tuple[str, str], set[int]], lost_after_seconds: float
-) -> NodeFacts:
-    gpus: list[dict[str, Any]] = row.status.get("gpus") or []
-    conditions = {one["type"]: one["status"] for one in row.status.get("conditions", ())}
-    indexes = [int(gpu["index"]) for gpu in gpus]
-
-    def chosen(mode: str) -> tuple[int, ...]:
-        wanted = asked.get((row.name, mode), set())
-        return tuple(index for index in indexes if index in wanted or WHOLE in wanted) or tuple(
-            sorted(wanted - {WHOLE})
-        )
-
-    ailing = msgspec.convert(row.ailing or [], list[Ailing])
-    return NodeFacts(
-        name=row.name,
-        state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", lost_after_seconds),
-        failed_gpus=tuple(sorted(gpu.index for gpu in ailing if _is_out(gpu))),
-        cordoned_gpus=chosen("cordon"),
-        draining_gpus=chosen("drain"),
-        uuids=tuple(str(gpu.get("uuid", "")) for gpu in sorted(gpus, key=lambda gpu: int(gpu["index"]))),
-        templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
-    )
-
-
-def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float) -> NodeState:
-    if silent_seconds is None:
-        return "never"
-    if silent_seconds > lost_after_seconds:
-        return "lost"
-    if silent_seconds > SILENT_SECONDS:
-        return "silent"
-    return "mismatch" if mismatch else "reporting"

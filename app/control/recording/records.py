@@ -11,8 +11,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.control.desired import Desired, NodeDesired
+from app.control.recording.kept import whole
 from app.control.snapshot import Snapshot
-from app.control.store import whole
 from app.store import pieces, plans
 from solvers.planning.plan import Plan
 

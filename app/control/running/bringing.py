@@ -11,15 +11,13 @@ import msgspec
 from agents.contract import AssignedInstance
 from app.control import metrics
 from app.control.decision import State
-from app.control.desired import Desired, NodeDesired
+from app.control.desired import Desired
 from app.control.events import Event, Reason, happened, known
 from app.control.rollout import Advance, RolloutState, advance, begin
 from app.control.rollout.rules_of import rules_of
 from app.control.store import Look, Settled, Store
 
 GOING = (State.ROLLING, State.DONE)
-
-_desired = msgspec.json.Decoder(dict[str, NodeDesired])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ def bring(store: Store, look: Look, proven: frozenset[str] = frozenset(), *, aft
     if plan.state not in GOING:
         _stay(store, look)
         return Brought()
-    target = _desired.decode(plan.desired)
+    target = look.target
     rules = rules_of(look.declared)
     rules = replace(rules, unproven=_unproven(look.told, target, rules.gpu_types) - proven)
     if "pending" in plan.rollout:
@@ -107,7 +105,7 @@ def _rising(step: Advance) -> frozenset[str]:
 def _stay(store: Store, look: Look) -> None:
     """Where a rollout was ended half way, what nodes are told is what is wanted of them from now on."""
     plan = look.plan
-    if plan is None or plan.state != State.ABORTED or _desired.decode(plan.desired) == look.told:
+    if plan is None or plan.state != State.ABORTED or look.target == look.told:
         return
     store.tell(plan, {}, Settled(State.ABORTED, dict(plan.rollout), None, look.told))
 

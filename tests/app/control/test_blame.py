@@ -11,10 +11,10 @@ from app.control.blame import named, suspects
 from app.control.decision import Answer, Outcome
 from app.control.snapshot import Declared
 from app.control.solving import Inline
-from app.manifests.model import JSON
+from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import World
 from simulation.run import Simulation, simulated
-from simulation.world import of_documents, put
+from simulation.world import of_documents, put, withdraw
 from solvers.planning.problem import Problem
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
 
@@ -60,9 +60,7 @@ def test_a_service_that_the_solver_dies_of_is_named_and_the_last_plan_stands_unt
         assert told in served["message"]
         assert simulation.fleet.ready("shop/a") == ready
         assert rows(simulation, "SELECT max(generation) FROM plan") == before
-        simulation.database.write(lambda c: c.execute(text("DELETE FROM object WHERE kind = 'Service' AND name = 'b'")))
-        bump = "UPDATE version SET value = value + 1 WHERE name = 'object'"
-        simulation.database.write(lambda c: c.execute(text(bump)))
+        withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
         simulation.go_on(35)
         assert simulation.last is not None
         assert simulation.last.outcome is not Outcome.CRASHED

@@ -13,8 +13,9 @@ from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving import Inline
 from app.control.store import Store
+from app.manifests.model import Key, Kind
 from simulation.run import Simulation, simulated
-from simulation.world import of_documents
+from simulation.world import of_documents, withdraw
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 
 
@@ -141,9 +142,7 @@ def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(databa
 def test_a_deleted_service_is_taken_down(database_url: str) -> None:
     with fleet(database_url) as simulation:
         simulation.go_on(90)
-        simulation.database.write(lambda c: c.execute(text("DELETE FROM object WHERE kind = 'Service' AND name = 'b'")))
-        bump = "UPDATE version SET value = value + 1 WHERE name = 'object'"
-        simulation.database.write(lambda c: c.execute(text(bump)))
+        withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
         simulation.go_on(120)
         assert not any(one.service == "b" for wanted in _told(simulation).values() for one in wanted.instances)
         assert simulation.fleet.ready("shop/a") >= 1

@@ -15,10 +15,12 @@ from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving import Inline
 from app.control.store import Store
+from app.manifests.model import Key, Kind
 from app.store import cordons, plan_reads
 from app.store.database import Unavailable
 from simulation.run import Simulation, simulated
 from simulation.shapes import spike
+from simulation.world import withdraw
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
 from tests.simulation.worlds import small
@@ -41,8 +43,7 @@ def close(simulation: Simulation, mode: str) -> None:
 
 
 def delete(simulation: Simulation, service: str) -> None:
-    say(simulation, f"DELETE FROM object WHERE kind = 'Service' AND name = '{service}'")
-    say(simulation, "UPDATE version SET value = value + 1 WHERE name = 'object'")
+    withdraw(simulation.database, Key(Kind.SERVICE, "shop", service))
 
 
 def newest(simulation: Simulation) -> int:

@@ -13,8 +13,7 @@ from app.control.snapshot import Declared
 from app.manifests.model import Key, Kind
 from app.store import changes, observed, versions
 from app.store.database import Database
-from app.world.declare import delete
-from simulation.world import ACTOR, of_documents, put
+from simulation.world import of_documents, put, withdraw
 from tests.app.control.as_manifests import manifests
 from tests.solvers.planning.small_world import problem
 
@@ -37,10 +36,6 @@ def whole(database: Database) -> tuple[Declared, ...]:
 
 def name_of_a_service(database: Database) -> Key:
     return next(Key(Kind.SERVICE, one.tenant, one.name) for one in whole(database) if one.kind == "Service")
-
-
-def gone(database: Database, key: Key) -> None:
-    database.write(lambda connection: delete(connection, ACTOR, key))
 
 
 def test_while_nothing_is_declared_otherwise_the_very_same_world_is_read(database: Database) -> None:
@@ -74,10 +69,10 @@ def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(databa
 def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: Database) -> None:
     world, key = World(), name_of_a_service(database)
     database.read(world.read)
-    gone(database, key)
+    withdraw(database, key)
     assert database.read(world.read) == whole(database)
     put(database, of_documents(documents()))
-    gone(database, key)
+    withdraw(database, key)
     put(database, of_documents(documents()))
     assert database.read(world.read) == whole(database)
 
@@ -85,7 +80,7 @@ def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: D
 def test_what_went_since_is_seen_although_the_log_of_it_is_forgotten(database: Database) -> None:
     world, key = World(), name_of_a_service(database)
     database.read(world.read)
-    gone(database, key)
+    withdraw(database, key)
 
     def forget(connection: object) -> None:
         highest = changes.prune(connection, -60.0, 10_000)  # type: ignore[arg-type]
