@@ -19,10 +19,10 @@ def healthz() -> Response:
 
 @router.get("/readyz", tags=["health"], summary="The database answers and its schema is the one known")
 def readyz(ctx: Asked) -> Response:
-    found = ctx.database.read(schema.found)
-    if found != schema.KNOWN:
-        raise Problem("unavailable", schema.advice(found), headers={"Retry-After": "5"})
-    streams = ctx.database.read(versions.current)
+    reason = ctx.database.read(schema.refusal)
+    if reason:
+        raise Problem("unavailable", reason, headers={"Retry-After": "5"})
+    found, streams = ctx.database.read(schema.found), ctx.database.read(versions.current)
     return answer({"status": "ready", "schema": found, "resourceVersion": streams["object"][0]})
 
 

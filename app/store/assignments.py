@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from app.store import versions
+from app.store import lease, versions
 from app.store.database import statement
 
 STREAM = "assignment"
@@ -48,6 +48,21 @@ SINCE = statement(
 )
 ONE = statement("assignment_of_node", "SELECT version, body FROM assignment WHERE node = :node")
 
+LEAP = statement(
+    "leap_assignments",
+    """
+    WITH leapt AS (
+        SELECT node, epoch + :by AS epoch, generation + :by AS generation, version + :versions_by AS version
+        FROM assignment
+    )
+    UPDATE assignment SET
+        epoch = leapt.epoch, generation = leapt.generation, version = leapt.version,
+        body = CAST(CAST(body AS jsonb) || jsonb_build_object(
+            'epoch', leapt.epoch, 'generation', leapt.generation, 'version', leapt.version) AS text)
+    FROM leapt WHERE leapt.node = assignment.node
+    """,
+)
+
 
 def write(connection: Connection, epoch: int, drafts: Sequence[Draft]) -> dict[str, int]:
     """Write assignments and wake who waits for them; the version of each that was taken.
@@ -85,3 +100,8 @@ def of_node(connection: Connection, node: str) -> tuple[int, str] | None:
     """The node's assignment and its version."""
     row = connection.execute(ONE, {"node": node}).one_or_none()
     return (row.version, row.body) if row else None
+
+
+def leap(connection: Connection) -> None:
+    """What nodes shall run is again what it was at a restore's moment, and newer than all that they have seen since."""
+    connection.execute(LEAP, {"by": lease.LEAP_BY, "versions_by": versions.LEAP_BY})

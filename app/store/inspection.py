@@ -62,10 +62,13 @@ def _server_version(connection: psycopg.Connection[Any]) -> Finding:
 
 def _schema_version(connection: psycopg.Connection[Any]) -> Finding:
     known = _value(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
-    version = _value(connection, "SELECT version_num FROM alembic_version") if known else None
-    if version == schema.KNOWN:
-        return Finding("schema", str(version))
-    return Finding("schema", str(version or "none"), "wrong", schema.advice(version))
+    if not known:
+        return Finding("schema", "none", "wrong", schema.advice(None))
+    version, oldest = connection.execute(schema.SERVES.text.encode()).fetchone() or ("none", "none")
+    reason = schema.against(version, oldest)
+    newer = version != schema.KNOWN and not reason
+    advice = f"newer than this gpuwright, which knows {schema.KNOWN}; it serves {oldest} and later" if newer else reason
+    return Finding("schema", version, "wrong" if reason else "note" if newer else "ok", advice)
 
 
 def _durability(connection: psycopg.Connection[Any]) -> list[Finding]:

@@ -24,6 +24,15 @@ MIGRATING = 0x6770_7577_7269  # "gpuwri"
 
 IS_MIGRATED = statement("is_migrated", "SELECT to_regclass('alembic_version')")
 FOUND = statement("schema_version", "SELECT version_num FROM alembic_version")
+SERVES = statement(
+    "schema_serves",
+    """
+    SELECT version_num, coalesce(
+        substring(obj_description('alembic_version'::regclass, 'pg_class') FROM '^' || version_num || ' serves (.*)'),
+        version_num
+    ) AS oldest FROM alembic_version
+    """,
+)
 TAKE_TURNS = statement("migrators_take_turns", "SELECT pg_advisory_xact_lock(:name)")
 
 
@@ -61,8 +70,32 @@ def advice(version: str | None) -> str:
     return f"the database has schema {version}, and this gpuwright needs {KNOWN}; run: {COMMAND}"
 
 
+def refusal(connection: Connection) -> str:
+    """Why this gpuwright does not work on the database; empty where it does.
+
+    It works on its own schema, and on a newer one whose migration says that it still serves ours: so replicas of two
+    versions run side by side while they are replaced one after the other.
+    """
+    if found(connection) is None:
+        return advice(None)
+    return against(*connection.execute(SERVES).one())
+
+
+def against(version: str, oldest: str) -> str:
+    """As `refusal`, from the schema's version and the oldest gpuwright that it serves."""
+    newer_but_serving = version not in VERSIONS and oldest <= KNOWN
+    return "" if version == KNOWN or newer_but_serving else advice(version)
+
+
 def require(connection: Connection) -> None:
-    """Refuse a database whose schema is not exactly ours."""
+    """Refuse a database that this gpuwright does not work on."""
+    reason = refusal(connection)
+    if reason:
+        raise SchemaError(reason)
+
+
+def require_own(connection: Connection) -> None:
+    """Refuse a database whose schema is not exactly ours: of a newer one not every table is known."""
     version = found(connection)
     if version != KNOWN:
         raise SchemaError(advice(version))
@@ -122,7 +155,20 @@ def _step(connection: Connection, target: str, *, back: bool) -> str | None:
     config = configuration()
     config.attributes["connection"] = connection
     (command.upgrade if direction == 1 else command.downgrade)(config, following)
+    said = "NULL" if following == BASE else f"'{following} serves {_oldest_served(config, following)}'"
+    connection.execute(statement("schema_says_whom_it_serves", f"COMMENT ON TABLE alembic_version IS {said}"))
     return following
+
+
+def _oldest_served(config: Config, version: str) -> str:
+    """The oldest gpuwright, by the schema that it knows, that goes on working on this one."""
+    from alembic.script import ScriptDirectory
+
+    revision = ScriptDirectory.from_config(config).get_revision(version)
+    serves = getattr(revision.module, "SERVES", version)
+    if not (isinstance(serves, str) and serves.isdecimal() and serves <= version):
+        raise SchemaError(f"migration {version} says SERVES = {serves!r}; allowed: {version} or a version before it")
+    return serves
 
 
 def configuration() -> Config:

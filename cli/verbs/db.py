@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cli import exits
+from cli import exits, readers
 from cli.arguments import completes
 from cli.exits import Failed
 
@@ -18,10 +18,13 @@ whether or not `gpuwright up` runs there.
 
 Examples:
   gpuwright db check
+  gpuwright db token --out admin.token
   gpuwright db backup world.tar.gz
   gpuwright db restore world.tar.gz --data-dir /srv/new
+  gpuwright db grant-report finance --fleet
   DATABASE_URL=postgresql://gpuwright@db/gpuwright gpuwright db migrate
 """
+DATABASE_LABEL = "gpuwright db token"
 MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG"}
 
 
@@ -38,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completes(backup.add_argument("file", metavar="FILE", type=Path), "files")
     restore = actions.add_parser("restore", help="fill an empty database from such a file")
     completes(restore.add_argument("file", metavar="FILE", type=Path), "files")
-    for action in (migrate, backup, restore, actions.choices["check"]):
+    leap = actions.add_parser(
+        "leap", help="after Postgres was brought back to a moment: leave behind what was given out since"
+    )
+    token = actions.add_parser("token", help="make an admin token: the first of a database, or when all were lost")
+    completes(token.add_argument("--out", metavar="FILE", type=Path, required=True, help="written there"), "files")
+    for action in (migrate, backup, restore, leap, token, actions.choices["check"], *readers.add_actions(actions)):
         completes(
             action.add_argument(
                 "--data-dir", metavar="DIR", type=Path, help="default ./.gpuwright, where DATABASE_URL is not set"
@@ -56,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
     from app.store.schema import SchemaError
     from cli.verbs.serve import cause_of
 
-    verbs = {"migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore}
+    verbs = {
+        "migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore, "leap": _leap, "token": _token,
+        "grant-report": readers.run, "revoke-report": readers.run, "readers": readers.run,
+    }  # fmt: skip
     try:
         with database_url(args.data_dir, create=args.action in ("migrate", "restore")) as url:
             return verbs[args.action](args, url)
@@ -142,4 +153,42 @@ def _restore(args: argparse.Namespace, url: str) -> int:
     contents = restore(url, args.file)
     held = f"{contents.rows} rows of {len(contents.tables)} tables"
     print(f"{args.file}: {held} restored, as of {contents.taken_at}")
+    return exits.OK
+
+
+def _leap(args: argparse.Namespace, url: str) -> int:
+    from app.store.backup import leap
+
+    lease = leap(url)
+    begins = f"the next leader's epoch is over {lease.epoch}" if lease else "nobody has led here yet"
+    print(f"{begins}; whoever watches lists anew")
+    return exits.OK
+
+
+def _token(args: argparse.Namespace, url: str) -> int:
+    """Who can write into the database needs nobody's leave; its label says where it came from."""
+    from app import tokens
+    from app.postgres.admission import write_privately
+    from app.store import schema
+    from app.store import tokens as rows
+    from app.store.database import Database
+
+    new = tokens.new()
+    database = Database(url, pool_size=1)
+    try:
+        database.read(schema.require)
+        write_privately(args.out, new.text + "\n")  # first: a token that nobody has is worth nothing
+        database.write(
+            lambda connection: rows.insert(
+                connection,
+                token_id=new.id,
+                secret_hash=new.secret_hash,
+                scope="admin",
+                label=DATABASE_LABEL,
+                created_by=DATABASE_LABEL,
+            )
+        )
+    finally:
+        database.close()
+    print(f"admin token {new.id} written to {args.out}")
     return exits.OK

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EPILOG = """\
 Everything else is set in the environment: DATABASE_URL, DATABASE_LISTEN_URL, GPUWRIGHT_POOL_SIZE, ...
 
-The first admin token of a database comes from `gpuwright up`, run once with the same DATABASE_URL: it is in the
-admin.token of its --data-dir then. The same makes a new one when all were lost or revoked.
+The first admin token of a database comes from `gpuwright db token --out admin.token` with the same DATABASE_URL. The
+same makes a new one when all were lost or revoked.
 
 Examples:
   DATABASE_URL=postgresql://gpuwright@db/gpuwright gpuwright db migrate

@@ -22,7 +22,7 @@ def done(page: Path, seconds: float = SECONDS) -> tuple[int, str]:
     script = "".join(f"echo '## {page.name}:{one.line}'\n{one.text}\n" for one in blocks(page) if one.kind == "sh")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"}
     shell = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-m", "-c", script], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     try:

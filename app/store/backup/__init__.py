@@ -5,7 +5,7 @@ Not pg_dump: that must be as new as the server, and the one at hand may be older
 """
 
 from app.store.backup.archive import BackupError, Contents, Table
-from app.store.backup.restoring import restore
+from app.store.backup.restoring import leap, restore
 from app.store.backup.taking import take
 
-__all__ = ["BackupError", "Contents", "Table", "restore", "take"]
+__all__ = ["BackupError", "Contents", "Table", "leap", "restore", "take"]

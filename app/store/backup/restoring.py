@@ -14,7 +14,7 @@ from psycopg import Copy, sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.store import lease, partitions, schema, versions
+from app.store import assignments, lease, partitions, schema, versions
 from app.store.backup.archive import (
     DAMAGE,
     FORMAT,
@@ -50,6 +50,26 @@ def restore(url: str, file: Path) -> Contents:
         engine.dispose()
 
 
+def leap(url: str) -> lease.Lease | None:
+    """After Postgres itself was brought back to a moment: the same leap as after our own restore. Who leads then."""
+    engine = create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args={"prepare_threshold": None})
+    try:
+        with engine.begin() as connection:
+            schema.take_turn(connection)
+            schema.require_own(connection)
+            _leap(connection)
+            return lease.current(connection)
+    finally:
+        engine.dispose()
+
+
+def _leap(connection: Connection) -> None:
+    """Whatever is given out from now on is newer than all that anybody saw of the time that was lost."""
+    versions.leap(connection)
+    lease.leap(connection)
+    assignments.leap(connection)
+
+
 def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Contents:
     header = first_json(archive, "header.json")
     if header["format"] != FORMAT or header["schema"] != schema.KNOWN:
@@ -59,7 +79,7 @@ def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Conte
         )
     connection.execute(NO_LIMITS)
     schema.take_turn(connection)
-    schema.require(connection)
+    schema.require_own(connection)
     tables = {row.relname: list(row.columns) for row in connection.execute(TABLES)}
     if tables != header["tables"]:
         raise BackupError(f"{file} holds other tables or columns than schema {schema.KNOWN} has")
@@ -76,8 +96,7 @@ def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Conte
         wrong = sorted(name for name in found if manifest["tables"].get(name) != found[name])
         raise BackupError(f"{file} is damaged: {', '.join(wrong)} differ from its manifest; nothing was restored")
     _set_sequences(connection, manifest["sequences"])
-    versions.leap(connection)
-    lease.leap(connection)
+    _leap(connection)
     return contents
 
 

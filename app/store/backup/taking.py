@@ -49,7 +49,7 @@ def take(url: str, file: Path) -> Contents:
 
 def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
     connection.execute(NO_LIMITS)
-    schema.require(connection)
+    schema.require_own(connection)
     tables = {row.relname: list(row.columns) for row in connection.execute(TABLES)}
     contents = Contents(schema.KNOWN, datetime.now(UTC).isoformat(timespec="seconds"))
     header = {

@@ -31,6 +31,13 @@ INSERT INTO gpu_minute SELECT timestamptz '2026-01-02T10:00:00Z' + n * interval 
        1.5, 2.5, 100, 120, n, 40, 1500, ARRAY['sw_power_cap'] FROM generate_series(1, 200) AS n;
 UPDATE version SET value = 500 WHERE name = 'object';
 """
+LED = """
+INSERT INTO lease (name, holder, epoch, generation, renewed_at, expires_at)
+VALUES ('planner', 'a', 3, 40, now(), now());
+INSERT INTO assignment (node, epoch, generation, version, body, written_at)
+VALUES ('n', 3, 38, 12, '{"node":"n","version":12,"epoch":3,"generation":38,"plan":"p9"}', now());
+UPDATE version SET value = 12 WHERE name = 'assignment';
+"""
 
 
 def test_everything_comes_back_on_any_postgres(
@@ -50,6 +57,24 @@ def after_a_leap(url: str) -> dict[str, list[str]]:
     """What a restore makes of it: the same, but versions that nobody has seen, and older ones forgotten."""
     execute(url, f"UPDATE version SET value = value + {LEAP_BY}, floor = value + {LEAP_BY}")
     return everything(url)
+
+
+def test_after_a_restore_leaders_and_nodes_are_ahead_of_all_that_was_seen_since(
+    filled: str, database_url: str, tmp_path: Path
+) -> None:
+    """An agent refuses an epoch or generation below what it has seen, and asks for another version than it has."""
+    execute(filled, LED)
+    backup.take(filled, tmp_path / "world.tar.gz")
+    backup.restore(database_url, tmp_path / "world.tar.gz")
+    backup.leap(filled)  # as after Postgres' own restore to a moment
+    for url in (filled, database_url):
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT epoch, generation FROM lease").fetchall() == [(1_000_003, 1_000_040)]
+            [(epoch, generation, version, body)] = connection.execute(
+                "SELECT epoch, generation, version, body::json FROM assignment"
+            ).fetchall()
+            assert (epoch, generation, version) == (1_000_003, 1_000_038, LEAP_BY + 12)
+            assert body == {"node": "n", "epoch": epoch, "generation": generation, "version": version, "plan": "p9"}
 
 
 def test_a_backup_is_its_owners_alone_whatever_lies_where_it_is_written(filled: str, tmp_path: Path) -> None:
