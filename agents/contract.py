@@ -326,6 +326,8 @@ class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     shed: Count = 0
     latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
     open: Count = 0  # now: asked for, and not among the requests yet
+    timed: Count = 0  # answers that were held against the SLO, to the millisecond
+    late: Count = 0  # of those, beyond it
 
 
 class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):

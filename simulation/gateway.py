@@ -78,6 +78,8 @@ class Gateway:
                     errors=total.errors - zero.errors,
                     shed=total.turned_away - zero.turned_away,
                     open=total.asked - ended,
+                    timed=total.answered - zero.answered,
+                    late=total.answered - total.within - (zero.answered - zero.within),
                     latency_counts=tuple(counts),
                 )
             )

@@ -30,7 +30,7 @@ def followed(told: Endpoints, loopback: bool) -> Followed:
     limits = {}
     left_out = []
     for service in told.services:
-        if service.queue_limit or service.shed_share:
+        if service.queue_limit or service.shed_share or service.slo_ms:
             limits[service.service] = Limit(
                 service.queue_limit, service.shed_share, service.retry_after_seconds, service.slo_ms
             )

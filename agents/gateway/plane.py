@@ -144,7 +144,16 @@ def routed_as_told(source: tuple[str, Declared]) -> bool:
 def counts_of(counts: Counts, sequence: int, endpoints: int) -> GatewayCounts:
     """The totals of every service that was ever asked for."""
     services = tuple(
-        ServiceCounts(one.service, one.requests, one.errors, one.shed, _without_zeros(one.latency_counts), one.open)
+        ServiceCounts(
+            one.service,
+            one.requests,
+            one.errors,
+            one.shed,
+            _without_zeros(one.latency_counts),
+            one.open,
+            one.timed,
+            one.late,
+        )
         for one in counts.counted
         if not one.copy and (one.requests or one.open)
     )

@@ -22,12 +22,15 @@ MOST_GONE = 10_000
 class Tally:
     """Totals of one copy, or of one service."""
 
-    __slots__ = ("counts", "errors", "requests", "shed")
+    __slots__ = ("counts", "errors", "late", "requests", "shed", "slo_ms", "timed")
 
     def __init__(self) -> None:
         self.requests = 0
         self.errors = 0
         self.shed = 0
+        self.slo_ms = 0.0
+        self.timed = 0
+        self.late = 0
         self.counts = [0] * (len(LATENCY_EDGES_MS) + 1)
 
 
@@ -43,14 +46,16 @@ class Tallies:
         self._servers: dict[str, Server] = {}
         self._gone_at: dict[str, float] = {}
 
-    def know(self, servers: Mapping[str, Server], services: Mapping[str, int], now: float) -> None:
+    def know(
+        self, servers: Mapping[str, Server], services: Mapping[str, int], now: float, slos_ms: Mapping[str, float]
+    ) -> None:
         """These are routed; what is not is kept for a while."""
         for name, server in servers.items():
             self._servers[name] = server
             self._copies.setdefault(name.encode(), Tally())
             self._gone_at.pop(name, None)
         for service in services:
-            self._services.setdefault(service.encode(), Tally())
+            self._services.setdefault(service.encode(), Tally()).slo_ms = slos_ms.get(service, 0.0)
         for gone in [service for service in self._services if service.decode() not in services]:
             del self._services[gone]
         for name in [name for name in self._servers if name not in servers]:
@@ -88,6 +93,9 @@ class Tallies:
             tally.errors += failed
             if bucket >= 0:
                 tally.counts[bucket] += 1
+        if bucket >= 0 and service.slo_ms:
+            service.timed += 1
+            service.late += active_ms > service.slo_ms
         if status == 503 and parts[5] == b"LR":
             service.shed += 1
 
@@ -107,4 +115,15 @@ class Tallies:
         return tuple(found)
 
     def _said(self, tally: Tally, service: str, source: str = "", copy: str = "") -> Counted:
-        return Counted(service, tally.requests, tally.errors, tuple(tally.counts), source, copy, tally.shed)
+        return Counted(
+            service,
+            tally.requests,
+            tally.errors,
+            tuple(tally.counts),
+            source,
+            copy,
+            tally.shed,
+            0,
+            tally.timed,
+            tally.late,
+        )

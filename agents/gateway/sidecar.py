@@ -184,7 +184,8 @@ class Sidecar:
 
     def _know(self) -> None:
         with self.receiver.lock:
-            self.tallies.know(names(self._desired.servers()), self._desired.slots, time.monotonic())
+            slos_ms = {name: limit.slo_ms for name, limit in self._desired.limits.items()}
+            self.tallies.know(names(self._desired.servers()), self._desired.slots, time.monotonic(), slos_ms)
 
     def _watch(self) -> None:
         """Converge at once when HAProxy has other processes than before, or failed to; else now and then."""

@@ -69,6 +69,8 @@ class Counted(Struct, rename="camel", frozen=True):
     copy: str = ""
     shed: int = 0  # of the errors: turned away by the service's limit
     open: int = 0  # of a service, now: asked for, and not among its requests yet
+    timed: int = 0  # answers that were held against the SLO
+    late: int = 0  # of those, beyond it
 
 
 class Counts(Struct, rename="camel", frozen=True):

@@ -83,7 +83,7 @@ def _read(raw: bytes) -> GatewayCounts:
     except RecursionError:
         raise _refused("counts", "nested too deeply") from None
     for one in told.services:
-        if one.errors > one.requests or one.shed > one.errors or sum(one.latency_counts) > one.requests:
+        if one.errors > one.requests or one.shed > one.errors or max(sum(one.latency_counts), one.timed) > one.requests:
             raise _refused("services", f"{one.service}: more is told of its requests than there were")
     if len({one.service for one in told.services}) != len(told.services):
         raise _refused("services", "a service is there twice")

@@ -6,13 +6,13 @@ is gone; then what came is not known, and is taken to have come as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.contract import GatewayCounts
 from app.control.loads.hearing import Word
-from app.control.loads.latencies import add
+from app.control.loads.latencies import add, within, within_at_best
 
 MINUTE = timedelta(seconds=60)
 LEAST_SECONDS = 5.0  # a shorter time says too little by itself
@@ -27,6 +27,22 @@ class Came:
     errors: int = 0
     counts: list[int] = field(default_factory=list)
     shed: int = 0  # of the errors
+    timed: int = 0  # answers that a gateway held against the SLO itself
+    late: int = 0  # of those, beyond it
+
+    def slow(self, slo_ms: float) -> float:
+        """Answers beyond the SLO; of those that nobody timed, as many as the histogram tells."""
+        return self.late + self._untimed(within, slo_ms)
+
+    def surely_slow(self, slo_ms: float) -> float:
+        """The same, as far as it is certain: inside a bucket of the histogram anything may be."""
+        return self.late + self._untimed(within_at_best, slo_ms)
+
+    def _untimed(self, inside: Callable[[Sequence[float], float], float], slo_ms: float) -> float:
+        answers = sum(self.counts)
+        if answers <= self.timed or slo_ms <= 0:
+            return 0.0
+        return (answers - inside(self.counts, slo_ms)) * (answers - self.timed) / answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,8 @@ class _Total:
     rate: float = 0.0  # when it last grew
     open: int = 0
     shed: int = 0
+    timed: int = 0
+    late: int = 0
 
 
 class NodeTotals:
@@ -114,7 +132,15 @@ class GatewayTotals:
         lies = 0
         for one in said.services:
             known = self._totals.get(one.service) if goes_on else None
-            totals[one.service] = _Total(one.requests, one.errors, one.latency_counts, open=one.open, shed=one.shed)
+            totals[one.service] = _Total(
+                one.requests,
+                one.errors,
+                one.latency_counts,
+                open=one.open,
+                shed=one.shed,
+                timed=one.timed,
+                late=one.late,
+            )
             service = came.setdefault(one.service, Came())
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[one.service]  # the first word is where counting begins
@@ -127,6 +153,8 @@ class GatewayTotals:
             service.requests = requests
             service.errors = max(0, one.errors - (known.errors if known else 0))
             service.shed = min(service.errors, max(0, one.shed - (known.shed if known else 0)))
+            service.timed = max(0, one.timed - (known.timed if known else 0))
+            service.late = min(service.timed, max(0, one.late - (known.late if known else 0)))
             add(service.counts, _grown(one.latency_counts, known.counts if known else ()))
         self._said, self._totals = (received_at, said), totals
         rates, self._short = _rates(seconds, came, self._short)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from app.control.loads.differences import Came
-from app.control.loads.latencies import add, within
+from app.control.loads.latencies import add
 from app.control.loads.recent import Answers
 from app.store.loads import Bucket
 from solvers.forecast import Sample
@@ -57,13 +57,15 @@ class Window:
         if source != self.source:
             return
         self._counted.errors += came.errors
+        self._counted.timed += came.timed
+        self._counted.late += came.late
         add(self._counted.counts, came.counts)
         total = float(sum(came.counts))
         if came.shed:
             self.shed_at = now
         failed = came.errors - came.shed  # who was turned away says nothing of those who answer
         if total or failed:
-            inside = within(came.counts, self.slo_ms) if self.slo_ms else 0.0
+            inside = total - came.surely_slow(self.slo_ms)
             self.answers.append(Answers(now, total, failed, inside, came.counts))
 
     def passed(self, last: float, now: float) -> Bucket | None:
@@ -103,7 +105,7 @@ class Window:
         counts = self._counted.counts
         answers = float(sum(counts))
         tenant, _, service = self.name.partition("/")
-        slow = answers - within(counts, self.slo_ms) if self.slo_ms else 0.0
+        slow = self._counted.slow(self.slo_ms)
         self._kept.append((at, answers + self._counted.errors, answers - slow))
         bucket = Bucket(
             tenant=tenant,
