@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -164,47 +162,3 @@ def test_users_that_units_name_are_made_by_sysusers() -> None:
     made = re.findall(r"^u (\S+)", (ROOT / "deploy" / "systemd" / "gpuwright.sysusers").read_text(), re.MULTILINE)
     named = {settings(path.stem)["User"][0] for path in UNITS} - {"root"}
     assert set(made) == named
-
-
-# The image
-
-
-def instructions() -> list[tuple[str, str]]:
-    """Each instruction of the Containerfile and its words."""
-    text = (ROOT / "deploy" / "agent" / "Containerfile").read_text()
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
-    return [(line.split(maxsplit=1)[0], " ".join(line.split(maxsplit=1)[1].split())) for line in joined]
-
-
-def test_every_instruction_of_the_image_is_one() -> None:
-    known = {"FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
-    assert {name for name, _ in instructions()} <= known
-    for name, words in instructions():
-        if name in ("ENTRYPOINT", "CMD"):
-            assert all(isinstance(word, str) for word in json.loads(words))
-
-
-def test_what_the_image_copies_is_here_and_is_all_that_the_wheel_needs() -> None:
-    copied = [words.split() for name, words in instructions() if name == "COPY" and "--from" not in words]
-    sources = {source for words in copied for source in words[:-1]}
-    assert [source for source in sorted(sources) if not (ROOT / source).exists()] == []
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    assert packages <= sources
-    assert project["project"]["readme"] in sources
-
-
-def test_the_image_has_two_stages_and_ends_as_nobody_in_particular() -> None:
-    stages = [at for at, (name, _) in enumerate(instructions()) if name == "FROM"]
-    assert len(stages) == 2
-    final = instructions()[stages[-1] :]
-    users = [words for name, words in final if name == "USER"]
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1]), "a number: Kubernetes cannot tell that a name is not root"
-    assert not any("pip" in words or "gcc" in words for name, words in final if name == "RUN")
-    assert all("--require-hashes" in line for line in pip_installs() if ".txt" in line)
-
-
-def pip_installs() -> list[str]:
-    lines = [line for name, words in instructions() if name == "RUN" for line in words.split("&&")]
-    return [line for line in lines if "pip" in line and "install" in line]

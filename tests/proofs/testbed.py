@@ -85,14 +85,20 @@ def attainment(seconds: float) -> dict[str, tuple[float, float]]:
         slo = service["spec"]["slo"]["latencyMs"] / 1000
         labels = f'service="{name}"'
         asked = value(f"increase(gpuwright_gateway_service_requests_total{{{labels}}}[{window}])")
-        bucket = "gpuwright_gateway_service_latency_seconds_bucket"
-        edges = sorted(float(one["metric"]["le"]) for one in ask(f'{bucket}{{{labels},le!="+Inf"}}'))
-        edge = max(edge for edge in edges if edge <= slo)  # the nearest below: what is between counts as late
-        texts = {one["metric"]["le"] for one in ask(f"{bucket}{{{labels}}}")}
-        text = next(text for text in texts if text != "+Inf" and float(text) == edge)
-        within = value(f'increase({bucket}{{{labels},le="{text}"}}[{window}])')
+        within = within_slo(f"increase(gpuwright_gateway_service_latency_seconds_bucket{{{labels}}}[{window}])", slo)
         made[name] = (asked, within / asked if asked else 0.0)
     return made
+
+
+def within_slo(query: str, slo: float) -> float:
+    """How many were no slower; inside a bucket as if spread evenly, as gpuwright itself counts."""
+    upto = sorted((float(one["metric"]["le"]), float(one["value"][1])) for one in ask(query))
+    below, inside = 0.0, 0.0
+    for edge, count in upto:
+        if edge >= slo:
+            return inside + (count - inside) * (slo - below) / (edge - below)
+        below, inside = edge, count
+    return inside
 
 
 def value(query: str) -> float:
