@@ -13,8 +13,8 @@ from app.ledger.facts import FOREVER, QUARTER, Amount, Line, NodeFacts, Owned, R
 from app.store import allocations, usage
 from app.store.allocations import Account, Entry
 
-NODES_AT_ONCE = 16
-AGAIN_AT_ONCE = 4 * 24 * 4 * QUARTER  # four days of a node, in one transaction
+NODES_AT_ONCE = 8
+AGAIN_AT_ONCE = 24 * 4 * QUARTER  # a day of a node, in one transaction
 
 Span = tuple[int, int]
 

@@ -21,9 +21,7 @@ class Portions(Protocol):
 def bring_up_to_date(database: Database, pace: Portions) -> int:
     """Account for all that is final; how many nodes had something, a node of many portions as often."""
     database.write(booking.book_missing)
-    months = database.read(allocations.months_due)
-    if months:
-        database.write(lambda connection: partitions.ensure(connection, months, daily=()))
+    make_room(database)
     total = 0
     for _ in pace.portions():
         count = database.write(_portion, repeatable=True)  # done twice, the second finds it done
@@ -31,6 +29,13 @@ def bring_up_to_date(database: Database, pace: Portions) -> int:
         if not count:
             break
     return total
+
+
+def make_room(database: Database) -> None:
+    """Partitions for all that may be written now: what is told late is about months that are long over."""
+    months = database.read(allocations.months_due)
+    if months:
+        database.write(lambda connection: partitions.ensure(connection, months, daily=()))
 
 
 def _portion(connection: Connection) -> int:

@@ -16,7 +16,7 @@ from app.store.database import statement
 # is reported within a minute or two is there; or nobody has heard of the node for an hour since.
 SETTLED = "3 minutes"
 GRACE = "1 hour"
-MOST_AHEAD = "1 day"  # of a node, in one transaction
+MOST_AHEAD = "6 hours"  # of a node, in one transaction
 MONTHS = 13  # further back nothing is accounted for anew
 
 _MICROSECONDS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"

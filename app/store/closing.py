@@ -92,7 +92,6 @@ GOES_ON = statement(
         SELECT usage_interval.node, usage_interval.id, (SELECT moment()), NULL, 'named'
         FROM usage_interval JOIN node_state USING (node) JOIN node_detail USING (node)
         WHERE usage_interval.ended_at IS NOT NULL AND evidence = 'gap' AND received_at > closed_at
-          AND changed_at > closed_at
           AND EXISTS (SELECT FROM jsonb_array_elements(detail -> 'copies') AS copy
                       WHERE copy ->> 'id' = usage_interval.id AND copy ->> 'stage' <> 'gone')
           AND NOT EXISTS (SELECT FROM usage_truth AS said

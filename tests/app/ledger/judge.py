@@ -98,6 +98,17 @@ def run_up(nano_per_hour: int, at: datetime) -> int:
     return exact.numerator // exact.denominator
 
 
+def total(paid: Sequence[Paid], prices: Sequence[Priced], start: datetime, stop: datetime) -> int:
+    """GPU-hours x price between two moments, whoever used them."""
+    found = 0
+    for gpu in paid:
+        for price in prices:
+            begins, ends = max(start, gpu.start, price.start), min(stop, gpu.stop, price.stop)
+            if price.kind == gpu.kind and begins < ends:
+                found += run_up(price.nano_per_hour, ends) - run_up(price.nano_per_hour, begins)
+    return found
+
+
 def _judge_stretch(
     verdict: Verdict, gpu: Paid, prices: Sequence[Priced], mine: Sequence[Held], begins: datetime, ends: datetime
 ) -> None:

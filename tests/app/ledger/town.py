@@ -65,6 +65,13 @@ class Ledger:
         )  # fmt: skip
         self.intake.keep([told], [b"{}"])
 
+    def late_report(self, node: str, *told: UsageInterval) -> None:
+        """One that was overtaken by others."""
+        minute = self.now.replace(second=0, microsecond=0)
+        self.intake.keep(
+            [Report(node=node, incarnation=0, sequence=0, at=self.now, minute=minute, usage=told)], [b"{}"]
+        )
+
     def account(self, times: int = 1) -> None:
         for _ in range(times):
             keeping.bring_up_to_date(self.database, self.pace)
