@@ -26,6 +26,7 @@ from app.store import schema
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
 PGBOUNCER = Path("/usr/sbin/pgbouncer")
+SHIPPED_PGBOUNCER = Path(__file__).parents[2] / "deploy" / "pgbouncer" / "pgbouncer.ini"
 TEMPLATE = "migrated"
 FIRST_PORT, WORKERS, PORTS_OF_WORKER = 10_000, 8, 1_000  # beside those of copies; the kernel's begin at 32,768
 _taken = count(secrets.randbelow(PORTS_OF_WORKER))  # two test runs at once should not begin at the same
@@ -114,18 +115,21 @@ def postgres_of_debian(folder: Path) -> Iterator[DatabaseServer]:
 
 @contextmanager
 def pgbouncer(folder: Path, server_url: str) -> Iterator[int]:
-    """Debian's PgBouncer in transaction mode in front of every database of a server; its port."""
+    """Debian's PgBouncer as deploy/ configures it, in front of every database of a server; its port."""
     need(PGBOUNCER, "pgbouncer")
     server = urlsplit(server_url)
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "users.txt").write_text(f'"{server.username}" "{server.password}"\n')
-    (folder / "pgbouncer.ini").write_text(
-        f"[databases]\n* = host=127.0.0.1 port={server.port}\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        "pool_mode = transaction\nauth_type = scram-sha-256\n"
-        "default_pool_size = 20\nmax_client_conn = 500\n"
-    )
+    text = SHIPPED_PGBOUNCER.read_text()
+    for theirs, ours in (
+        ("gpuwright = host=127.0.0.1 port=5432 dbname=gpuwright", f"* = host=127.0.0.1 port={server.port}"),
+        ("listen_port = 6432", f"listen_port = {port}"),
+        ("auth_file = /etc/pgbouncer/userlist.txt\n", ""),
+    ):
+        assert theirs in text
+        text = text.replace(theirs, ours)
+    (folder / "pgbouncer.ini").write_text(text)
     # It refuses root; as `nobody` it reads its files through a handle, for the folder is private to us.
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     with (folder / "pgbouncer.ini").open("a") as config:
