@@ -48,7 +48,7 @@ ROLL_UP = statement(
         SELECT told.tenant, told.service, told.minute, sum(told.requests) AS requests, sum(told.errors) AS errors,
                sum(told.busy_seconds) AS busy_seconds, 60 * count(*) AS instance_seconds,
                sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts) AS count), 0)) AS answers,
-               sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts[:promise.edge]) AS count), 0)
+               sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts[1 : promise.edge]) AS count), 0)
                    + coalesce(told.latency_counts[promise.edge + 1] * CAST(promise.part AS numeric), 0)) AS in_time
         FROM promise JOIN instance_minute AS told USING (tenant, service)
         WHERE told.minute >= :hour AND told.minute < :until
