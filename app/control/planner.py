@@ -96,6 +96,7 @@ class Planner:
     _window: Window = field(default_factory=Window)
     _proven: frozenset[str] = frozenset()
     _ailing: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())
+    _advancing: threading.Lock = field(default_factory=threading.Lock)
     _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
 
     def __post_init__(self) -> None:
@@ -200,8 +201,10 @@ class Planner:
 
     def advance(self) -> bool:
         """Tell nodes what of the plan in force may be changed now; whether there is more to come."""
-        if not self.store.epoch:
-            return False
+        with self._advancing:  # an older look must not be told after a newer one
+            return self._advanced() if self.store.epoch else False
+
+    def _advanced(self) -> bool:
         try:
             look = self.store.look()
             gap = self._brought_at is None or look.at > self._brought_at + LONGEST_GAP
@@ -231,9 +234,13 @@ class Planner:
             self._window = self._window.arrived(look.at.timestamp(), over)
 
     def quicken(self) -> int:
-        """Answer what moved since the last look; the generation of the step, 0 where none was needed."""
-        if not self.store.epoch:
-            return 0
+        """Answer what moved since the last look, and tell nodes; the step's generation, 0 where none was needed."""
+        generation = self._quickened() if self.store.epoch else 0
+        if generation:
+            self.advance()
+        return generation
+
+    def _quickened(self) -> int:
         now = self.store.moment()
         seen = self.loads.look()  # also where nothing stands yet: what is asked decides what will
         base = self._base

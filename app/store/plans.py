@@ -287,11 +287,16 @@ def cycled(
     return True
 
 
+def size(connection: Connection) -> int:
+    """Bytes of what plans and cycles refer to."""
+    return int(connection.execute(BYTES).scalar_one())
+
+
 def forget(connection: Connection, days: float, most_bytes: float, limit: int) -> int:
     """Drop plans and cycles older than so many days, and the oldest while pieces take more than so many bytes."""
     values = {"days": days, "limit": limit, "states": list(IN_FORCE)}
     gone = connection.execute(FORGET_CYCLES, values).rowcount + connection.execute(FORGET_PLANS, values).rowcount
-    if not gone and connection.execute(BYTES).scalar_one() > most_bytes:
+    if not gone and size(connection) > most_bytes:
         gone = connection.execute(FORGET_OLDEST, values).rowcount
     pieces.prune(connection)
     return gone

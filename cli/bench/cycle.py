@@ -1,14 +1,15 @@
-"""What a cycle costs outside the solver, whether a steady load moves anything, and how soon a decision is heard.
+"""What a cycle costs outside the solver, how soon a rising load is answered, whether a steady one moves anything.
 
 The planner as it is, on a Postgres of its own, over a fleet in virtual time; its solver in a process of its own. Then a
-real server, and many agents, each of which holds a poll.
+real server, and many agents, each of which holds a poll: how soon a decision is heard.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
 
 if TYPE_CHECKING:
     from app.control.decision import Answer
+    from app.control.planner import Planner
     from app.control.solving import Solver
     from cli.bench.system import System
     from simulation.run import Simulation
@@ -26,13 +28,15 @@ if TYPE_CHECKING:
 
 SHOWN = (
     "gpus", "services", "overhead_ms", "overhead_cpu_ms", "first_overhead_ms", "unchanged_overhead_ms", "solver_ms",
-    "steady_changes", "decision_to_agent_p99_ms",
+    "steady_changes", "signal_to_step_p99_ms", "cycle_mb", "decision_to_agent_p99_ms",
 )  # fmt: skip
 NOISE = 0.02
 QUIET_CYCLES = 10  # after the first plan, before changes are counted
 MOVED = 0.05  # of services, from round to round
 RISE = 1.3  # of their rates
 ROUNDS = 5
+SPIKE = 1.8  # times its load, of one service after the other
+SPIKE_SECONDS = 8
 TICK_SECONDS = 5.0
 AGENT_SECONDS = 20.0
 REPORT_SECONDS = 10.0
@@ -44,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_family_argument(parser)
     parser.add_argument("--seed", metavar="K", type=whole(0), default=0, help="default 0")
     parser.add_argument("--cycles", metavar="C", type=whole(0), default=100, help="of a steady load; default 100")
+    parser.add_argument("--spikes", metavar="S", type=whole(0), default=20, help="loads that rise; default 20")
     parser.add_argument("--agents", metavar="N", type=whole(1, 100_000), default=1000, help="default 1000")
     parser.add_argument("--cores", metavar="C", type=whole(1), default=1, help="of the solver; default 1")
     add_plan_arguments(parser)
@@ -71,6 +76,24 @@ class Timed:
         answer = self.inner.follow(problem, plan, rates, seconds=seconds)
         self.seconds += perf_counter() - began
         return answer
+
+
+@dataclass(slots=True)
+class FastLane:
+    """A planner whose quick steps are timed: from its look until nodes' assignments are written."""
+
+    inner: Planner
+    took_ms: list[float] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def quicken(self) -> int:
+        began = perf_counter()
+        generation = self.inner.quicken()
+        if generation:
+            self.took_ms.append((perf_counter() - began) * 1000)
+        return generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +161,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
                 simulation.planner.solver = solver
                 simulation.planner.budget = Budget(args.seconds, args.work, args.seed)
                 row |= _overheads(Cycles(simulation, solver, system, say), documents)
+                row["peak_mb"] = round(getrusage(RUSAGE_SELF).ru_maxrss / 1024)
+                row |= _answered(simulation, names, args.spikes, say)
                 row["steady_changes"] = _steady(simulation, args.cycles, say) if args.cycles else None
             tokens = api.declare_nodes(system, args.agents, say)
             order = api.Order(args.agents, AGENT_SECONDS, args.agents / REPORT_SECONDS)
@@ -161,6 +186,8 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
     simulation.go_on(60.0, TICK_SECONDS)
     decided: list[Took] = []
     again: list[Took] = []
+    stored: list[int] = []
+    unchanged: list[int] = []
     services = [one for one in documents if one["kind"] == "Service"]
     few = max(1, round(MOVED * len(services)))
     for number in range(ROUNDS):
@@ -169,8 +196,11 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
             one["spec"]["ratePerSecond"] *= RISE
         put(simulation.database, of_documents(documents))
         cycles.say(f"round {number + 1}: {len(moved)} services are declared at {RISE:g} times their rate")
+        before = _stored(simulation)
         decided.append(cycles.run())
+        stored.append(_stored(simulation) - before)
         again.append(cycles.run())
+        unchanged.append(_stored(simulation) - before - stored[-1])
         simulation.go_on(30.0, TICK_SECONDS)
     worst = max(decided, key=lambda took: took.wall_ms)
     return {
@@ -181,7 +211,45 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
         "first_overhead_cpu_ms": round(first.cpu_ms, 1),
         "unchanged_overhead_ms": round(max(took.wall_ms for took in again), 1),
         "unchanged_overhead_cpu_ms": round(max(took.cpu_ms for took in again), 1),
+        "cycle_mb": round(max(stored) / 1e6, 3),
+        "unchanged_cycle_mb": round(min(unchanged) / 1e6, 3),
         "solver_ms": round(1000 * cycles.solver.seconds / max(1, cycles.solver.asked), 1),
+    }
+
+
+def _stored(simulation: Simulation) -> int:
+    """Bytes of all pieces of snapshots and plans, compressed as they are kept."""
+    from app.store import plans
+
+    return simulation.database.read(plans.size)
+
+
+def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say) -> dict[str, Any]:
+    """The fast lane, by the clock: from a load that is heard of to assignments that are written.
+
+    Somebody looks every so often, and a word that comes right after a look waits for the next one: that counts whole.
+    """
+    from app.planner import TICK_SECONDS
+
+    planner = simulation.planner
+    lane = FastLane(planner)
+    simulation.planner = lane  # type: ignore[assignment]
+    say(f"{count} services get {SPIKE:g} times their load, one after the other")
+    for name in names[:: max(1, len(names) // max(1, count))][:count]:
+        steady = simulation.fleet.shapes[name]
+        simulation.fleet.shapes[name] = lambda seconds, steady=steady: SPIKE * steady(seconds)  # type: ignore[misc]
+        simulation.go_on(SPIKE_SECONDS, 1.0)
+        simulation.fleet.shapes[name] = steady
+    simulation.planner = planner
+    took = sorted(lane.took_ms)
+    if not took:
+        return {"fast_steps": 0}
+    worst = took[min(len(took) - 1, int(0.99 * len(took)))]
+    return {
+        "fast_steps": len(took),
+        "fast_step_ms": round(median(took), 1),
+        "fast_step_p99_ms": round(worst, 1),
+        "signal_to_step_p99_ms": round(1000 * TICK_SECONDS + worst, 1),
     }
 
 
