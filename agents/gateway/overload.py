@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import ceil, exp
 
 BEGINS_SECONDS = 1.5  # that too many are open; time with fewer counts against it
+BEGINS_SLOS = 1.5  # where that is longer: a burst that is answered in time is none
 BEGINS_TIMES = 2.0  # as many as are answered within the SLO
 LOOK_SECONDS = 1.0  # one look tells of no longer time
 ENDS_SECONDS = 5.0  # that hardly anybody is turned away
@@ -75,7 +76,7 @@ def pressed(before: Pressure | None, counted: Counted, slo_seconds: float, now: 
         most = _steady(before.most_open, at_once) if calm < ENDS_SECONDS else 0
     else:
         too_many = max(0.0, before.over_seconds + (look if counted.open > BEGINS_TIMES * at_once else -look))
-        most = _steady(0, at_once) if too_many >= BEGINS_SECONDS else 0
+        most = _steady(0, at_once) if too_many >= max(BEGINS_SECONDS, BEGINS_SLOS * slo_seconds) else 0
     return Pressure(
         now, counted.ended, counted.turned_away, counted.open, counted.ready, lately, carried, too_many, calm, most
     )

@@ -110,6 +110,15 @@ def test_a_burst_that_is_over_within_a_second_is_no_overload() -> None:
     assert not any(queue.go_on(120, lambda at: 700.0 if at % 20 < 0.5 else 250.0))
 
 
+def test_a_burst_that_a_slow_service_answers_in_time_is_no_overload() -> None:
+    pressure: Pressure | None = None
+    for look in range(240):
+        waiting = 20 if look % 40 < 5 else 0  # twenty at once, answered together after 2.5 s
+        counted = Counted(20 * (look // 40 + (waiting == 0)), 0, waiting, {"a": 1.0})
+        pressure = pressed(pressure, counted, 3.0, look * LOOK)
+        assert pressure.most_open == 0
+
+
 def test_a_gateway_that_counts_anew_begins_anew() -> None:
     queue = Queue({"a": 200.0})
     queue.go_on(20, lambda _: 600.0)
