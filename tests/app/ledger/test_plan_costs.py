@@ -1,0 +1,47 @@
+"""A steady hour under `pricing: share` is booked as the planner priced it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from app.control.deciding.formulate import formulate
+from app.ledger.allocation import allocate
+from app.ledger.facts import HOUR, NodeFacts, Owned, Rate, Usage
+from app.manifests.offline import Input, load
+from app.manifests.prices import NANO, nano_per_hour
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from solvers.planning.solve import Budget, solve
+
+QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
+
+
+def booked(problem: Problem, plan: Plan) -> tuple[int, int]:
+    """What services are booked for an hour of the plan, in billionths; and how many parts were rounded for it."""
+    total, parts = 0, 0
+    for name, node in problem.nodes.items():
+        way = (node.gpu_type, node.region, node.purchase)
+        usage = [
+            Usage(one.id, one.id, one.gpu, "", one.service, "", "", one.sm_percent, one.memory_gib,
+                  problem.services[one.service].is_dedicated, 0, HOUR)
+            for one in plan.instances
+            if one.node == name
+        ]  # fmt: skip
+        owned = Owned(1, node.gpus, *way, problem.type_of(name).memory_gib, 0)
+        facts = NodeFacts([owned], {way: [Rate(nano_per_hour(node.price_per_hour), 0)]}, usage)
+        used = [amount.nano for line, amount in allocate(facts, 0, HOUR).items() if line.kind == "used"]
+        total, parts = total + sum(used), parts + len(used)
+    return total, parts
+
+
+def test_a_steady_hour_costs_what_the_plan_says() -> None:
+    whole = formulate(load([Input("quickstart.yaml", QUICKSTART.read_bytes())]))
+    problem = replace(whole, policy=replace(whole.policy, pricing="share", energy_price_per_kwh=0.0), jobs={})
+    plan = solve(problem, Budget(seconds=None, work=10))
+    assert plan.certificate is not None
+    planned = Fraction(plan.certificate.cost.resource) * NANO
+    total, parts = booked(problem, plan)
+    assert len(plan.instances) > 5
+    assert abs(total - planned) <= parts
