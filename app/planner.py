@@ -19,6 +19,7 @@ from app.control.cycle import Budget
 from app.control.events import Reason
 from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
+from app.control.savings import keeping as savings
 from app.control.solving import Solver
 from app.control.store import Store
 from app.http.metrics import REGISTRY
@@ -72,6 +73,7 @@ class PlannerProcess:
             (self.planner.quicken, TICK_SECONDS),
             (self.planner.learn, 60.0),
             (self._forget, 300.0),
+            (self._note_savings, 300.0),
         ]
         for job, seconds in jobs:
             self._scheduler.add_job(
@@ -113,6 +115,9 @@ class PlannerProcess:
 
     def _forget(self) -> None:
         self.planner.forget(self._settings.plan_retention_days, self._settings.plan_retention_mb * 2**20)
+
+    def _note_savings(self) -> None:
+        savings.keep(self.planner.store)
 
     def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
         """Nothing that one job meets ends the others. While the database is away, they rest."""

@@ -1,0 +1,68 @@
+"""Who pays what for GPUs that are shared: their price by weight, the larger of SMs and memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import fsum
+
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an instance holds of its GPU."""
+
+    service: str
+    sm_percent: float
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that services run on. `is_whole`: they pay all of it, whatever the policy's pricing."""
+
+    gpu_type: str
+    price_per_hour: float
+    held: tuple[Held, ...]
+    is_whole: bool = False
+
+
+def of_plan(problem: Problem, plan: Plan) -> list[Gpu]:
+    """The GPUs that a plan's services run on."""
+    found: dict[tuple[str, int], list[Held]] = defaultdict(list)
+    for one in plan.instances:
+        found[one.place].append(Held(one.service, one.sm_percent, one.memory_gib))
+    return [
+        Gpu(problem.nodes[node].gpu_type, problem.nodes[node].price_per_hour, tuple(held))
+        for (node, _), held in sorted(found.items())
+    ]
+
+
+def by_service(problem: Problem, gpus: Iterable[Gpu]) -> dict[str, float]:
+    """Per hour."""
+    found: dict[str, float] = defaultdict(float)
+    for gpu in gpus:
+        whole_gib = problem.gpu_types[gpu.gpu_type].memory_gib
+        weights = [max(one.sm_percent / 100, one.memory_gib / whole_gib) for one in gpu.held]
+        part = _part(problem, gpu, whole_gib)
+        for one, weight in zip(gpu.held, weights, strict=True):
+            found[one.service] += gpu.price_per_hour * part * weight / fsum(weights)
+    return dict(found)
+
+
+def by_tenant(problem: Problem, of_services: dict[str, float]) -> dict[str, float]:
+    """The sums of tenants' services."""
+    found: dict[str, float] = defaultdict(float)
+    for service, paid in sorted(of_services.items()):
+        found[problem.services[service].tenant] += paid
+    return dict(found)
+
+
+def _part(problem: Problem, gpu: Gpu, whole_gib: float) -> float:
+    dedicated = any(problem.services[one.service].is_dedicated for one in gpu.held)
+    if gpu.is_whole or dedicated or problem.policy.pricing == "gpu":
+        return 1.0
+    return max(fsum(one.sm_percent for one in gpu.held) / 100, fsum(one.memory_gib for one in gpu.held) / whole_gib)

@@ -1,0 +1,149 @@
+"""Baselines judged by plain loops: they carry the load, their GPUs are not overfull, the sums are right."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from math import ceil
+
+import pytest
+
+from app.control.deciding.formulate import formulate
+from app.control.savings.baselines import BASELINES, Baseline, costs, placed, plan_costs
+from app.control.savings.fitting import Placed
+from simulation.world import of_documents
+from solvers.latency import max_rate
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
+
+OLD = document("GpuType", "t4-8gb", {
+    "memoryGib": 8, "smCount": 40, "idleW": 20, "maxW": 70, "clocksMhz": [1000], "pricePerHour": 0.4,
+})  # fmt: skip
+RATES = {"shop/a": 900.0, "shop/b": 30.0, "shop/c": 200.0, "lab/d": 60.0}
+
+
+def fleet(pricing: str = "gpu") -> Problem:
+    """Two types of GPU: the larger one three times the price. Service c is dedicated, d has two instances at least."""
+    d = service("d", RATES["lab/d"], minInstances=2)
+    d["metadata"]["tenant"] = "lab"
+    return formulate(
+        of_documents(
+            [
+                gpu_type(), OLD, policy(pricing=pricing), node("n-1", 8), node("n-2", 8, "t4-8gb"),
+                *(model(name) for name in "abcd"), *(profile(name) for name in "abcd"),
+                *(profile(name, "t4-8gb", speed=0.4) for name in "abd"),
+                service("a", RATES["shop/a"]), service("b", RATES["shop/b"]),
+                service("c", RATES["shop/c"], isolation="dedicated"), d,
+            ]
+        )
+    )  # fmt: skip
+
+
+def exec_ms(problem: Problem, one: Placed) -> float:
+    """On the profile's curve, between its points in a straight line."""
+    found = problem.profiles[problem.services[one.service].model, one.shape.variant, one.shape.gpu_type]
+    points = found.latency_ms[one.shape.batch]
+    for (low, slow), (high, fast) in pairwise(points):
+        if low <= one.shape.sm_percent <= high:
+            return slow + (fast - slow) * (one.shape.sm_percent - low) / (high - low)
+    raise AssertionError(f"{one.shape.sm_percent} is not on the curve")
+
+
+def violations(problem: Problem, baseline: Baseline, rates: dict[str, float], standing: list[Placed]) -> list[str]:
+    found = []
+    carried: dict[str, float] = defaultdict(float)
+    gpus: dict[tuple[str, int], list[Placed]] = defaultdict(list)
+    for one in standing:
+        of, shape = problem.services[one.service], one.shape
+        alone = exec_ms(problem, one)
+        most, _ = max_rate(shape.batch, alone * (1 + problem.policy.exec_margin), of.slo_ms, of.percentile)
+        if shape.rate_per_second > most or shape.rate_per_second * alone / shape.batch / 1000 > 0.8 + 1e-9:
+            found.append(f"{one.service} is asked for more than its shape carries")
+        carried[one.service] += shape.rate_per_second
+        gpus[shape.gpu_type, one.gpu].append(one)
+    for name, rate in rates.items():
+        if carried[name] < rate * (1 - 1e-6):
+            found.append(f"{name} is served {carried[name]} of {rate}")
+        if sum(one.service == name for one in standing) < problem.services[name].min_instances:
+            found.append(f"{name} has too few instances")
+    for (gpu, _), there in gpus.items():
+        models = [problem.services[one.service].model for one in there]
+        if sum(one.shape.sm_percent for one in there) > 100 or len(set(models)) < len(models):
+            found.append(f"a {gpu} is overfull")
+        if sum(one.shape.memory_gib for one in there) > problem.gpu_types[gpu].memory_gib:
+            found.append(f"a {gpu} lacks memory")
+        if len(there) > 1 and any(problem.services[one.service].is_dedicated for one in there):
+            found.append(f"a dedicated {gpu} is shared")
+        if len(there) > 1 and baseline == "one_per_gpu":
+            found.append("two instances share a GPU")
+        if baseline == "largest" and gpu != "v100-16gb":
+            found.append(f"it runs on {gpu}")
+    return found
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_a_baseline_carries_the_load_on_gpus_that_are_not_overfull(baseline: Baseline) -> None:
+    problem = fleet()
+    assert violations(problem, baseline, RATES, placed(problem, RATES, baseline)) == []
+
+
+def plan_of(problem: Problem, rates: dict[str, float]) -> Plan:
+    """One instance of each service, two to a GPU of the large type; their shapes matter to nobody here."""
+    return Plan(
+        tuple(
+            Instance(name, name, "n-1", number // 2, "fp16", 1, 0.0, 20 + 20 * (number % 2), 1.2, 1530, rate)
+            for number, (name, rate) in enumerate(rates.items())
+        )
+    )
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("pricing", ["gpu", "share"])
+def test_what_tenants_pay_is_what_the_gpus_cost(pricing: str, baseline: Baseline) -> None:
+    problem = fleet(pricing)
+    price = {"v100-16gb": 1.2, "t4-8gb": 0.4}
+    gpus: dict[tuple[str, int], list[Placed]] = defaultdict(list)
+    for one in placed(problem, RATES, baseline):
+        gpus[one.shape.gpu_type, one.gpu].append(one)
+    total = 0.0
+    for (gpu, _), there in gpus.items():
+        part = max(
+            sum(one.shape.sm_percent for one in there) / 100,
+            sum(one.shape.memory_gib for one in there) / problem.gpu_types[gpu].memory_gib,
+        )
+        if pricing == "gpu" or baseline == "one_per_gpu" or there[0].service == "shop/c":
+            part = 1
+        total += price[gpu] * part
+    found = costs(problem, plan_of(problem, RATES))[baseline]
+    assert set(found) == {"shop", "lab"}
+    assert sum(found.values()) == pytest.approx(total)
+
+
+def test_one_instance_a_gpu_is_counted_by_hand() -> None:
+    """On a whole v100 a batch of 8 takes 22.1 ms: a rate of r needs ceil(r / what it carries) GPUs at 1.2."""
+    problem = fleet()
+    most = 0.0
+    for batch, alone in ((1, 7.9), (8, 22.1)):
+        rate, _ = max_rate(batch, alone * 1.05, 120, 98)
+        most = max(most, min(rate, 0.8 * batch * 1000 / alone))
+    only = plan_of(problem, {"shop/c": 900.0})
+    assert costs(problem, only)["one_per_gpu"] == {"shop": pytest.approx(1.2 * ceil(900 / most))}
+
+
+def test_a_plan_pays_its_gpus_by_weight() -> None:
+    """Two services on one GPU at 1.2, of 20 and 40 SM%: a third and two thirds; a whole GPU for each further pair."""
+    problem = fleet()
+    found = plan_costs(problem, plan_of(problem, {"shop/a": 1.0, "lab/d": 1.0}))
+    assert found == {"shop": pytest.approx(0.4), "lab": pytest.approx(0.8)}
+
+
+def test_a_service_that_a_baseline_cannot_serve_saves_nothing() -> None:
+    problem = fleet()
+    services = dict(problem.services)
+    services["shop/b"] = services["shop/b"].__class__(
+        **{name: getattr(services["shop/b"], name) for name in services["shop/b"].__slots__} | {"slo_ms": 0.5}
+    )
+    hard = Problem(problem.gpu_types, problem.nodes, problem.models, problem.profiles, services, policy=problem.policy)
+    plan = plan_of(hard, {"shop/b": 30.0})
+    assert costs(hard, plan) == {baseline: plan_costs(hard, plan) for baseline in BASELINES}

@@ -1,0 +1,118 @@
+"""Savings come from the record of the plan in force, once an hour; releases from what is no longer paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.control.savings import keeping
+from app.control.store import Deposed
+from app.store import savings
+from app.store.database import Database
+from app.store.savings import Due
+from simulation.run import Simulation, simulated
+from tests.simulation.worlds import small
+from tests.support.postgres import DatabaseServer
+
+HOUR = datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def simulation(postgres: DatabaseServer) -> Iterator[Simulation]:
+    """A fleet that has been planned, and then left alone for two hours."""
+    url = postgres.create()
+    with simulated(url, small()) as found:
+        found.go_on(40)
+        found.clock.seconds += 7200
+        found.planner.lead()
+        yield found
+    postgres.drop(url)
+
+
+def told(database: Database, query: str) -> list[tuple[Any, ...]]:
+    return database.read(lambda connection: [tuple(row) for row in connection.execute(text(query))])
+
+
+def test_hours_that_are_over_are_held_against_the_baselines_once(simulation: Simulation) -> None:
+    store = simulation.planner.store
+    hours = keeping.keep(store)
+    assert hours in (2, 3)
+    assert keeping.keep(store) == 0
+    rows = told(store.database, "SELECT tenant, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano FROM saving")
+    assert len(rows) == hours
+    for tenant, *nanos in rows:
+        assert tenant == "shop"
+        assert all(nano > 0 and nano % 1_200_000_000 < 10 for nano in nanos), "whole GPUs at 1.2"
+
+
+def test_another_epochs_savings_are_not_kept(simulation: Simulation) -> None:
+    store = simulation.planner.store
+    epoch, store.epoch = store.epoch, store.epoch + 1
+    try:
+        with pytest.raises(Deposed):
+            keeping._write(store, Due(HOUR, 1), [])
+    finally:
+        store.epoch = epoch
+
+
+OWNED = """
+    INSERT INTO gpu_owned (node, gpus, gpu_type, region, purchase, memory_gib, valid_from, valid_to)
+    VALUES (:node, :gpus, 'l4', 'eu', :purchase, 24, :begins, :ends)
+"""
+PRICES = """
+    INSERT INTO price (gpu_type, region, purchase, nano_per_hour, valid_from)
+    SELECT 'l4', 'eu', purchase, 400000000, '2026-01-01Z' FROM unnest(ARRAY['spot', 'onDemand', 'owned']) AS purchase
+"""
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    found = Database(database_url, pool_size=1, direct=True)
+    found.write(lambda connection: connection.execute(text(PRICES)))
+    yield found
+    found.close()
+
+
+def own(database: Database, node: str, gpus: int, begins: int, ends: int | None, purchase: str = "spot") -> None:
+    """Hours before and after HOUR."""
+    moments = [None if at is None else HOUR + timedelta(hours=at) for at in (begins, ends)]
+    row = {"node": node, "gpus": gpus, "purchase": purchase, "begins": moments[0], "ends": moments[1]}
+    database.write(lambda connection: connection.execute(text(OWNED), row))
+
+
+def released(database: Database) -> list[tuple[Any, ...]]:
+    database.write(lambda connection: savings.keep(connection, Due(HOUR, 1), []))
+    return told(database, "SELECT gpu_type, purchase, gpus_before, gpus_now, nano FROM release_hour")
+
+
+def test_a_node_that_was_given_back_saves_its_price(database: Database) -> None:
+    own(database, "stays", 4, -500, None)
+    own(database, "gone", 2, -500, -3)
+    assert released(database) == [("l4", "spot", 6, 4, 800_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("what", "others"),
+    [
+        ("another node took its place", [("new", 2, -2, None, "spot")]),
+        ("it is owned: nothing comes back", [("gone-too", 2, -500, -3, "owned")]),
+        ("it was given back more than 30 days ago", [("old", 2, -1500, -800, "spot")]),
+    ],
+)
+def test_nothing_is_realised_where(database: Database, what: str, others: list[tuple[Any, ...]]) -> None:
+    own(database, "stays", 4, -2000, None)
+    if what == "another node took its place":
+        own(database, "gone", 2, -500, -3)
+    for node, gpus, begins, ends, purchase in others:
+        own(database, node, gpus, begins, ends, purchase)
+    assert released(database) == [], what
+
+
+def test_a_node_that_is_paid_for_in_another_way_was_not_given_back(database: Database) -> None:
+    own(database, "same", 2, -500, -3, "onDemand")
+    own(database, "same", 2, -3, None, "owned")
+    assert released(database) == []
