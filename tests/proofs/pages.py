@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.docs.shell import DOCS, ROOT, blocks
@@ -28,8 +29,10 @@ def done(page: Path, seconds: float = SECONDS) -> tuple[int, str]:
     try:
         said, _ = shell.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        os.killpg(shell.pid, signal.SIGKILL)
         return 124, (error.stdout or b"").decode() if isinstance(error.stdout, bytes) else str(error.stdout)
+    finally:
+        with suppress(ProcessLookupError):  # what it had put into the background
+            os.killpg(shell.pid, signal.SIGTERM)
     return shell.returncode, said
 
 
