@@ -17,7 +17,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 @pytest.fixture(scope="session")
 def planned(postgres: DatabaseServer) -> Iterator[Planned]:
     """Services shop/a, b, c, and lab/x of another tenant, which nothing serves whole."""
-    with planned_fleet(postgres) as fleet:
+    with planned_fleet(postgres, seconds=30.0) as fleet:
         yield fleet
 
 
