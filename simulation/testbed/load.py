@@ -1,4 +1,4 @@
-"""The load of the testbed: Poisson arrivals at the gateway, and every quarter of an hour HetSev's spike.
+"""The load of the testbed: Poisson arrivals at the gateway, and every half an hour HetSev's spike.
 
 Usage: python -m simulation.testbed.load HOST:PORT WORLD.yaml [--begins S] [--hold S] [--period S]
 
@@ -72,8 +72,8 @@ def main() -> int:
     parser.add_argument("address")
     parser.add_argument("world", type=Path)
     parser.add_argument("--begins", type=float, default=120.0, help="seconds before the first spike")
-    parser.add_argument("--hold", type=float, default=300.0, help="seconds at its height")
-    parser.add_argument("--period", type=float, default=900.0, help="seconds from one spike to the next")
+    parser.add_argument("--hold", type=float, default=600.0, help="seconds at its height")
+    parser.add_argument("--period", type=float, default=1800.0, help="seconds from one spike to the next")
     parser.add_argument("--alive", type=Path, default=Path("/tmp/alive"), help="touched while it runs")  # noqa: S108
     args = parser.parse_args()
     shape = again(spike(args.begins, TIMES, RAMP_SECONDS, args.hold), args.period)
