@@ -21,11 +21,12 @@ def noise_share(samples: Sequence[Sample], settings: Settings) -> float:
     if not samples:
         return GUESS
     recent = _apart(since(samples, samples[-1].at - settings.noise_seconds), settings.independent_seconds)
-    differences: list[float] = []
-    for earlier, later in zip(recent, recent[2:], strict=False):
-        here, there = later.rate_per_second, earlier.rate_per_second
-        if here + there > 0:
-            differences.append(abs(here - there) / (here + there) * 2)
+    rates = [sample.requests / sample.seconds for sample in recent]
+    differences = [
+        abs(here - there) / (here + there) * 2
+        for there, here in zip(rates, rates[2:], strict=False)
+        if here + there > 0
+    ]
     if len(differences) < FEWEST:
         return GUESS
     differences.sort()

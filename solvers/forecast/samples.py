@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from operator import lt
 
 MOST_RATE = 1e9  # a second; more is a counter that lies
 LEAST_SECONDS = 1e-3
@@ -26,8 +26,15 @@ class Sample:
 
 def usable(samples: Iterable[Sample]) -> list[Sample]:
     """In order of time, without what is no amount, and without a second word on the same moment."""
-    sound = [sample for sample in samples if _is_sound(sample)]
-    if all(one.at < next_one.at for one, next_one in pairwise(sound)):
+    sound = [
+        sample
+        for sample in samples  # False of NaN and infinities, too
+        if LEAST_SECONDS <= sample.seconds <= LATEST
+        and 0 <= sample.requests <= MOST_RATE * sample.seconds
+        and -LATEST <= sample.at <= LATEST
+    ]
+    ats = [sample.at for sample in sound]
+    if all(map(lt, ats, ats[1:])):
         return sound
     by_moment = {sample.at: sample for sample in reversed(sound)}
     return [by_moment[at] for at in sorted(by_moment)]
@@ -59,12 +66,3 @@ def mean_rate(samples: Sequence[Sample]) -> float:
     """Over all of them; 0 of none."""
     seconds = sum(sample.seconds for sample in samples)
     return sum(sample.requests for sample in samples) / seconds if seconds > 0 else 0.0
-
-
-def _is_sound(sample: Sample) -> bool:
-    """False of NaN and infinities, too."""
-    return (
-        LEAST_SECONDS <= sample.seconds <= LATEST
-        and 0 <= sample.requests <= MOST_RATE * sample.seconds
-        and abs(sample.at) <= LATEST
-    )
