@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from app.store import lease, versions
+from app.store import versions
 from app.store.database import statement
 
 STREAM = "assignment"
@@ -52,7 +52,7 @@ LEAP = statement(
     "leap_assignments",
     """
     WITH leapt AS (
-        SELECT node, epoch + :by AS epoch, generation + :by AS generation, version + :versions_by AS version
+        SELECT node, epoch + :by AS epoch, generation + :by AS generation, version + :by AS version
         FROM assignment
     )
     UPDATE assignment SET
@@ -104,4 +104,4 @@ def of_node(connection: Connection, node: str) -> tuple[int, str] | None:
 
 def leap(connection: Connection) -> None:
     """What nodes shall run is again what it was at a restore's moment, and newer than all that they have seen since."""
-    connection.execute(LEAP, {"by": lease.LEAP_BY, "versions_by": versions.LEAP_BY})
+    connection.execute(LEAP, {"by": versions.LEAP_BY})

@@ -8,9 +8,9 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from app.store.database import statement
+from app.store.versions import LEAP_BY  # as far: a plan's generation is also the version of its stream
 
 PLANNER = "planner"
-LEAP_BY = 1_000_000
 
 # A holder that was paused past its end and finds that nobody took its place goes on under its own epoch. A lease that
 # was renewed in times to come is of a clock that was set back since: nobody waits for those times again.

@@ -69,11 +69,13 @@ def test_after_a_restore_leaders_and_nodes_are_ahead_of_all_that_was_seen_since(
     backup.leap(filled)  # as after Postgres' own restore to a moment
     for url in (filled, database_url):
         with psycopg.connect(url) as connection:
-            assert connection.execute("SELECT epoch, generation FROM lease").fetchall() == [(1_000_003, 1_000_040)]
+            assert connection.execute("SELECT epoch, generation FROM lease").fetchall() == [(LEAP_BY + 3, LEAP_BY + 40)]
             [(epoch, generation, version, body)] = connection.execute(
                 "SELECT epoch, generation, version, body::json FROM assignment"
             ).fetchall()
-            assert (epoch, generation, version) == (1_000_003, 1_000_038, LEAP_BY + 12)
+            assert (epoch, generation, version) == (LEAP_BY + 3, LEAP_BY + 38, LEAP_BY + 12)
+            generation_of_plans = "UPDATE version SET value = (SELECT generation + 1 FROM lease) WHERE name = 'plan'"
+            connection.execute(generation_of_plans)  # as a plan is recorded; below its floor it would be refused
             assert body == {"node": "n", "epoch": epoch, "generation": generation, "version": version, "plan": "p9"}
 
 
