@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     verbs = {
         "migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore, "leap": _leap, "token": _token,
         "grant-report": readers.run, "revoke-report": readers.run, "readers": readers.run,
+        "carbon": readers.run,
     }  # fmt: skip
     try:
         with database_url(args.data_dir, create=args.action in ("migrate", "restore")) as url:
