@@ -1,0 +1,36 @@
+"""docker compose up, really: in the long form alone, where there is an engine of Docker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.soak import SOAK
+
+ROOT = Path(__file__).parents[2]
+
+
+def has_engine() -> bool:
+    if not shutil.which("docker"):
+        return False
+    words = (["docker", "info"], ["docker", "compose", "version"])
+    return all(subprocess.run(word, capture_output=True, timeout=60).returncode == 0 for word in words)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not SOAK, reason="builds images for minutes, and then runs for half an hour")
+def test_the_testbed_is_healthy_serves_its_spike_and_outlives_chaos() -> None:
+    if not has_engine():
+        pytest.skip("there is no Docker Engine here, or no Compose v2")
+    base = subprocess.run(["docker", "image", "inspect", "gpuwright-testbed-debian:12"], capture_output=True)
+    debian = base.returncode == 0
+    files = ["-f", "docker-compose.yml", *(["-f", "deploy/testbed/debian/compose.yaml"] if debian else [])]
+    built = subprocess.run(["docker", "compose", *files, "build"], cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[-2000:]
+    words = [sys.executable, "-m", "tests.proofs.testbed", *(["--debian"] if debian else [])]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
