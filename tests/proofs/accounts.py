@@ -1,6 +1,7 @@
 """How long the ledger takes for a fleet's days, and that what it booked is GPU-hours x price, to the billionth.
 
 python -m tests.proofs.accounts --days 1 --gpus 1000 --instances 3000
+python -m tests.proofs.accounts --ingest 100000
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psycopg
 
-from app.store.database import libpq_url
+from agents.contract import Report, UsageInterval
+from app.nodes.intake import Intake
+from app.store.database import Database, libpq_url
 from tests.support.month import Fleet, account_for, load
 from tests.support.postgres import postgres_of_the_wheel
 
@@ -41,13 +44,50 @@ def measured(url: str, fleet: Fleet) -> tuple[str, bool]:
     return said, len(set(sums)) == 1
 
 
+def ingested(url: str, intervals: int) -> float:
+    """Intervals stored a second: opened and closed in reports of 20, as the server's intake stores them."""
+    database = Database(url, pool_size=1, direct=True)
+    intake = Intake(database, timedelta(days=7))
+    now = datetime.now(UTC)
+    batches = [
+        [_report(f"node-{node}", number, now, ended_at) for node in range(100)]
+        for number in range(intervals // 2000)
+        for ended_at in (None, now)
+    ]
+    raws = [b"{}"] * 100
+    started = time.perf_counter()
+    for batch in batches:
+        intake.keep(batch, raws)
+    seconds = time.perf_counter() - started
+    database.close()
+    return len(batches) * 2000 / seconds
+
+
+def _report(node: str, number: int, now: datetime, ended_at: datetime | None) -> Report:
+    usage = tuple(
+        UsageInterval(
+            id=f"{number}-{place}", instance=f"i-{place}", gpu=place % 8, started_at=now - timedelta(seconds=30),
+            ended_at=ended_at, tenant="shop", service=f"service-{place}", model="resnet50", sm_percent=30.0,
+            memory_gib=2.0, evidence="observed",
+        )
+        for place in range(20)
+    )  # fmt: skip
+    sequence = 2 * number + (ended_at is not None)
+    minute = now.replace(second=0, microsecond=0)
+    return Report(node=node, incarnation=1, sequence=sequence, at=now, minute=minute, usage=usage)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--days", type=int, default=1)
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--instances", type=int, default=3000)
+    parser.add_argument("--ingest", type=int, default=0, help="measure how fast so many intervals are stored")
     args = parser.parse_args()
     with TemporaryDirectory() as name, postgres_of_the_wheel(Path(name) / "postgres") as server:
+        if args.ingest:
+            print(f"{ingested(server.create(), args.ingest):,.0f} intervals opened or closed a second")
+            return 0
         said, adds_up = measured(server.create(), Fleet(args.days, args.gpus, args.instances))
     print(said if adds_up else f"it does not add up: {said}")
     return int(not adds_up)
