@@ -82,17 +82,19 @@ def _deeper(
     if mark in seen:
         return None
     seen.add(mark)
+    scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
     for change in todo:
         looks.left -= 1
         if looks.left < 0:
             return None
-        scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)
-        if scene.obstacle(change) is None:
-            scene.make(change)
-            rest = [other for other in todo if other.id != change.id]
-            found = _deeper(scene.told, goal, rest, rules, looks, seen)
-            if found is not None:
-                return [change.id, *found]
+        if scene.obstacle(change) is not None:
+            continue
+        scene.make(change)
+        rest = [other for other in todo if other.id != change.id]
+        found = _deeper(scene.told, goal, rest, rules, looks, seen)
+        if found is not None:
+            return [change.id, *found]
+        scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, todo, 0.0)  # as it was
     return None
 
 
