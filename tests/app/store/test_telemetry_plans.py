@@ -43,6 +43,7 @@ SEED = """
         dedicated, started_at, evidence)
         SELECT 'u-' || n, 'node-' || n, 'i', 0, '', '', 's', '', 0, 0, false, now(), ''
         FROM generate_series(1, 100000) AS n;
+    INSERT INTO usage_truth SELECT 'node-' || n, 'u-' || n, now(), NULL, '' FROM generate_series(1, 100000) AS n;
 """
 OF_NODE = {"node": "node-7", "start": DAY, "stop": DAY + timedelta(hours=1), "limit": 1000}
 SOME = ["node-1", "node-2"]
@@ -107,6 +108,7 @@ def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Databa
         "retention": timedelta(days=1),
         "longest_usage": timedelta(days=1),
         "ahead": timedelta(minutes=5),
+        "prompt": timedelta(minutes=1),
     }
     explain = text("EXPLAIN " + reports.KEEP.text)
     plan = database.read(lambda connection: list(connection.execute(explain, parameters).scalars()))
