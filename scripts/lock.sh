@@ -31,4 +31,5 @@ one planner pyproject.toml --extra server --extra planner
 one up pyproject.toml --extra server --extra solvers --extra agent
 one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev --extra docs
 one docs pyproject.toml --extra docs
+one parquet pyproject.toml --extra parquet
 one tools --group tools
