@@ -22,7 +22,7 @@ from agents.contract import AssignedInstance
 from agents.local import NotRunning, ask
 from agents.runtime import proc
 from agents.simulated.remote import connect
-from agents.talk import ask as ask_copy
+from agents.talk import OverTcp
 from agents.templates import Probe
 from app.store.database import Database
 from tests.proofs.leftovers import left_over, unaccounted
@@ -173,7 +173,7 @@ class Site:
             for running in self.agent.runtime.find():
                 self.seen.copies.add(running.copy)
                 port = proc.environment(running.pid, "GPUWRIGHT_PORT")
-                if port and ask_copy(int(port), HEALTHZ).ok:
+                if port and OverTcp().ask(int(port), HEALTHZ).ok:
                     ready.add(instance_of(running.copy))
             if ready != {CHANGED, OTHER}:
                 self.seen.broken.append(f"{time.monotonic()}: ready {ready}")

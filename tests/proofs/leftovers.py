@@ -19,7 +19,7 @@ from agents.gateway.master import HaproxyAway, WorkerGone
 from agents.keeper.filler import Filler
 from agents.runtime import proc
 from agents.simulated.remote import connect
-from agents.talk import served as ask_served
+from agents.talk import OverTcp
 from agents.templates.reading import read
 from app.store.database import Database
 from tests.support.agents import AgentProcess
@@ -108,5 +108,5 @@ def _sm_count(copy: str, pid: int) -> int | None:
         Copy(copy, wanted, "GPU-x", port=int(port or 0), largest_batch=largest_batch(wanted))
     )
     assert filled is not None
-    said = ask_served(int(port or 0), filled)
+    said = OverTcp().served(int(port or 0), filled)
     return said.sm_count if said else None
