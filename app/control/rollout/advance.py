@@ -12,7 +12,7 @@ from app.control.events import Reason
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes, owner_of
 from app.control.rollout.check import check
-from app.control.rollout.last_resort import gives_way
+from app.control.rollout.last_resort import gives_way, stands_still
 from app.control.rollout.making import as_set, in_turn, make, said
 from app.control.rollout.rules import Advance, RolloutState, Rules, Trial
 from app.control.rollout.scene import Scene
@@ -49,11 +49,11 @@ def advance(
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), said(waits)
     stuck_since = 0.0
-    if waiting and not (made or scene.pending or scene.leaving or scene.canaries or observed.silent - observed.lost):
+    if waiting and stands_still(scene, makes):
         stuck_since = state.stuck_since or seconds
         if seconds - stuck_since >= rules.stuck_seconds and (change := gives_way(scene)):
             scene.make(change)
-            made = (change.id,)
+            made = (*made, change.id)
     after, is_set = _with_settings(scene, target, observed)
     changed = _differing(after, given)
     left = replace(

@@ -75,6 +75,10 @@ class Ledger:
         self._count[service] += before is None
         self.now[instance] = rate
 
+    def serves(self, service: str) -> bool:
+        """Whether anything of it does."""
+        return self._count[service] > 0
+
     def share(self, service: str) -> float:
         """What part of what the plan serves is carried now: 1 when all is."""
         need = self._need[service]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -132,3 +132,23 @@ def with_instance(wanted: NodeDesired, id_: str, one: AssignedInstance | None) -
     others = [other for other in wanted.instances if other.id != id_]
     lines = others if one is None else sorted([*others, one], key=lambda line: line.id)
     return replace(wanted, instances=tuple(lines))
+
+
+def components(todo: Sequence[Change]) -> list[list[Change]]:
+    """Changes that can be in each other's way, by a GPU or by a service, together."""
+    parent = {change.id: change.id for change in todo}
+
+    def root(id_: str) -> str:
+        while parent[id_] != id_:
+            parent[id_] = parent[parent[id_]]
+            id_ = parent[id_]
+        return id_
+
+    first: dict[object, str] = {}
+    for change in todo:
+        for bond in (change.place, change.owner):
+            parent[root(change.id)] = root(first.setdefault(bond, change.id))
+    found: dict[str, list[Change]] = {}
+    for change in todo:
+        found.setdefault(root(change.id), []).append(change)
+    return list(found.values())

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app.control.events import Reason
-from app.control.rollout.changes import Change, Kind
+from app.control.rollout.changes import Change, Kind, owner_of
 from app.control.rollout.scene import Scene
+
+
+def stands_still(scene: Scene, made: Collection[Change]) -> bool:
+    """Whether nothing is under way that what waits may be waiting for.
+
+    For a service without any copy that counts only where it can be in its way, and no trial does.
+    """
+    owners = scene.urgent
+    silent = scene.observed.silent - scene.observed.lost
+    drains = [one for one in scene.leaving.values() if scene.now - one.since < scene.rules.leaving_seconds]
+    if not owners:
+        return not (made or scene.pending or drains or scene.canaries or silent)
+    places = {change.place for change in scene.all if change.owner in owners}
+    moving = [(change.node, change.one) for change in made]
+    moving += [(one.node, one.instance) for one in drains]
+    moving += [
+        (node, one) for node, wanted in scene.told.items() for one in wanted.instances if one.id in scene.pending
+    ]
+    if any(owner_of(one) in owners or (node, one.gpu) in places for node, one in moving):
+        return False
+    return not any(node in silent for node, _ in places)
 
 
 def gives_way(scene: Scene) -> Change | None:
@@ -16,6 +39,8 @@ def gives_way(scene: Scene) -> Change | None:
     waiting = [change for change in scene.todo.values() if change.takes_room and change.one.service]
     waiting = [change for change in waiting if scene.room_for(change)]
     short = [change for change in waiting if scene.ledger.share(change.owner) < 1]
+    if scene.urgent:  # others may be waiting for what moves
+        short = [change for change in short if change.owner in scene.urgent]
     if not short:
         return None
     first = min(short, key=lambda change: (-change.one.priority, scene.ledger.share(change.owner), change.id))

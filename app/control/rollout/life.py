@@ -20,7 +20,7 @@ def begin(before: RolloutState, told: Desired, target: Desired, rules: Rules) ->
 
     The order is looked for again: from what nodes are told, which need not be what the plan before wanted.
     """
-    return replace(before, sequence=order(told, target, rules).sequence, steps=0, stuck_since=0.0)
+    return replace(before, sequence=order(told, target, rules).sequence, steps=0)
 
 
 def roll_back(

@@ -9,13 +9,13 @@ from app.control.decision import HeldBack
 from app.control.desired import Desired, NodeDesired
 from app.control.events import Reason
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import Change, Kind, changes, owner_of
+from app.control.rollout.changes import Change, Kind, changes, components, owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.rehearsal import Walk, rehearsed
 from app.control.rollout.room import Gpu, Lack, lack, over_full
 from app.control.rollout.rules import Order, RolloutState, Rules
 from app.control.rollout.scene import Scene
-from app.control.rollout.search import MOST_CHANGES, components, narrowed, search
+from app.control.rollout.search import MOST_CHANGES, narrowed, search
 
 GENTLE_ROUNDS = 3  # of holding back only what lacks room itself; after that, all that is left
 

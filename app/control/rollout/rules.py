@@ -23,6 +23,7 @@ class Rules:
     patience: float = 5.0  # a copy has so many times its startSeconds, and never less than
     least_seconds: float = 60.0
     stuck_seconds: float = 15.0  # in which nothing moves, before the least important gives way
+    leaving_seconds: float = 300.0  # what takes longer to leave is not waited for
     held_seconds: float = 10.0  # what a node holds back or cannot start for longer has failed
     canary_seconds: float = 60.0  # how long the first instance of its kind is watched
     canary_requests: int = 200  # and how many answers say something
@@ -45,6 +46,7 @@ class Leaving:
 
     node: str
     instance: AssignedInstance
+    since: float = 0.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import msgspec
 
@@ -26,6 +27,7 @@ from app.control.rollout.check import start_seconds
 from app.control.rollout.clocks import is_raised
 from app.control.rollout.room import Gpu, Lack, lack
 from app.control.rollout.rules import Canary, Leaving, Pending, RolloutState, Rules
+from app.control.rollout.urgency import urgent
 
 Place = tuple[str, int]
 
@@ -45,8 +47,13 @@ class Scene:
         self.todo = {change.id: change for change in todo}
         self._unproven = (rules.unproven | state.canaries.keys()) - set(state.proven)
         services = {change.owner for change in todo if change.one.service}
+        self.all = todo
         on_trial = {one.instance: Pending(0.0, one.before) for one in state.canaries.values()}
         self.ledger = Ledger(services, told, target, {**on_trial, **state.pending}, observed, rules)
+        if on_trial and self.urgent:  # what they carry is relied on
+            there = [one for wanted in told.values() for one in wanted.instances if one.id in on_trial]
+            left = {one.id: on_trial[one.id] for one in there if owner_of(one) not in self.urgent}
+            self.ledger = Ledger(services, told, target, {**left, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are told or not gone yet
         self._trusted: set[str] = set()  # services of which something serves that is no trial
@@ -70,6 +77,11 @@ class Scene:
             if gone.instance.job:
                 self._jobs[owner_of(gone.instance)] += 1
             self._holding[gone.node, gone.instance.gpu].append(gone.instance)
+
+    @cached_property
+    def urgent(self) -> frozenset[str]:
+        """Services without a copy that serves, and those in their way: none of these waits for a trial."""
+        return urgent(self.all, self.ledger, self.before, self.pending)
 
     def _is_proven(self, one: AssignedInstance, node: str) -> bool:
         return canary.key_of(one, node, self.rules) not in self._unproven
@@ -153,7 +165,7 @@ class Scene:
         if key not in self._unproven or change.owner not in self._trusted:
             return None
         first = self.canaries.get(key)
-        if first is None or first.instance == change.id:
+        if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
         return Lack(Reason.CANARY_FIRST, f"{key} is tried on {first.instance} first")
 
@@ -219,7 +231,7 @@ class Scene:
             sm_percent=min(100.0, sum(copy.sm_percent for copy in copies)),
             memory_gib=sum(copy.memory_gib for copy in copies),
         )
-        self.leaving[one.id] = Leaving(node, held)
+        self.leaving[one.id] = Leaving(node, held, self.now)
 
     def _come(self, change: Change) -> None:
         one = change.one
@@ -229,6 +241,7 @@ class Scene:
             self._jobs[change.owner] += change.kind is Kind.START
         else:
             key = canary.key_of(one, change.node, self.rules)
-            if key in self._unproven and change.owner in self._trusted:
+            first = self.canaries.get(key)
+            if key in self._unproven and change.owner in self._trusted and (not first or first.instance == one.id):
                 self.canaries[key] = Canary(one.id, 0.0, change.before)
         self._holding[change.place].append(one)

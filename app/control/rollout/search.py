@@ -18,26 +18,6 @@ MOST_CHANGES = 40  # in one knot; larger ones are left to the usual order
 MOST_LOOKS = 30_000
 
 
-def components(todo: Sequence[Change]) -> list[list[Change]]:
-    """Changes that can be in each other's way, by a GPU or by a service, together."""
-    parent = {change.id: change.id for change in todo}
-
-    def root(id_: str) -> str:
-        while parent[id_] != id_:
-            parent[id_] = parent[parent[id_]]
-            id_ = parent[id_]
-        return id_
-
-    first: dict[object, str] = {}
-    for change in todo:
-        for bond in (change.place, change.owner):
-            parent[root(change.id)] = root(first.setdefault(bond, change.id))
-    found: dict[str, list[Change]] = {}
-    for change in todo:
-        found.setdefault(root(change.id), []).append(change)
-    return list(found.values())
-
-
 def search(part: Sequence[Change], start: Desired, goal: Desired, rules: Rules) -> list[str] | None:
     """An order in which each change finds room and leaves capacity; None when there is none, or none was found.
 

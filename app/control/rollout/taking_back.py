@@ -26,7 +26,7 @@ def taken_back(
             step = pending.pop(one.id, None)
             was = (None if step.is_new else step.before) if step else on_trial.get(one.id)
             if was is None:
-                leaving[one.id] = Leaving(node, one)
+                leaving[one.id] = Leaving(node, one, now)
             elif step is None:
                 if not _fits(was, node, wanted, rules):
                     continue  # its old shape has no room any more: better a bad one than none

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from app.control.rollout import Advance, RolloutState, Trial, advance, order
+from agents.contract import AssignedInstance
+from app.control.desired import Desired, Observed
+from app.control.rollout import Advance, RolloutState, Trial, advance, begin, order
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,6 +81,55 @@ def test_nobody_relies_on_what_it_carries_while_it_is_watched() -> None:
 def test_a_service_that_has_nothing_else_does_not_wait() -> None:
     told = {"n1": a_node(), "n2": a_node()}
     assert advance(TRIED, told, all_serve(told), RolloutState(), RULES, NOW).made == ("old-1", "old-2")
+
+
+def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, Observed]:
+    """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants what it leaves, and has no copy."""
+    old = [an_instance(f"old-{gpu}", "usual", gpu, sm=40) for gpu in (0, 1)]
+    told = {"n1": a_node(*old, *more), "n2": a_node()}
+    new = [an_instance(f"new-{gpu}", "usual", gpu, variant="int8", sm=21) for gpu in (0, 1)]
+    coming = [an_instance(f"newcomer-{gpu}", "newcomer", gpu, sm=70) for gpu in (0, 1)]
+    target = {"n1": a_node(*coming, *more), "n2": a_node(*new)}
+    return told, target, all_serve(told)
+
+
+USUAL = rules(unproven=frozenset({"m-usual/int8/v100"}))
+
+
+def test_a_trial_keeps_nobody_waiting_who_has_no_copy() -> None:
+    told, target, seen = waiting_for_room()
+    step = advance(target, told, seen, RolloutState(), USUAL, NOW)
+    for seconds in range(1, 6):
+        now = NOW + timedelta(seconds=seconds)
+        step = advance(target, step.desired, all_serve(step.desired), step.state, USUAL, now)
+    assert {one.id for one in step.desired["n1"].instances} == {"newcomer-0", "newcomer-1"}
+    assert {one.id for one in step.desired["n2"].instances} == {"new-0", "new-1"}
+
+
+def test_a_trial_goes_on_for_those_who_wait_with_a_copy_that_serves() -> None:
+    told, target, _ = waiting_for_room()
+    has_one = {"n3": a_node(an_instance("newcomer-2", "newcomer"))}
+    told, target = {**told, **has_one}, {**target, **has_one}
+    step = advance(target, told, all_serve(told), RolloutState(), USUAL, NOW)
+    step = advance(target, step.desired, all_serve(step.desired), step.state, USUAL, NOW + timedelta(seconds=5))
+    assert step.made == ()
+    assert {one.reason for one in step.waiting} >= {"canary_first", "capacity_at_risk"}
+
+
+def test_a_trial_elsewhere_goes_on_while_somebody_has_no_copy() -> None:
+    big = an_instance("big", "big", sm=90)
+    told = {**OLD, "n3": a_node(big)}
+    target = {**TRIED, "n3": a_node(big, an_instance("newcomer", "newcomer", sm=70))}
+    step = advance(target, told, all_serve(told), RolloutState(), RULES, NOW)
+    assert step.made == ("old-1",)
+    step = advance(target, step.desired, all_serve(step.desired), step.state, RULES, NOW + timedelta(seconds=5))
+    assert "canary_first" in {one.reason for one in step.waiting} and step.made == ()
+
+
+def test_the_trial_s_clock_goes_on_when_another_plan_wants_the_same() -> None:
+    step = follow(begun(), 1)
+    again = begin(step.state, step.desired, TRIED, RULES)
+    assert again.canaries == step.state.canaries and again.canaries[KEY].ready_since > 0
 
 
 def test_a_trial_is_in_no_order_s_way() -> None:

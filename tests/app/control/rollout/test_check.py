@@ -35,7 +35,7 @@ def test_a_new_instance_that_a_node_cannot_start_is_left_out_again() -> None:
     assert stopped.stopped_reason == "step_failed"
     assert stopped.message == "new on n2/0: no_template: serve is not defined here"
     assert stopped.desired == {"n1": a_node(OLD), "n2": a_node()}
-    assert stopped.state.leaving == {"new": Leaving("n2", NEW)}
+    assert stopped.state.leaving == {"new": Leaving("n2", NEW, stopped.state.leaving["new"].since)}
 
 
 def test_what_a_node_says_once_and_not_again_is_forgotten() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from app.control.desired import Desired
-from app.control.rollout import Advance, RolloutState, advance
+from app.control.rollout import Advance, RolloutState, advance, begin
+from app.control.rollout.rules import Leaving, Pending
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,6 +45,34 @@ def test_the_higher_priority_never_does() -> None:
 def test_the_wait_begins_anew_when_something_moves() -> None:
     told, target = fleet(10)
     step = at(0, told, target, RolloutState())
-    moved = {**told, "n2": a_node(an_instance("other", "other"))}
+    moved = {**told, "n1": a_node(*told["n1"].instances, an_instance("other", "other", sm=10))}
     step = at(10, moved, target, step.state)
     assert step.made == ("other",) and step.state.stuck_since == 0.0
+
+
+def test_the_wait_does_not_begin_anew_with_another_plan() -> None:
+    told, target = fleet(10)
+    step = at(0, told, target, RolloutState())
+    assert at(15, told, target, begin(step.state, told, target, rules())).made == ("spare-1",)
+
+
+def test_nobody_without_a_copy_waits_for_what_moves_elsewhere() -> None:
+    told, target = fleet(10)
+    elsewhere = {"n3": a_node(an_instance("other", "other"))}
+    told, target = {**told, **elsewhere}, {**target, **elsewhere}
+    state = RolloutState(pending={"other": Pending(NOW.timestamp() + 14)})
+    seen = all_serve({node: wanted for node, wanted in told.items() if node != "n3"})
+    step = advance(target, told, seen, state, rules(), NOW)
+    step = advance(target, told, seen, step.state, rules(), NOW + timedelta(seconds=15))
+    assert step.made == ("spare-1",)
+
+
+def test_what_does_not_leave_is_not_waited_for() -> None:
+    told, target = fleet(10)
+    gone = an_instance("gone", "past", sm=5, priority=10)
+    seen = all_serve({**told, "n3": a_node(gone)})
+    state = RolloutState(leaving={"gone": Leaving("n1", gone, NOW.timestamp() - 280)})
+    for seconds, made in ((0, ()), (19, ()), (20, ()), (35, ("spare-1",))):
+        step = advance(target, told, seen, state, rules(), NOW + timedelta(seconds=seconds))
+        state = step.state
+        assert step.made == made, seconds
