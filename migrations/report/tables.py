@@ -91,19 +91,20 @@ SCHEMA = [
     COMMENT ON TABLE report.calendar IS 'Every day from 2026 to 2099.';
     COMMENT ON COLUMN report.calendar.day IS 'The day.'
     """,
+            # Bodies are bound to their tables here, not by the names that a reader's temporary tables could take.
             """
-    CREATE FUNCTION report.reads_fleet() RETURNS boolean LANGUAGE sql STABLE AS $$
+    CREATE FUNCTION report.reads_fleet() RETURNS boolean LANGUAGE sql STABLE RETURN (
         SELECT (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                 WHERE oid = CAST('public.report_reader' AS regclass))
             OR EXISTS (SELECT FROM public.report_reader AS reader JOIN pg_roles ON rolname = reader.role
                        WHERE reader.tenant = '' AND pg_has_role(pg_roles.oid, 'USAGE'))
-    $$;
+    );
     COMMENT ON FUNCTION report.reads_fleet() IS 'Whether the current role reads the reports of the whole fleet.';
-    CREATE FUNCTION report.reads_tenants() RETURNS text[] LANGUAGE sql STABLE AS $$
+    CREATE FUNCTION report.reads_tenants() RETURNS text[] LANGUAGE sql STABLE RETURN (
         SELECT coalesce(array_agg(DISTINCT reader.tenant), '{}')
         FROM public.report_reader AS reader JOIN pg_roles ON rolname = reader.role
         WHERE reader.tenant <> '' AND pg_has_role(pg_roles.oid, 'USAGE')
-    $$;
+    );
     COMMENT ON FUNCTION report.reads_tenants() IS 'The tenants whose reports the current role reads.'
     """,
         ]

@@ -98,6 +98,20 @@ def test_who_reads_the_fleet_sees_every_row_of_every_view(history_url: str, role
         assert found, view
 
 
+def test_temporary_tables_named_as_the_catalog_show_no_more(roles: Mapping[str, str]) -> None:
+    with psycopg.connect(roles["shop"]) as connection:
+        connection.execute("SET TRANSACTION READ WRITE")
+        before = connection.execute("SELECT report.reads_fleet(), report.reads_tenants()").fetchone()
+        connection.execute(
+            "CREATE TEMP TABLE pg_class AS SELECT known.oid, mine.oid AS relowner "
+            "FROM pg_catalog.pg_class AS known JOIN pg_roles AS mine ON mine.rolname = current_user"
+        )
+        connection.execute("SET LOCAL search_path = pg_temp, pg_catalog")
+        assert connection.execute("SELECT report.reads_fleet(), report.reads_tenants()").fetchone() == before
+        connection.rollback()
+    assert before == (False, ["shop"])
+
+
 def test_what_views_are_made_from_shows_no_more(history_url: str, roles: Mapping[str, str]) -> None:
     for table in relations(history_url, "public"):
         if table in ALSO_SHARED:
