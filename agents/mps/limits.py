@@ -9,11 +9,14 @@ from agents.device import DeviceError, Trouble
 
 
 def limits(uuid: str, pipe: Path, sm_percent: float, memory_gib: float) -> dict[str, str]:
-    """CUDA's own variables. The lower of these and the daemon's count; the daemon's are left at everything."""
+    """CUDA's own variables. The lower of these and the daemon's count; the daemon's are left at everything.
+
+    MPS takes whole MiB: the limit is the next one, or what needs exactly its share would never start.
+    """
     if not 0 < sm_percent <= 100:
         raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"SM share {sm_percent:g} is outside 0..100")
-    mebibytes = math.floor(memory_gib * 1024 + 1e-6) if math.isfinite(memory_gib) else 0
-    if mebibytes < 1:
+    mebibytes = math.ceil(memory_gib * 1024 - 1e-6) if math.isfinite(memory_gib) else 0
+    if mebibytes < 1 or memory_gib * 1024 < 1:
         raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"memory limit {memory_gib:g} GiB is below 1 MiB")
     return {
         "CUDA_VISIBLE_DEVICES": uuid,  # by UUID: an index means another device once one is lost

@@ -83,8 +83,8 @@ def the_environment_names_the_gpu_by_uuid_and_both_limits_in_mpss_form(made: Mad
     assert all(name.startswith(("CUDA_", "NVIDIA_")) for name in environment)
     assert made.mps.environment(uuid, 100.0, 2.0)["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] in ("0=2048M", "0=2G")
     assert float(made.mps.environment(uuid, 12.5, 2.0)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]) == 12.5
-    rounded_down = made.mps.environment(uuid, 30, 0.7)["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
-    assert rounded_down == "0=716M"
+    rounded_up = made.mps.environment(uuid, 30, 0.7)["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
+    assert rounded_up == "0=717M"
 
 
 @check
