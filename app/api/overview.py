@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -14,6 +15,7 @@ from app.api import plan_wire
 from app.api.asides import recorded
 from app.api.asking import Asked, Who, answer
 from app.api.slo import promises
+from app.api.solvers import with_solvers
 from app.control.deciding.posed import pose
 from app.control.explain.counting import counted
 from app.control.explain.shares import costs_of_services
@@ -32,7 +34,7 @@ LAST = 10
 
 @router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
 def overview(ctx: Asked, who: Who) -> Response:
-    """A tenant is told of its own services."""
+    """A tenant is told of its own services. `leftOut` says what a server without the solvers does not know."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, tenant)))
 
@@ -40,7 +42,7 @@ def overview(ctx: Asked, who: Who) -> Response:
 def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
     number = plan_reads.in_force(connection) or plan_reads.newest(connection)
     body = plan_wire.body(connection, number) if number else None
-    found: dict[str, Any] = {"services": services(connection, number, body or {}, tenant)}
+    found: dict[str, Any] = {"services": services(connection, number, body or {}, tenant), "leftOut": _left_out()}
     if tenant:
         return found
     row = plan_reads.head(connection, number) if number else None
@@ -88,14 +90,14 @@ def services(connection: Connection, number: int, body: dict[str, Any], tenant: 
 
 
 def costs_of(connection: Connection, number: int) -> dict[str, float]:
-    """What each service costs by the plan's own prices; nothing where its snapshot is no longer kept."""
+    """What each service costs by the plan's own prices; nothing where its snapshot is not kept or cannot be read."""
     row = plans.one(connection, number)
     if row is None:
         return {}
     key = (*row["snapshot"], bytes(row["body"]).hex())
     if key not in _known:
         try:
-            snapshot, plan = recorded(connection, number)
+            snapshot, plan = with_solvers(lambda: recorded(connection, number))
         except Problem:
             return {}
         posed = pose(snapshot)
@@ -107,6 +109,15 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
 
 _known: dict[tuple[str, ...], dict[str, float]] = {}  # by the hashes of a plan and its snapshot
 MOST_KNOWN = 8
+
+
+def _left_out() -> list[str]:
+    """What of the answer needs the solvers, where they are not installed."""
+    try:
+        with_solvers(lambda: import_module("app.control.recording.kept"))
+    except Problem as problem:
+        return [f"pricePerHour of services: {problem.detail}"]
+    return []
 
 
 def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, float]]) -> list[dict[str, Any]]:

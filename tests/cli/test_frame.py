@@ -45,6 +45,12 @@ def test_the_head_says_plan_cost_bound_and_leader() -> None:
     assert second == "cost 12.00/h   bound 11.10/h   gap 8.1 %   services 2 of 2 within their SLO   GPUs in use 1"
 
 
+def test_what_the_server_leaves_out_is_said_below_the_head() -> None:
+    why = "pricePerHour of services: no numpy"
+    lines = frame(overview() | {"leftOut": [why], "services": [service(0, pricePerHour=None)]})
+    assert lines[2] == f"left out: {why}"
+
+
 def test_services_gpus_and_decisions_have_a_table_each() -> None:
     text = "\n".join(frame(overview()))
     assert "shop/s0   123      140       99.10 %    98 % in 80 ms   71.0 ms     2           1.25" in text

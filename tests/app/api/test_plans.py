@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +16,7 @@ from app.control.recording.replay import Record
 from app.store.database import libpq_url
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
-from tests.support.server import Reply
+from tests.support.server import ROOT, Reply
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +166,33 @@ def test_the_overview_says_what_services_cost_and_who_leads(fleet: Planned) -> N
     assert len(told["gpus"]) == 4
     assert told["leader"]["holder"] == "simulation"
     assert told["plan"]["generation"] == told["decisions"][0]["generation"]
+
+
+BARE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("numpy", "numba", "highspy", "ortools"):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+import json
+from app.api import overview
+from app.store.database import Database
+
+database = Database(sys.argv[1], pool_size=1)
+print(json.dumps(database.read(lambda connection: overview._whole(connection, "")), default=str))
+"""
+
+
+def test_the_overview_leaves_out_what_services_cost_where_the_solvers_are_not_installed(fleet: Planned) -> None:
+    program = [sys.executable, "-c", BARE, fleet.server.database_url]
+    told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout)
+    assert {one["pricePerHour"] for one in told["services"]} == {None}
+    assert told["leftOut"][0].startswith("pricePerHour of services: this server is installed without the solvers")
+    usual = ask(fleet, "/api/v1/overview")
+    assert usual["leftOut"] == [] and told.keys() == usual.keys()
 
 
 def test_attainment_is_told_of_every_service(fleet: Planned) -> None:
