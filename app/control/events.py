@@ -62,6 +62,7 @@ class Reason(StrEnum):
     ADVISORY = "advisory", "info", "The mode is advisory: the change is shown and not made."
     AWAITS_APPROVAL = "awaits_approval", "info", "The mode is approve: the change waits for a person."
     FROZEN = "frozen", "warning", "The tenant's budget is spent: its services get nothing more than they have."
+    TOO_FEW_GPUS = "too_few_gpus", "warning", "Fewer GPUs may run a service than its minInstances: what stands stays."
     CORDONED = "cordoned", "info", "The node or GPU is cordoned: nothing new is placed there."
     NODE_SILENT = "node_silent", "warning", "A node is not heard of: what runs there is presumed to go on."
     ROLLOUT_UNDER_WAY = "rollout_under_way", "info", "The rollout of an earlier plan is not through yet."

@@ -62,6 +62,8 @@ def holding(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
 
     Where all of it is held back, what stands is what it wants.
     """
+    few = (HeldBack(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.short.items())
+    decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
     is_least = decision.answer.recipe.get("kind") == "follow"  # the least change pays for itself, or is due
     idle = None if is_least else not_worth_it(snapshot, posed, decision)

@@ -8,7 +8,7 @@ together with the rate that it carries. What stood on a lost node, a failed or a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 
 from agents.contract import AssignedInstance
 from app.control.deciding.formulate import formulate
+from app.control.deciding.least import attainable
 from app.control.desired import Desired
 from app.control.snapshot import Correction, Declared, NodeFacts, Snapshot
 from app.manifests.model import Kind, Manifest
@@ -46,6 +47,7 @@ class Posed:
     problem: Problem
     gpus: Mapping[str, tuple[int, ...]]  # by node: the index of each of the problem's GPUs
     pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): as they are, whatever is planned
+    short: Mapping[str, str] = field(default_factory=dict)  # services that ask for more GPUs than are there: in words
 
     @cached_property
     def question(self) -> bytes:
@@ -107,7 +109,9 @@ def pose(
         state=State(now=snapshot.at),
     )
     running, placed = standing(snapshot.standing, problem, usable)
-    return Posed(replace(problem, state=State(snapshot.at, running, placed)), usable, pinned)
+    problem = replace(problem, state=State(snapshot.at, running, placed))
+    services, short = attainable(problem)
+    return Posed(replace(problem, services=services), usable, pinned, short)
 
 
 class _Same:

@@ -15,7 +15,7 @@ from app.control import metrics
 from app.control.deciding.cordons import Drain, progress
 from app.control.deciding.decide import mode_of
 from app.control.decision import Answer, HeldBack
-from app.control.degrade import Promise, Shed, degraded, shed
+from app.control.degrade import Degraded, Promise, Shed, degraded, shed
 from app.control.events import Event, Reason, happened
 from app.control.jobs import JobState, kept, works
 from app.control.jobs import said as said_of_job
@@ -75,7 +75,8 @@ class Telling:
         used = used_by_tenant(problem, used_by_service(problem, plan.instances))
         heard = self.database.read(gateways.heard)
         self._sheds = self._shed(after, heard) if snapshot.target > 0 else {}
-        worse = degraded(problem, plan, self._sheds, known)
+        few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in after.posed.short.items()}
+        worse = few | degraded(problem, plan, self._sheds, known)
         rent = self._renting(snapshot, problem, plan)
         promises = self._promises_kept(snapshot, problem)
         found = self.database.write(lambda c: self._write(c, epoch, after, rent, promises, heard))

@@ -1,0 +1,68 @@
+"""minInstances beyond the fleet takes no copy that serves away, and what is missing is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.control.deciding.decide import drafted, holding, posing
+from app.control.decision import Decision
+from app.control.snapshot import NodeFacts, Snapshot
+from app.control.solving.orders import Solve, solved
+from tests.app.control.whatif.worlds import snapshot
+
+SERVICE = "shop/search"
+
+
+def asking(world: Snapshot, instances: int) -> Snapshot:
+    declared = [
+        replace(one, spec={**one.spec, "minInstances": instances}) if one.kind == "Service" else one
+        for one in world.declared
+    ]
+    return replace(world, declared=tuple(declared))
+
+
+def decided(world: Snapshot) -> Decision:
+    posed = posing(world)
+    return holding(world, posed, drafted(world, posed, solved(Solve(posed.problem, None, 2), alone=True)))
+
+
+@pytest.fixture(scope="module")
+def standing() -> Snapshot:
+    """Two copies stand, on four GPUs."""
+    world = asking(snapshot(search=100.0), 2)
+    return replace(world, standing=decided(world).desired, target=1)
+
+
+def copies(decision: Decision) -> list[str]:
+    return sorted(one.id for wanted in decision.desired.values() for one in wanted.instances)
+
+
+def test_more_than_there_are_gpus_leaves_the_copies_that_stand_and_says_so(standing: Snapshot) -> None:
+    found = decided(asking(standing, 50))
+    assert len(copies(found)) >= 2
+    (held,) = [one for one in found.held_back if one.reason == "too_few_gpus"]
+    assert held.service == SERVICE
+    assert held.message.startswith("minInstances asks for 50 GPUs and 4 may run it now")
+
+
+def test_what_is_there_is_taken(standing: Snapshot) -> None:
+    found = decided(asking(standing, 4))
+    assert len(copies(found)) == 4
+    assert found.held_back == ()
+
+
+def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot) -> None:
+    world = asking(standing, 2)
+    one, *_ = [(node, line) for node, wanted in standing.standing.items() for line in wanted.instances]
+    failed = {name: NodeFacts(name, "reporting", failed_gpus=(0, 1)) for name in world.nodes}
+    failed[one[0]] = NodeFacts(one[0], "reporting", failed_gpus=(1 - one[1].gpu,))
+    found = decided(replace(world, nodes=failed))
+    assert len(copies(found)) == 1
+    assert [held.reason for held in found.held_back] == ["too_few_gpus"]
+
+
+def test_of_what_never_stood_nothing_is_begun() -> None:
+    posed = posing(asking(snapshot(search=100.0), 50))
+    assert posed.problem.services[SERVICE].min_instances == 50 and posed.short == {}
