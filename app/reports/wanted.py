@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from app.manifests.faults import escaped, nearest
 from app.problem import Problem
@@ -11,7 +11,14 @@ from app.store.report_reads import REPORTS, Asked, Report
 
 GRAINS = ("hour", "day", "month")
 HOLDERS = frozenset(("tenant", "service", "job", "model"))
-LONGEST = {"hour": timedelta(days=62), "day": timedelta(days=1100), "month": timedelta(days=11_000)}
+LONGEST = {
+    "": timedelta(days=1100),
+    "hour": timedelta(days=62),
+    "day": timedelta(days=1100),
+    "month": timedelta(days=11_000),
+}
+OF_MACHINES = {"localtime", "posixrules", "Factory"}  # listed where they are installed, and zones of no place
+OLDEST = datetime(1970, 2, 1, tzinfo=UTC)  # nothing was booked before, and months before it can be reckoned with
 
 
 def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: str, now: datetime, most: int) -> Asked:
@@ -39,8 +46,9 @@ def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: st
     if not first < last:
         raise Problem("bad-request", f"from {first.isoformat()} is not before to {last.isoformat()}")
     grain = grains[0] if grains else ""
-    if grain and last - first > LONGEST[grain]:
-        raise Problem("bad-request", f"a report by {grain} covers {LONGEST[grain].days} days at most; ask for less")
+    if last - first > LONGEST[grain]:
+        what = f"a report by {grain}" if grain else "a report"
+        raise Problem("bad-request", f"{what} covers {LONGEST[grain].days} days at most; ask for less")
     return Asked(name, dimensions, grain, first, last, tenant, time_zone, most)
 
 
@@ -57,15 +65,19 @@ def moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> datetime:
         return now
     try:
         read = datetime.fromisoformat(text)
-        read = read if read.tzinfo else read.replace(tzinfo=zone)
-        return read.astimezone(UTC)
+        read = (read if read.tzinfo else read.replace(tzinfo=zone)).astimezone(UTC)
+        if read < OLDEST:
+            raise ValueError
+        return read
     except (ValueError, OverflowError):
-        allowed = "a date as 2026-11-01, a moment as 2026-11-01T12:00:00Z, or now"
+        allowed = "a date as 2026-11-01, a moment as 2026-11-01T12:00:00Z (1970-02-01 or later), or now"
         raise Problem("bad-request", f"{field}={escaped(text[:60])!r} is no moment; allowed: {allowed}") from None
 
 
 def _zone(name: str) -> ZoneInfo:
     try:
+        if name not in available_timezones() - OF_MACHINES:
+            raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError):  # no such file, a folder, or a path out of the data base
         raise Problem(

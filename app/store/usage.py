@@ -63,21 +63,28 @@ RATES = statement(
     """,
 )
 # A counter that falls was reset: what it shows is what was used since. What was used while the node was not heard
-# counts where the counter was read next.
+# counts where the counter was read next. What no GPU could have drawn in the time is not believed.
+MOST_POWER_W = 100_000
 ENERGY = statement(
     "energy_of_slices",
     """
     SELECT node, gpu, CAST(extract(epoch FROM slice) * 1000000 AS bigint) AS slice,
-           CAST(sum(CASE WHEN energy_counter_mj < before THEN energy_counter_mj ELSE energy_counter_mj - before END)
-                AS bigint) AS energy_mj
-    FROM (SELECT node, gpu, energy_counter_mj, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
-                 lag(energy_counter_mj) OVER (PARTITION BY node, gpu ORDER BY minute) AS before
-          FROM gpu_minute
-          WHERE node = ANY(CAST(:nodes AS text[]))
-            AND minute >= to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'
-            AND minute < to_timestamp(CAST(:stop AS bigint) / 1000000)) AS read
+           CAST(sum(drawn_mj) AS bigint) AS energy_mj
+    FROM (SELECT node, gpu, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
+                 extract(epoch FROM passed) AS seconds,
+                 CASE WHEN energy_counter_mj < before THEN energy_counter_mj ELSE energy_counter_mj - before END
+                     AS drawn_mj
+          FROM (SELECT node, gpu, minute, energy_counter_mj, lag(energy_counter_mj) OVER of_gpu AS before,
+                       minute - lag(minute) OVER of_gpu AS passed
+                FROM gpu_minute
+                WHERE node = ANY(CAST(:nodes AS text[]))
+                  AND minute >= to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'
+                  AND minute < to_timestamp(CAST(:stop AS bigint) / 1000000)
+                WINDOW of_gpu AS (PARTITION BY node, gpu ORDER BY minute)) AS read
+          WHERE before IS NOT NULL) AS drawn
     WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)
-    GROUP BY node, gpu, slice HAVING count(before) > 0
+      AND drawn_mj <= CAST(:most_power_w AS bigint) * 1000 * seconds
+    GROUP BY node, gpu, slice
     """,
 )
 
@@ -100,7 +107,7 @@ def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: in
 
 def energy(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
     """What each GPU used in each slice, where it was read."""
-    return list(connection.execute(ENERGY, _of(nodes, start, stop)))
+    return list(connection.execute(ENERGY, {**_of(nodes, start, stop), "most_power_w": MOST_POWER_W}))
 
 
 def _of(nodes: Sequence[str], start: int, stop: int) -> dict[str, object]:

@@ -213,3 +213,21 @@ def test_nodes_declared_before_there_was_a_ledger_are_accounted_for_from_now_on(
     assert town.rows("SELECT sum(nano), min(slice) FROM allocation") == [
         (Decimal(3_666_666_667), NOON + HOUR),
     ]  # fmt: skip
+
+
+def test_energy_that_no_gpu_could_draw_holds_up_no_account(town: Ledger) -> None:
+    town.node("node-2")
+    town.run("CREATE TABLE gpu_minute_all PARTITION OF gpu_minute DEFAULT")
+    for node, counter in (("node-1", "n % 2 * 9223372036854775807"), ("node-2", "1000 * n")):
+        town.run(
+            "INSERT INTO gpu_minute SELECT :noon + (n - 1) * interval '1 minute', :node, 0, 1, 'ok', 50, 1, 100, 100,"
+            f" {counter}, 50, 1000, '{{}}' FROM generate_series(0, 20) AS n",
+            noon=NOON, node=node,
+        )  # fmt: skip
+    town.now = NOON + QUARTER + 4 * MINUTE
+    town.report("node-1")
+    town.report("node-2")
+    town.account()
+    assert town.rows("SELECT node, sum(energy_mj) FROM allocation GROUP BY 1 ORDER BY 1") == [
+        ("node-1", 0), ("node-2", 15_000),
+    ]  # fmt: skip
