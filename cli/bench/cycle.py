@@ -243,7 +243,7 @@ def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say
     simulation.planner = planner
     took = sorted(lane.took_ms)
     if not took:
-        return {"fast_steps": 0}
+        return {"fast_steps": 0, "fast_step_ms": None, "fast_step_p99_ms": None, "signal_to_step_p99_ms": None}
     worst = took[min(len(took) - 1, int(0.99 * len(took)))]
     return {
         "fast_steps": len(took),
