@@ -52,7 +52,9 @@ def next_version(folder: Path, serves: str = schema.KNOWN) -> Path:
     versions = folder / "migrations" / "versions"
     versions.mkdir(parents=True)
     for source in (ROOT / "migrations").rglob("*.py"):
-        (folder / source.relative_to(ROOT)).symlink_to(source)
+        ours = folder / source.relative_to(ROOT)
+        ours.parent.mkdir(exist_ok=True)
+        ours.symlink_to(source)
     (versions / f"{NEXT}_next.py").write_text(MIGRATION.format(serves=serves))
     return folder
 
