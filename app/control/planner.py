@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from agents.contract import AssignedInstance
 from app.control import metrics
 from app.control.cycle import Asked, Budget, Cycled, run_cycle
 from app.control.deciding.base import Base, base_of
@@ -26,6 +27,7 @@ from app.control.fast.watch import Seen
 from app.control.jobs import Reading, Window, arrived
 from app.control.metrics import Figures
 from app.control.observing.observe import Knowledge
+from app.control.rollout import Trial
 from app.control.running.bringing import bring
 from app.control.running.living import answer, live
 from app.control.running.operating import expire, rolled_back, undoing
@@ -68,6 +70,7 @@ class Forecasting(Protocol):
     def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool: ...
     def keep(self) -> None: ...
     def of_jobs(self) -> Sequence[Reading]: ...
+    def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, Trial]: ...
     def expect(
         self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
     ) -> Mapping[str, Expected]: ...
@@ -208,7 +211,7 @@ class Planner:
         try:
             look = self.store.look()
             gap = self._brought_at is None or look.at > self._brought_at + LONGEST_GAP
-            brought = bring(self.store, look, self._proven, after_a_gap=gap)
+            brought = bring(self.store, look, self._proven, self.loads.trials, after_a_gap=gap)
             self._brought_at = look.at
             # A new one each time: another thread may be reading the one before.
             recent = {name: at for name, at in self._moved_at.items() if at > look.at - SETTLES_AFTER}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from agents.contract import AssignedInstance
 from app.control.drift import Drift, predictions
 from app.control.drift.kept import of_row
 from app.control.jobs import Reading
@@ -15,7 +16,9 @@ from app.control.jobs import readings as jobs_said
 from app.control.loads import Loads, Recent, hear
 from app.control.loads.believed import Believed
 from app.control.loads.hearing import Cursor, Heard, Readings
+from app.control.loads.trials import Trials
 from app.control.observing.learning import learnt
+from app.control.rollout import Trial
 from app.control.snapshot import Correction, Declared, Expected
 from app.store import clock, corrections, observed
 from app.store import loads as rows
@@ -33,6 +36,7 @@ class Hearing:
         self._loads = Loads()
         self._drift = Drift()
         self._believed = Believed()
+        self._trials = Trials()
         self._turn = threading.Lock()
         self._of_jobs: list[Reading] = []
         self._unkept: list[rows.Bucket] = []
@@ -42,7 +46,7 @@ class Hearing:
         courses = self._database.read(lambda connection: rows.courses(connection, REMEMBERED))
         known = self._database.read(corrections.everything)
         with self._turn:
-            self._loads, self._drift = Loads(), Drift()
+            self._loads, self._drift, self._trials = Loads(), Drift(), Trials()
             self._loads.restore(courses)
             self._drift.restore(map(of_row, known))
 
@@ -66,6 +70,7 @@ class Hearing:
             self._drift.take(readings, loads.shed_since)
             for heard in readings.reports:
                 self._of_jobs += jobs_said(heard.word, heard.received_at)
+                self._trials.take(heard.word)
             return {name: recent for name in loads.services if (recent := loads.recent(name)) is not None}
 
     def _believed_of(self, cursor: Cursor) -> Readings:
@@ -80,6 +85,11 @@ class Hearing:
         self._believed.take(told, readings.at)
         reports = [Heard(heard.received_at, self._believed.of(heard.word)) for heard in readings.reports]
         return replace(readings, reports=reports)
+
+    def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, Trial]:
+        """How copies on trial have answered since they were first asked for here."""
+        with self._turn:
+            return self._trials.of(wanted)
 
     def of_jobs(self) -> list[Reading]:
         """What was said of jobs since the last time; each is given once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,11 @@ from app.control import metrics
 from app.control.decision import State
 from app.control.desired import Desired
 from app.control.events import Event, Reason, happened, known
-from app.control.rollout import Advance, RolloutState, advance, begin
+from app.control.rollout import Advance, RolloutState, Trial, advance, begin
 from app.control.rollout.rules_of import rules_of
 from app.control.store import Look, Settled, Store
+
+Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, Trial]]
 
 GOING = (State.ROLLING, State.DONE)
 
@@ -29,9 +31,12 @@ class Brought:
     told: int = 0  # nodes that were given a new assignment
 
 
-def bring(store: Store, look: Look, proven: frozenset[str] = frozenset(), *, after_a_gap: bool = False) -> Brought:
+def bring(
+    store: Store, look: Look, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
+) -> Brought:
     """Take the next step from what is told and seen to what the plan in force wants.
 
+    `answering` says how copies on trial have answered: they pass by that, and by time where it says nothing.
     After a gap, in which nobody looked, the patience with steps that are under way begins anew.
     """
     plan = look.plan
@@ -50,7 +55,8 @@ def bring(store: Store, look: Look, proven: frozenset[str] = frozenset(), *, aft
     if after_a_gap:
         now = look.at.timestamp()
         before = replace(before, pending={name: replace(one, since=now) for name, one in before.pending.items()})
-    step = advance(target, look.told, look.seen, before, rules, look.at)
+    trials = answering(_on_trial(before, look.told)) if before.canaries else {}
+    step = advance(target, look.told, look.seen, before, rules, look.at, trials)
     state = _state(State(plan.state), step)
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = Settled(
@@ -64,6 +70,14 @@ def bring(store: Store, look: Look, proven: frozenset[str] = frozenset(), *, aft
             metrics.ROLLOUTS.labels(state).inc()
     moving = frozenset(one.owner for one in step.waiting) | _rising(step)
     return Brought(step.done or state is State.STOPPED, moving, len(step.changed))
+
+
+def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
+    """Copies that are watched, once they serve."""
+    watched = {one.instance for one in state.canaries.values() if one.ready_since}
+    if not watched:
+        return {}
+    return {one.id: one for wanted in told.values() for one in wanted.instances if one.id in watched}
 
 
 def _failed(step: Advance, look: Look) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""What a copy on trial has shown: whole minutes of it, and misses only where they are certain."""
+
+from __future__ import annotations
+
+from app.control.loads.trials import Trials
+from app.control.rollout import Trial
+from tests.app.control.rollout.fleets import an_instance
+from tests.support.words import fast, heard, served
+
+ON_TRIAL = {"i-1": an_instance("i-1", rate=100)}  # 98 % within 80 ms
+
+
+def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, Trial]:
+    """What is known when minutes of so many answers in time, and so many late, were heard."""
+    trials = Trials()
+    assert trials.of(ON_TRIAL) == {}
+    trials.take(heard("n", 50, served(5000, latency_ms=500)).word)
+    for number, (soon, late) in enumerate(minutes, 1):
+        counts = [
+            one + other for one, other in zip([*fast(soon), *[0] * 40], [*fast(late, 500), *[0] * 40], strict=False)
+        ]
+        trials.take(heard("n", 60 * number + 55, served(soon + late, latencyCounts=counts, errors=errors)).word)
+    return trials.of(ON_TRIAL)
+
+
+def test_the_minute_in_which_it_was_first_heard_does_not_count() -> None:
+    assert after() == {}
+    assert after((500, 0)) == {"i-1": Trial(500, 100.0)}
+
+
+def test_minutes_add_up_and_a_later_word_of_a_minute_replaces_the_one_before() -> None:
+    assert after((500, 0), (300, 3)) == {"i-1": Trial(803, 100 * (800 / 803))}
+    trials = Trials()
+    trials.of(ON_TRIAL)
+    for seconds, count in ((50, 9), (70, 100), (90, 300)):
+        trials.take(heard("n", seconds, served(count)).word)
+    assert trials.of(ON_TRIAL) == {"i-1": Trial(300, 100.0)}
+
+
+def test_errors_are_misses() -> None:
+    assert after((1000, 0), errors=1000)["i-1"].within_percent == 50.0
+
+
+def test_misses_that_chance_may_have_made_say_nothing() -> None:
+    assert after((195, 5)) == {}
+    assert after((600, 400))["i-1"].within_percent == 60.0
+
+
+def test_misses_of_what_is_asked_more_than_was_planned_for_say_nothing() -> None:
+    assert after((6000, 4000)) == {}
+
+
+def test_what_is_not_on_trial_any_more_is_forgotten() -> None:
+    trials = Trials()
+    trials.of(ON_TRIAL)
+    trials.take(heard("n", 50, served(100)).word)
+    assert trials.of({}) == {}
+    trials.of(ON_TRIAL)
+    trials.take(heard("n", 110, served(100)).word)
+    assert trials.of(ON_TRIAL) == {}
