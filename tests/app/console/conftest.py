@@ -21,9 +21,12 @@ def planned(postgres: DatabaseServer) -> Iterator[Planned]:
         yield fleet
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium. As root it has no sandbox of its own; it sees nothing but our pages."""
+    """Debian's Chromium. As root it has no sandbox of its own; it sees nothing but our pages.
+
+    No longer than a module: while it is open its event loop runs in this thread, and nobody else can run one.
+    """
     need(CHROMIUM, "chromium")
     with sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
