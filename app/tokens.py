@@ -191,12 +191,12 @@ class Authenticator:
         except Unavailable:
             log.warning("tokens_asked_one_by_one", extra={"reason": "the database is busy or away"})
 
-    def forget(self, token_id: str) -> None:
-        """This token was revoked just now."""
+    def forget(self, token_id: str = "", node: str = "") -> None:
+        """This token, or every one of this node, was revoked just now."""
         with self._lock:
             before, self._era = self._era, self._era + 1
             for digest, (principal, until, era) in list(self._cache.items()):
-                if principal.id == token_id:
+                if principal.id == token_id or (node and principal.node == node):
                     del self._cache[digest]
                 elif era == before:
                     self._cache[digest] = (principal, until, self._era)

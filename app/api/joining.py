@@ -167,6 +167,7 @@ def join(request: Request, ctx: Asked, wanted: Annotated[JoinRequest, Body()]) -
     outcome = ctx.database.write(once)
     if isinstance(outcome, Problem):
         raise outcome
+    ctx.authenticator.forget(node=wanted.node)  # other replicas hear of it
     return outcome
 
 

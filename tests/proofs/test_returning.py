@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.proofs.town import RATE, SERVICE, PlannerProcess, Town, agent_words, 
 from tests.support.caller import until
 from tests.support.load import steady_load
 
+RESTING_SECONDS = 15.0  # three cycles of the town
 DIRECT = {"GPUWRIGHT_DATABASE_DIRECT": "1"}
 
 
@@ -124,6 +126,7 @@ def test_case_9_an_agent_that_returns_with_an_older_plan_keeps_what_is_healthy_a
     asked(made, RATE / 2)
     asked(made, 4 * RATE)
     until(lambda: newest(made) > before and made.served(), "another plan is rolled out", seconds=120)
+    until(lambda: _rests(made), "the load is answered, by as many plans as it takes", seconds=240)
     agent.end(signal.SIGKILL)
     copies, generation = pids(made), newest(made)
     for file, content in old.items():
@@ -138,6 +141,13 @@ def test_case_9_an_agent_that_returns_with_an_older_plan_keeps_what_is_healthy_a
     assert pids(made) == copies, "what was healthy is what it was"
     assert newest(made) == generation, "nothing was planned because of it"
     assert made.twice() == []
+
+
+def _rests(made: Town) -> bool:
+    """Nothing was planned for three cycles."""
+    generation = newest(made)
+    time.sleep(RESTING_SECONDS)
+    return newest(made) == generation and made.served()
 
 
 def _heard(made: Town, node: str) -> int:
