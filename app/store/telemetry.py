@@ -25,11 +25,20 @@ class MinuteReport:
     body: bytes
 
 
+# The first minute of each day, one descent of the index each, however many minutes wait.
 DUE_DAYS = statement(
     "days_of_finished_minutes",
     """
-    SELECT DISTINCT date_trunc('day', minute, 'UTC') AS day FROM report_minute
-    WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
+    WITH RECURSIVE first (minute) AS (
+        SELECT min(minute) FROM report_minute
+        WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
+        UNION ALL
+        SELECT (SELECT min(report_minute.minute) FROM report_minute
+                WHERE report_minute.minute >= date_trunc('day', first.minute, 'UTC') + interval '24 hours'
+                  AND report_minute.minute < (SELECT moment()) - CAST(:finished AS interval))
+        FROM first WHERE first.minute IS NOT NULL
+    )
+    SELECT date_trunc('day', minute, 'UTC') AS day FROM first WHERE minute IS NOT NULL
     """,
 )
 
