@@ -191,6 +191,7 @@ def _drop_old(connection: Connection, retention: timedelta) -> None:
     rollups_ = (*partitions.MONTHLY, *partitions.MONEY)
     dropped += partitions.drop_before(connection, rollups_, now - ROLLUP_RETENTION)
     service_hours.forget(connection, now - ROLLUP_RETENTION)
+    rollups.forget(connection, now - ROLLUP_RETENTION)
     if dropped:
         log.info("partitions_dropped", extra={"partitions": dropped})
 

@@ -86,6 +86,19 @@ INSTANCES = statement(
     FROM total LEFT JOIN histogram USING (node, instance)
     """,
 )
+CLEAR_NODES = statement(
+    "clear_node_hours", "DELETE FROM node_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))"
+)
+SUMS = statement(
+    "roll_up_nodes",
+    """
+    INSERT INTO node_hour (hour, node, gpu_minutes, busy_minutes, gib_minutes, watt_minutes)
+    SELECT hour, node, sum(minutes), sum(utilization_percent / 100 * minutes), sum(memory_used_gib * minutes),
+           sum(power_mean_w * minutes)
+    FROM gpu_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[])) GROUP BY hour, node
+    """,
+)
+FORGET = statement("forget_node_hours", "DELETE FROM node_hour WHERE hour < :moment")
 DONE = statement("hour_is_rolled_up", "DELETE FROM pending_hour WHERE hour = :hour AND touched_at = :touched_at")
 
 
@@ -103,8 +116,13 @@ def roll_up(connection: Connection, hour: datetime, names: Sequence[str]) -> Non
     """Make the hour's rows of these nodes anew from their minutes."""
     of = {"hour": hour, "nodes": list(names)}
     connection.execute(TAKE_TURNS, {"hour": hour})
-    for statement_ in (CLEAR_GPUS, CLEAR_INSTANCES, GPUS, INSTANCES):
+    for statement_ in (CLEAR_GPUS, CLEAR_INSTANCES, CLEAR_NODES, GPUS, INSTANCES, SUMS):
         connection.execute(statement_, of)
+
+
+def forget(connection: Connection, moment: datetime) -> None:
+    """Drop what is older and lies in no partition."""
+    connection.execute(FORGET, {"moment": moment})
 
 
 def done(connection: Connection, hour: datetime, touched_at: datetime) -> None:

@@ -22,9 +22,9 @@ def _utilisation(grain: Grain) -> View:
         Column("used_gpu_hours", "round(sum(used) / 3600000000.0, 6)", "GPU-hours that services and jobs held."),
         Column("allocated_share", "round(sum(used) / nullif(sum(microseconds), 0), 6)", "What they held of it."),
         Column("measured_gpu_hours", "round(sum(minutes) / 60.0, 6)", "GPU-hours that agents measured."),
-        Column("busy_gpu_hours", "round(CAST(sum(busy) / 6000.0 AS numeric), 6)",
+        Column("busy_gpu_hours", "round(CAST(sum(busy) / 60.0 AS numeric), 6)",
                "GPU-hours of those that the GPU was executing, as its driver tells."),
-        Column("sm_utilisation", "round(CAST(sum(busy) / 100 / nullif(sum(minutes), 0) AS numeric), 6)",
+        Column("sm_utilisation", "round(CAST(sum(busy) / nullif(sum(minutes), 0) AS numeric), 6)",
                "The share of the measured time that GPUs were executing."),
         Column("memory_used_gib", "round(CAST(sum(gib) / nullif(sum(minutes), 0) AS numeric), 3)",
                "Mean over GPUs and hours of the most memory in use in an hour."),
@@ -40,9 +40,9 @@ def _utilisation(grain: Grain) -> View:
         0 AS minutes, 0.0 AS busy, 0.0 AS gib, 0.0 AS watts
     FROM report.cost{grain.suffix}
     UNION ALL
-    SELECT {grain.of_fact}, fact.node, NULL, NULL, 0, 0, fact.minutes, fact.utilization_percent * fact.minutes,
-        fact.memory_used_gib * fact.minutes, fact.power_mean_w * fact.minutes
-    FROM {grain.of_hours("gpu_hour")}
+    SELECT {grain.of_fact}, fact.node, NULL, NULL, 0, 0, fact.gpu_minutes, fact.busy_minutes, fact.gib_minutes,
+        fact.watt_minutes
+    FROM {grain.of_hours("node_hour")}
 ) AS told WHERE {ONLY_FLEET}""",
     )
     says = f"How far each node is used, {grain.adjective}. For who reads the whole fleet."

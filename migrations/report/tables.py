@@ -71,8 +71,24 @@ TABLES = [
         PRIMARY KEY (role, tenant)
     )
     """,
-            # Its key begins with the node.
-            "CREATE INDEX gpu_hour_hour ON gpu_hour (hour)",
+            # How far a node's GPUs were used in an hour: minutes of them, and what those add up to.
+            """
+    CREATE TABLE node_hour (
+        hour timestamptz NOT NULL,
+        node text COLLATE "C" NOT NULL,
+        gpu_minutes bigint NOT NULL,
+        busy_minutes double precision NOT NULL,
+        gib_minutes double precision NOT NULL,
+        watt_minutes double precision NOT NULL,
+        PRIMARY KEY (hour, node)
+    )
+    """,
+            """
+    INSERT INTO node_hour
+    SELECT hour, node, sum(minutes), sum(utilization_percent / 100 * minutes), sum(memory_used_gib * minutes),
+        sum(power_mean_w * minutes)
+    FROM gpu_hour GROUP BY hour, node
+    """,
         ]
     )
 ]
@@ -111,7 +127,7 @@ SCHEMA = [
     )
 ]
 OF_TENANTS = ("allocation", "cost_hour", "cost_day", "service_hour", "saving")
-OF_FLEET = ("gpu_hour", "release_hour", "idle_node", "gpu_owned")
+OF_FLEET = ("node_hour", "release_hour", "idle_node", "gpu_owned")
 OF_ALL = ("price", "carbon_intensity")
 FLEET = "(SELECT report.reads_fleet())"
 TENANTS = "ANY (CAST((SELECT report.reads_tenants()) AS text[]))"
@@ -166,6 +182,6 @@ DOWN = [
     ";\n".join(
         f"DROP POLICY report_reader ON {table}; ALTER TABLE {table} DISABLE ROW LEVEL SECURITY" for table in GUARDS
     ),
-    "DROP SCHEMA report CASCADE; DROP INDEX gpu_hour_hour; "
-    "DROP TABLE report_reader, carbon_intensity, release_hour, saving, service_hour",
+    "DROP SCHEMA report CASCADE",
+    "DROP TABLE report_reader, carbon_intensity, release_hour, saving, node_hour, service_hour",
 ]

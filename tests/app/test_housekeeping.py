@@ -94,6 +94,7 @@ def test_an_hour_that_is_over_is_rolled_up_once(context: Context, housekeeping: 
         housekeeping.roll_up_hours()
     rows = run(context, "SELECT minutes, energy_mj, utilization_percent FROM gpu_hour")
     assert rows == [(60, 59_000, 50)] * 45
+    assert run(context, "SELECT gpu_minutes, busy_minutes FROM node_hour") == [(60, 30)] * 45
     assert run(context, "SELECT * FROM pending_hour") == []
 
 

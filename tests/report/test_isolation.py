@@ -29,7 +29,7 @@ PARTS = "SELECT oid::regclass::text FROM pg_class WHERE relispartition AND relki
 SHARED = {"report.days", "report.months", "report.calendar", "report.prices", "report.carbon_intensity"}
 ALSO_SHARED = {"price", "carbon_intensity"}
 OF_TENANT = {"allocation", "cost_hour", "cost_day", "service_hour", "saving"}
-OF_FLEET = {"gpu_hour", "release_hour", "idle_node", "gpu_owned"}
+OF_FLEET = {"node_hour", "release_hour", "idle_node", "gpu_owned"}
 
 
 def relations(url: str, schema: str) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ RELATIONS = """
     FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
     WHERE c.relnamespace = 'report'::regnamespace AND c.relkind IN ('v', 'r', 'm')
 """
+SOME_VIEWS = [*(one.view for one in REPORTS.values()), "cost_by_service", "cost_by_node"]
 ZONES = ["UTC", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "America/St_Johns", "Pacific/Chatham"]
 
 
@@ -107,12 +108,24 @@ def test_a_report_of_a_tenant_has_its_rows_alone(history_url: str) -> None:
         database.close()
 
 
-@pytest.mark.parametrize("view", [f"{one.view}" for one in REPORTS.values()] + ["cost_by_service", "cost_by_node"])
+@pytest.mark.parametrize("view", SOME_VIEWS)
+@pytest.mark.parametrize("grain", ["daily", "monthly"])
+def test_days_and_months_are_found_by_index(history_url: str, view: str, grain: str) -> None:
+    period = "day >= '2026-11-01' AND day < '2026-12-01'" if grain == "daily" else "month = '2026-11-01'"
+    _reads_nothing_whole(history_url, f"SELECT * FROM report.{view}_{grain} WHERE {period}")
+
+
+@pytest.mark.parametrize("view", SOME_VIEWS)
 def test_an_hour_is_found_by_index_and_partition(history_url: str, view: str) -> None:
     query = f"SELECT * FROM report.{view} WHERE hour >= '2026-11-20 10:00Z' AND hour < '2026-11-20 11:00Z'"
-    with psycopg.connect(history_url) as connection:
+    assert "_202610" not in _reads_nothing_whole(history_url, query)
+
+
+def _reads_nothing_whole(url: str, query: str) -> str:
+    """The query's plan, in which nothing that grows with time is read from one end to the other."""
+    with psycopg.connect(url) as connection:
         connection.execute("SET LOCAL enable_seqscan = off")  # of few rows the whole table would be read
         plan = "\n".join(row[0] for row in connection.execute(b"EXPLAIN " + query.encode()))
-    for large in ("cost_hour", "cost_day", "allocation", "service_hour", "gpu_hour"):
+    for large in ("cost_hour", "cost_day", "allocation", "service_hour", "node_hour"):
         assert f"Seq Scan on {large}" not in plan, plan
-    assert "_202610" not in plan, plan
+    return plan

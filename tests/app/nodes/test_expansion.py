@@ -156,6 +156,8 @@ def test_an_hour_is_the_sum_of_its_minutes(database: Database) -> None:
     (gpu,) = rows(database, "SELECT * FROM gpu_hour")
     assert (gpu.hour, gpu.minutes, gpu.power_mean_w) == (HOUR, 4, 101.5)
     assert gpu.energy_mj == 100 + 500 + 100 + 300
+    (node,) = rows(database, "SELECT * FROM node_hour")
+    assert node == (HOUR, "node-1", 4, 4 * gpu.utilization_percent / 100, 4 * gpu.memory_used_gib, 406)
     (one,) = rows(database, "SELECT * FROM instance_hour")
     assert (one.minutes, one.requests, one.latency_counts, one.busy_seconds) == (4, 6, [3, 2, 1], 6.0)
 
