@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.postgres import (
     DatabaseServer,
     GivenDatabase,
     at_port,
+    folder_in_memory,
     pgbouncer,
     postgres_of_debian,
     postgres_of_the_wheel,
@@ -38,20 +40,25 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+# Hundreds of processes are started here: where no bytecode is kept, each compiles all that it imports, and each run
+# all of the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
+def postgres() -> Iterator[DatabaseServer]:
     """The wheel's Postgres, one for the whole run."""
-    with postgres_of_the_wheel(tmp_path_factory.mktemp("postgres")) as server:
+    with folder_in_memory("postgres") as folder, postgres_of_the_wheel(folder) as server:
         server.answer_before_the_disk()
         yield server
 
 
 @pytest.fixture(scope="session")
-def debian_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
-    with postgres_of_debian(tmp_path_factory.mktemp("debian")) as server:
+def debian_postgres() -> Iterator[DatabaseServer]:
+    with folder_in_memory("debian") as folder, postgres_of_debian(folder) as server:
         server.answer_before_the_disk()
         yield server
 
