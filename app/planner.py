@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from prometheus_client import start_http_server
 
+from app import garbage
 from app.clockwork import Clockwork
 from app.control import metrics, tracing
 from app.control.cycle import Budget
@@ -79,6 +80,7 @@ class PlannerProcess:
             self._scheduler.add_job(
                 self._guarded(job), "interval", seconds=seconds, next_run_time=datetime.now(UTC), id=job.__name__
             )
+        garbage.settle()
         self._scheduler.start()
 
     def stop(self) -> None:

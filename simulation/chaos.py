@@ -20,6 +20,7 @@ from app.control.decision import Answer, Outcome
 from app.control.observing.hearing import Hearing
 from app.control.planner import Planner
 from app.control.solving import Inline
+from app.control.solving.orders import Meanwhile, nothing
 from app.control.store import Store
 from simulation.node import LightNode
 from simulation.run import LEASE_SECONDS, WORK, Simulation
@@ -42,10 +43,12 @@ class Failing(Inline):
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer:
         if self.outcomes:
             return Answer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "solve"})
-        return super().solve(problem, seconds=seconds, work=work, seed=seed)
+        return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
         if self.outcomes:

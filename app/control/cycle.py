@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -11,11 +11,11 @@ from app.control.blame import named, suspects
 from app.control.deciding.decide import drafted, holding, mode_of, parts, posing, under_way
 from app.control.deciding.posed import Posed
 from app.control.deciding.small import following, is_preferred, is_upheaval, saying
-from app.control.deciding.worth import falls_short
 from app.control.decision import Answer, Decision, HeldBack, Outcome, State
 from app.control.events import Event, Reason, happened
 from app.control.observing.observe import Expecting
 from app.control.snapshot import Declared, Snapshot
+from app.control.solving.orders import Meanwhile, nothing
 from app.control.store import Overtaken, Store
 from app.control.tracing import note, phase
 from solvers.planning.plan import Plan
@@ -29,7 +29,9 @@ JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothin
 class Solving(Protocol):
     """Who answers questions: a process with a deadline, or the same in this one for simulations."""
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer: ...
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer: ...
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
 
 
@@ -83,9 +85,18 @@ def around(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def run_cycle(
-    store: Store, solver: Solving, expecting: Expecting, before: Asked, budget: Budget, reason: Reason = Reason.CYCLE
+    store: Store,
+    solver: Solving,
+    expecting: Expecting,
+    before: Asked,
+    budget: Budget,
+    reason: Reason = Reason.CYCLE,
+    meanwhile: Callable[[Snapshot, Posed], object] = lambda snapshot, posed: None,
 ) -> Cycled:
-    """Observe, pose, solve, judge, hold back, record. What nodes are told then is the rollout's business."""
+    """Observe, pose, solve, judge, hold back, record. What nodes are told then is the rollout's business.
+
+    `meanwhile` is done while the solver's process works and this one would wait; the answer must not depend on it.
+    """
     with phase("observe"):
         snapshot = store.snapshot(expecting)
     with phase("pose"):
@@ -97,7 +108,13 @@ def run_cycle(
         store.note(Outcome.UNCHANGED, Reason.UNCHANGED, "the same question as before: its answer stands", None)
         return Cycled(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
     with phase("solve"):
-        answer = solver.solve(posed.problem, seconds=budget.seconds, work=budget.work, seed=budget.seed)
+        answer = solver.solve(
+            posed.problem,
+            seconds=budget.seconds,
+            work=budget.work,
+            seed=budget.seed,
+            meanwhile=lambda: (posed.verdict, meanwhile(snapshot, posed)),
+        )
     note(outcome=answer.outcome)
     asked = Asked(posed.question, answer.outcome, snapshot.at, around(snapshot), before.answered)
     if answer.plan is None:
@@ -113,7 +130,7 @@ def run_cycle(
     asked = replace(asked, answered=snapshot.declared)
     with phase("hold_back"):
         decision = holding(snapshot, posed, decision)
-        if decision.desired == snapshot.standing and answer.plan is large and falls_short(posed.problem):
+        if decision.desired == snapshot.standing and answer.plan is large and posed.falls_short:
             # Nothing of it can be done, and somebody waits or is late: at least what fits beside what stands.
             small = _smaller(solver, posed, None, budget)
             if small is not None:

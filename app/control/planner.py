@@ -32,6 +32,7 @@ from app.control.running.bringing import bring
 from app.control.running.living import answer, live
 from app.control.running.operating import expire, rolled_back, undoing
 from app.control.snapshot import Correction, Declared, Expected, Snapshot
+from app.control.solving.orders import Meanwhile, nothing
 from app.control.store import Deposed, Look, Overtaken, Store
 from app.control.telling.figures import After
 from app.control.telling.tell import Telling
@@ -56,7 +57,9 @@ log = logging.getLogger(__name__)
 class Solving(Protocol):
     """Who answers questions: a process with a deadline, or the same in this one for simulations."""
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer: ...
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer: ...
     def prepare(self, problem: Problem, plan: Plan) -> None: ...
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
 
@@ -147,7 +150,9 @@ class Planner:
         try:
             with phase("cycle"):
                 self._undo()
-                found = run_cycle(self.store, self.solver, self._expecting, self._asked, self.budget, reason)
+                found = run_cycle(
+                    self.store, self.solver, self._expecting, self._asked, self.budget, reason, self._telling.prepare
+                )
             metrics.CYCLES.labels(found.outcome).inc()
             self._asked = found.asked
             self._gathered(found)

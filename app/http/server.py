@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import logging
 import resource
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 
 import uvicorn
 
+from app import garbage
 from app.http.connection import Connection
 from app.http.floor import ConnectionLimits, Floor
 from app.settings import Settings, SettingsError
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BACKLOG = 2048
 TURN_SECONDS = 0.0005  # a thread that waits for the database gets its turn ten times sooner than by default
-GARBAGE = 50_000  # objects gained between two collections; at the usual 700, reports are collected more than read
 FILES_BESIDE_CONNECTIONS = 256  # the database pool, worker processes, logs
 
 
@@ -116,9 +115,7 @@ class Server(uvicorn.Server):
         self.servers = [await loop.create_server(connection, sock=self._listener, backlog=BACKLOG, **tls)]
         self._sweep = loop.create_task(self._floor.sweep())
         self.started = True
-        gc.collect()
-        gc.freeze()  # what was imported stays; the collector need not look at it again
-        gc.set_threshold(GARBAGE)
+        garbage.settle()
         sys.setswitchinterval(TURN_SECONDS)
         listening = self._listening()
         log.info("listening", extra={"url": listening.url})

@@ -62,8 +62,8 @@ class Timed:
     seconds: float = 0.0
     asked: int = 0
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
-        answer = self.inner.solve(problem, seconds=seconds, work=work, seed=seed)
+    def solve(self, problem: Problem, **asked: Any) -> Answer:
+        answer = self.inner.solve(problem, **asked)
         self.seconds += answer.seconds
         self.asked += 1
         return answer
@@ -136,6 +136,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """One row, for one size."""
     from app.control.cycle import Budget
     from app.control.solving import Solver
+    from app.garbage import settled
     from benchmarks.families import family
     from benchmarks.manifests import manifests
     from cli.bench import api
@@ -160,7 +161,8 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
                 solver = Timed(inner)
                 simulation.planner.solver = solver
                 simulation.planner.budget = Budget(args.seconds, args.work, args.seed)
-                row |= _overheads(Cycles(simulation, solver, system, say), documents)
+                with settled():  # as the planner's own program is
+                    row |= _overheads(Cycles(simulation, solver, system, say), documents)
                 row["peak_mb"] = round(getrusage(RUSAGE_SELF).ru_maxrss / 1024)
                 row |= _answered(simulation, names, args.spikes, say)
                 row["steady_changes"] = _steady(simulation, args.cycles, say) if args.cycles else None

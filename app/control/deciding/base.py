@@ -10,7 +10,6 @@ from app.control.deciding.decide import posing
 from app.control.deciding.drafting import changed
 from app.control.deciding.posed import Posed
 from app.control.deciding.predicting import foreseen
-from app.control.deciding.worth import as_it_stands
 from app.control.decision import Decision, Lane
 from app.control.fast import Planned, Quick
 from app.control.snapshot import Expected, Snapshot
@@ -89,4 +88,4 @@ class Base:
 
 def base_of(snapshot: Snapshot, posed: Posed) -> Base:
     """The plan that stands in this snapshot."""
-    return Base(snapshot, posed, as_it_stands(posed.problem))
+    return Base(snapshot, posed, posed.stands)

@@ -15,7 +15,7 @@ from app.control.deciding.cordons import drained, draining
 from app.control.deciding.drafting import changed, draft
 from app.control.deciding.posed import Posed, pose, staying
 from app.control.deciding.predicting import foreseen
-from app.control.deciding.worth import as_it_stands, not_worth_it
+from app.control.deciding.worth import not_worth_it
 from app.control.decision import Answer, Decision, HeldBack, Lane
 from app.control.desired import Desired
 from app.control.events import Reason
@@ -27,7 +27,7 @@ from app.control.rollout.rules_of import rules_of
 from app.control.snapshot import Snapshot
 from app.control.tenants import ruled
 from app.manifests.fleet import PolicySpec
-from solvers.planning.judge import Standing, judge
+from solvers.planning.judge import Standing
 from solvers.planning.promise import keep
 
 LEAST_HORIZON_MINUTES = 3.0
@@ -91,8 +91,7 @@ def under_way(snapshot: Snapshot, posed: Posed) -> HeldBack | None:
     """A rollout is let through to its end while its plan still serves all that is asked."""
     if not snapshot.is_rolling:
         return None
-    stands = as_it_stands(posed.problem)
-    if stands.unserved or not judge(posed.problem, stands, simulate=False, keeps=keep).is_right:
+    if posed.falls_short:
         return None
     return HeldBack("", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out, and serves all")
 
@@ -118,7 +117,7 @@ def parts(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
 def settled(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBack]) -> Decision | None:
     """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
     posed = posing(replace(snapshot, standing=desired, nodes=staying(snapshot.nodes)))
-    plan = as_it_stands(posed.problem)
+    plan = posed.stands
     stands = Standing(posed.problem, plan, keep)
     verdict = stands.verdict()
     if not verdict.is_right:

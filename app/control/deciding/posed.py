@@ -17,11 +17,13 @@ import msgspec
 from agents.contract import AssignedInstance
 from app.control.deciding.formulate import formulate
 from app.control.deciding.least import attainable
+from app.control.deciding.stands import as_it_stands
 from app.control.desired import Desired
 from app.control.snapshot import Correction, Declared, NodeFacts, Snapshot
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import World
 from app.store.pieces import hashed
+from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (
     Demand,
@@ -35,6 +37,7 @@ from solvers.planning.problem import (
     Service,
     State,
 )
+from solvers.planning.promise import keep
 
 LEAST_RATE = 0.01  # a service that nobody asks is kept warm all the same
 NOTHING_LEFT = 1e-6  # of a rate: below it pinned instances carry all of it
@@ -59,6 +62,21 @@ class Posed:
         jobs = [replace(job, units=0.0, priority=0) for job in problem.jobs.values()]
         named = [*problem.profiles.values(), *problem.services.values(), *jobs]
         return hashed(msgspec.json.encode((rest, state, nodes, named, self.gpus, self.pinned)))
+
+    @cached_property
+    def stands(self) -> Plan:
+        """The plan in force."""
+        return as_it_stands(self.problem)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Of the judge, on the plan in force."""
+        return judge(self.problem, self.stands, simulate=False, keeps=keep)
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
+        return bool(self.stands.unserved) or not self.verdict.is_right
 
     def real(self, plan: Plan) -> Plan:
         """The plan on the indexes that the nodes themselves use."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.control.deciding.posed import Posed
-from app.control.deciding.worth import as_it_stands
 from app.control.decision import Decision, HeldBack
 from app.control.events import Reason
 from app.control.snapshot import Snapshot
@@ -37,7 +36,7 @@ def handed_over(changes: Changes) -> int:
 
 def following(posed: Posed) -> tuple[Problem, Plan, Mapping[str, float]]:
     """What the solver's short way is asked: the problem that what stands answers, what stands, the rates to come."""
-    stands = as_it_stands(posed.problem)
+    stands = posed.stands
     carried = dict.fromkeys(posed.problem.services, 0.0)
     for one in stands.instances:
         carried[one.service] += one.rate_per_second

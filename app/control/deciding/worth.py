@@ -9,17 +9,9 @@ from app.control.decision import Decision, HeldBack
 from app.control.events import Reason
 from app.control.snapshot import Snapshot
 from solvers.planning.judge import Verdict, judge
-from solvers.planning.plan import Plan, Unserved
+from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, State
 from solvers.planning.promise import keep
-
-NONE_UNSERVED = 1e-5  # of a rate
-
-
-def falls_short(problem: Problem) -> bool:
-    """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
-    stands = as_it_stands(problem)
-    return bool(stands.unserved) or not judge(problem, stands, simulate=False, keeps=keep).is_right
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +20,6 @@ class Worth:
 
     per_horizon: float | None
     churn: float
-
-
-def as_it_stands(problem: Problem) -> Plan:
-    """The plan in force, laid over today's question."""
-    running = problem.state.running if problem.state else ()
-    carried = dict.fromkeys(problem.services, 0.0)
-    for one in running:
-        carried[one.service] += one.rate_per_second
-    left = [
-        Unserved(name, service.rate_per_second - carried[name])
-        for name, service in sorted(problem.services.items())
-        if service.rate_per_second - carried[name] > NONE_UNSERVED * service.rate_per_second
-    ]
-    return Plan(running, problem.state.jobs if problem.state else (), tuple(left))
 
 
 def worth(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> Worth:
@@ -60,7 +38,7 @@ def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBa
     changes = decision.plan.changes
     if not snapshot.standing or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
         return None
-    before = worth(posed.problem, as_it_stands(posed.problem))
+    before = worth(posed.problem, posed.stands, posed.verdict)
     if before.per_horizon is None or decision.answer.plan is None:
         return None  # what stands is not right any more
     after = worth(posed.problem, decision.answer.plan, decision.verdict)

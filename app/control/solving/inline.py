@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.control.decision import Answer, Outcome
-from app.control.solving.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
+from app.control.solving.orders import (
+    Again,
+    Follow,
+    Meanwhile,
+    Prepare,
+    Solve,
+    followed,
+    nothing,
+    prepared,
+    solved,
+    solved_again,
+    told,
+)
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -16,8 +28,11 @@ WORK = 12  # steps where none are asked for: the first dive, and the LP's better
 class Inline:
     """A Solver without process or clock. It never forks: its caller may have threads."""
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer:
         """The plan of so many steps; seconds do not count."""
+        meanwhile()
         return solved(Solve(problem, None, WORK if work is None else work, seed), alone=True)
 
     def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> Answer:

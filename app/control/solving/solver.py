@@ -9,7 +9,7 @@ from threading import Lock
 from time import monotonic
 
 from app.control.decision import Answer, Outcome
-from app.control.solving.orders import Again, Follow, Prepare, Solve, asked
+from app.control.solving.orders import Again, Follow, Meanwhile, Prepare, Solve, asked, nothing
 from app.control.solving.process import Child, Died, Late
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
@@ -30,10 +30,12 @@ class Solver:
         self._base: _Base | None = None
         self.full.start()
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer:
         """A plan within so many seconds of search and so much work; the process has a grace to tell it."""
         order = Solve(problem, seconds, work, seed)
-        return _asked(self.full, order, seconds + self._grace_seconds, asked(order))
+        return _asked(self.full, order, seconds + self._grace_seconds, asked(order), meanwhile)
 
     def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> Answer:
         """The plan that a recipe makes."""
@@ -94,10 +96,14 @@ class _Base:
     ready: Future[Answer]
 
 
-def _asked(child: Child, order: object, seconds: float, recipe: Mapping[str, JSON]) -> Answer:
+def _asked(
+    child: Child, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = nothing
+) -> Answer:
     began = monotonic()
+    answering = child.ask(order, seconds)
+    meanwhile()
     try:
-        answer: Answer = child.ask(order, seconds).result()
+        answer: Answer = answering.result()
     except Late as late:
         return Answer(Outcome.OUT_OF_TIME, None, str(late), recipe, monotonic() - began)
     except Died as died:

@@ -20,7 +20,7 @@ from app.world.conditions import Condition, Said, with_condition
 from app.world.decisions import Action, Decision
 from app.world.write import Actor, write
 
-AT_ONCE = 25  # other writers of objects wait for no longer than this takes
+AT_ONCE = 100  # other writers of objects wait for no longer than this takes
 A_CYCLE = 500  # objects; what is left waits for the next one
 
 PLANNER = Actor(Principal("planner", Scope.ADMIN), "planner")

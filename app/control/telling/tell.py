@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from app.control import metrics
 from app.control.deciding.cordons import Drain, progress
 from app.control.deciding.decide import mode_of
+from app.control.deciding.posed import Posed
 from app.control.decision import Answer, HeldBack
 from app.control.degrade import Degraded, Promise, Shed, degraded, shed
 from app.control.events import Event, Reason, happened
@@ -63,6 +64,10 @@ class Telling:
     _burned: Mapping[str, slo.Kept] = field(default_factory=dict)
     _releasable: frozenset[str] = frozenset()
     _drains: tuple[Drain, ...] | None = None
+
+    def prepare(self, snapshot: Snapshot, posed: Posed) -> None:
+        """Read what telling will need whatever is decided."""
+        self._promises_kept(snapshot, posed.problem)
 
     def tell(self, epoch: int, after: After) -> bool:
         """Everything that follows; False where a newer epoch won, and nothing more may be said."""

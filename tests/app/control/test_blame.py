@@ -11,6 +11,7 @@ from app.control.blame import named, suspects
 from app.control.decision import Answer, Outcome
 from app.control.snapshot import Declared
 from app.control.solving import Inline
+from app.control.solving.orders import Meanwhile, nothing
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import World
 from simulation.run import Simulation, simulated
@@ -24,11 +25,13 @@ KNOWN = (Declared("Service", "shop", "a", {"rate": 1}), Declared("Model", "", "m
 class Dies(Inline):
     """A solver that ends each time that it is asked about one service."""
 
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer:
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer:
         if "shop/b" in problem.services:
             recipe: Mapping[str, JSON] = {"kind": "solve", "seed": seed, "work": work}
             return Answer(Outcome.CRASHED, None, "the solver's process ended with SIGSEGV", recipe)
-        return super().solve(problem, seconds=seconds, work=work, seed=seed)
+        return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
 
 def world(*services: dict[str, Any]) -> World:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.deciding.worth import as_it_stands
+from app.control.deciding.stands import as_it_stands
 from app.control.degrade import Promise, degraded, shed
 from app.control.events import Reason
 from app.control.snapshot import Expected

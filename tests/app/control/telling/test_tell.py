@@ -12,7 +12,7 @@ import pytest
 from app.access import Principal, Scope
 from app.control.deciding.decide import posing
 from app.control.deciding.drafting import draft
-from app.control.deciding.worth import as_it_stands
+from app.control.deciding.stands import as_it_stands
 from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
 from app.control.solving.inline import Inline
 from app.control.telling.figures import After
