@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from app.store.database import statement
+from app.store.usage import MOST_POWER_W
 
 QUIET = timedelta(minutes=2)  # after the last minute that came in for an hour
 
@@ -39,21 +40,26 @@ CLEAR_INSTANCES = statement(
     "DELETE FROM instance_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))",
 )
 # The minute before the hour gives the counter that the hour's first minute started from. A counter that
-# falls was reset (driver reloaded): what it shows is what was used since.
+# falls was reset (driver reloaded): what it shows is what was used since. What no GPU could have drawn in the time is
+# not believed, as in the ledger: one node's lie would else be too much for all sums.
 GPUS = statement(
     "roll_up_gpus",
-    """
+    f"""
     INSERT INTO gpu_hour (hour, node, gpu, minutes, utilization_percent, memory_used_gib, power_mean_w,
                           power_peak_w, energy_mj, temperature_c)
     SELECT :hour, node, gpu, count(*), avg(utilization_percent), max(memory_used_gib), avg(power_mean_w),
-           max(power_peak_w), coalesce(sum(energy_mj), 0), max(temperature_c)
+           max(power_peak_w),
+           coalesce(sum(energy_mj) FILTER (
+               WHERE energy_mj <= {MOST_POWER_W} * CAST(1000 AS bigint) * extract(epoch FROM passed)), 0),
+           max(temperature_c)
     FROM (
         SELECT *, CASE WHEN energy_counter_mj < before THEN energy_counter_mj
                        ELSE energy_counter_mj - before END AS energy_mj
-        FROM (SELECT *, lag(energy_counter_mj) OVER (PARTITION BY node, gpu ORDER BY minute) AS before
+        FROM (SELECT *, lag(energy_counter_mj) OVER of_gpu AS before, minute - lag(minute) OVER of_gpu AS passed
               FROM gpu_minute
               WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour - interval '1 minute'
-                AND minute < :hour + interval '1 hour') AS minute
+                AND minute < :hour + interval '1 hour'
+              WINDOW of_gpu AS (PARTITION BY node, gpu ORDER BY minute)) AS minute
     ) AS minute
     WHERE minute >= :hour GROUP BY node, gpu
     """,

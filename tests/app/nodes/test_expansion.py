@@ -134,6 +134,18 @@ def test_numbers_at_the_edge_of_what_is_taken_can_be_stored(database: Database) 
     assert rows(database, "SELECT requests FROM instance_hour") == [(10**12,)]
 
 
+def test_a_counter_that_lies_takes_nothing_from_the_hour_of_the_others(database: Database) -> None:
+    for number in range(6):
+        minute = HOUR + timedelta(minutes=number)
+        lie = [{"index": 0, "energyCounterMj": 2**63 - 1 if number % 2 else number}]  # up and down: more than fits
+        put(database, report("node-1", number + 1, minute, gpus=lie))
+        put(database, report("node-2", number + 1, minute, gpus=[{"index": 0, "energyCounterMj": 1000 + 500 * number}]))
+    expand_finished(database)
+    database.write(lambda connection: rollups.roll_up(connection, HOUR, ["node-1", "node-2"]))
+    found = rows(database, "SELECT node, minutes, energy_mj FROM gpu_hour ORDER BY node")
+    assert found == [("node-1", 6, 2 + 4), ("node-2", 6, 2500)]
+
+
 def test_a_minute_that_cannot_be_stored_is_given_up_and_the_others_are_kept(database: Database) -> None:
     put(database, report("node-1", 1, HOUR))
     put(database, report("node-2", 1, HOUR))
