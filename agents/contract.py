@@ -216,7 +216,7 @@ class Dropped(Struct, rename="camel", omit_defaults=True, gc=False):
     """A part of a report that was not kept, and why."""
 
     what: str  # telemetry, usage <id>
-    reason: str  # future, too_old, superseded, closed
+    reason: str  # future, too_old, superseded, not_assigned (kept, and billed to nobody)
     message: str = ""
 
 

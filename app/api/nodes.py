@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from app.http.buckets import Buckets
 from app.http.visit import Scope
 from app.nodes import counted, reading, refusals
 from app.nodes.detail import Detail
+from app.nodes.intake import NOT_ASSIGNED
 from app.nodes.running import owners_of, running, running_of_tenant
 from app.problem import Problem
 from app.store import assignments, audit, node_state, telemetry
@@ -31,6 +33,7 @@ router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
 LONGEST_SPAN = timedelta(days=31)
 MOST_ROWS = 5000
 AUDITED_REFUSALS = Buckets(0.1, 20.0)  # of one caller: the audit is kept for ever, and 20 say as much as a million
+AUDITED_CLAIMS = Buckets(0.001, 5.0)  # of one node
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -79,6 +82,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     stored = await ctx.nodes.intake.store(told, raw)
     if told.held_back:
         await _audit_held_back(ctx, state, told)
+    await _audit_claims(ctx, state, node, stored.dropped)
     for dropped in stored.dropped:
         counted.REFUSED.labels(dropped.reason).inc()
     reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
@@ -95,6 +99,19 @@ async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> N
         "report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node"
     )
     await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
+
+
+async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropped: Sequence[contract.Dropped]) -> None:
+    """A node that says it ran what it was never told to run is broken, or wants somebody to pay."""
+    claims = [one for one in dropped if one.reason == NOT_ASSIGNED]
+    if not claims or AUDITED_CLAIMS.take(node, time.monotonic()):
+        return
+    detail = f"{len(claims)} of usage that nobody is billed for; {claims[0].message}"
+    entry = Actor(state["principal"], state["request_id"]).entry(
+        "report", Noun.REPORT, name=node, outcome="refused", detail=detail
+    )
+    with suppress(Unavailable):
+        await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
 
 
 async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contract.Report) -> None:

@@ -65,6 +65,7 @@ def known(connection: Connection, heard: Mapping[str, int], start: int, stop: in
     for row in usage.overlapping(connection, nodes, start, stop):
         # What nobody has ended is vouched for until its node was heard last.
         ends = heard[row.node] if row.stop is None else row.stop
+        ends = ends if row.believed is None else min(ends, row.believed)
         told = (*row[1:12], ends, row.doubted or 0)
         used[row.node].append(Usage(*told))
     for row in usage.energy(connection, nodes, start, stop):

@@ -11,6 +11,8 @@ from app.ledger.facts import HOUR, QUARTER, Amount, Line, NodeFacts, Owned, Rate
 
 Lines = dict[Line, Amount]
 
+HANDED_OVER = 2  # copies of an instance at a time: one that comes, one that goes
+
 
 def allocate(facts: NodeFacts, start: int, stop: int) -> Lines:
     """What the node's GPUs were used for from `start` to `stop`, both ends of slices."""
@@ -63,16 +65,17 @@ def _allocate_gpu(
         while coming and coming[-1].start <= begins:
             insort(residents, coming.pop(), key=_id)
         residents = [one for one in residents if one.stop > begins]
+        holders = _holders(residents)
         at, time, nano = begins - begins % QUARTER, ends - begins, cost(_rate(rates, begins), begins, ends)
         evidence = "gap" if doubts and _within(begins, doubts) else "measured"
-        if not residents:
+        if not holders:
             line = Line(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
             found.setdefault(line, Amount()).add(time, nano)
             continue
-        ids = tuple(map(_id, residents))
-        shares = known.get(ids) or known.setdefault(ids, shares_of(residents, owned.memory_gib))
+        ids = tuple(map(_id, holders))
+        shares = known.get(ids) or known.setdefault(ids, shares_of(holders, owned.memory_gib))
         times, prices = divided(time, shares), divided(nano, shares)
-        for one, part, price in zip(residents, times, prices, strict=False):
+        for one, part, price in zip(holders, times, prices, strict=False):
             if part or price:
                 line = Line(
                     at, gpu, owned.id, one.instance, one.tenant, one.service, one.job, one.model, "used", "measured"
@@ -81,6 +84,17 @@ def _allocate_gpu(
         if times[-1] or prices[-1]:
             line = Line(at, gpu, owned.id, "", "", "", "", "", "idle", evidence)
             found.setdefault(line, Amount()).add(times[-1], prices[-1])
+
+
+def _holders(residents: list[Usage]) -> list[Usage]:
+    """Who pays: of an instance at most two copies, the last that began. A hand-over has no more."""
+    if len(residents) <= HANDED_OVER:
+        return residents
+    by_instance: dict[str, list[Usage]] = {}
+    for one in residents:
+        by_instance.setdefault(one.instance, []).append(one)
+    kept = [sorted(copies, key=_end_of_wait)[:HANDED_OVER] for copies in by_instance.values()]
+    return sorted((one for copies in kept for one in copies), key=_id)
 
 
 def _cuts(

@@ -8,7 +8,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -30,6 +30,7 @@ PAUSE_SECONDS = 2.0  # after a failure: callers are turned away at once instead 
 RETRY_SECONDS = 5
 LONGEST_USAGE = timedelta(days=400)
 SEQUENCE_BITS = 31
+NOT_ASSIGNED = "not_assigned"  # usage that is kept, and bills nobody but whom the instance was assigned for
 ZIP_LEVEL = 1  # higher ones take three times as long for a tenth
 
 log = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ class Intake:
         bodies: Sequence[bytes],
         details: Sequence[reports.Detail],
     ) -> list[Stored]:
-        now, late = reports.keep(
+        now, late, strange = reports.keep(
             connection,
             [_told(report) for report in batch],
             bodies,
@@ -173,9 +174,9 @@ class Intake:
             LONGEST_USAGE,
         )
         known = node_state.ordinals(connection, late) if late else {}
-        return [self._stored(report, now, known) for report in batch]
+        return [self._stored(report, now, known, strange) for report in batch]
 
-    def _stored(self, report: Report, now: datetime, known: Mapping[str, int]) -> Stored:
+    def _stored(self, report: Report, now: datetime, known: Mapping[str, int], strange: Set[tuple[str, str]]) -> Stored:
         """The answer to a report: what of it was not kept, and why."""
         dropped = []
         ordinal = ordinal_of(report)
@@ -189,6 +190,8 @@ class Intake:
             reason = _out_of_time(interval.ended_at or interval.started_at, now, LONGEST_USAGE)
             if reason:
                 dropped.append(Dropped(f"usage {interval.id}", reason))
+            elif (report.node, interval.id) in strange:
+                dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _strange(interval)))
         return Stored(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped)
 
 
@@ -211,6 +214,11 @@ def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
     if moment > now + reports.AHEAD:
         return "future"
     return "too_old" if moment < now - longest else ""
+
+
+def _strange(interval: UsageInterval) -> str:
+    whose = f"{interval.tenant}/{interval.service or interval.job}"
+    return f"instance {interval.instance} on GPU {interval.gpu} was never assigned to this node for {whose}"
 
 
 def _compressed(report: Report, raw: bytes) -> bytes:

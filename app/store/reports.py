@@ -76,6 +76,8 @@ class Interval(msgspec.Struct):
 
 
 # Few round trips and few parameters: the rest of a report's cost is paid in the event loop's thread.
+# `held` waits for who is ending usage by rule right now, and sees what came of it: as of this statement's beginning the
+# usage was open, and its agent's word would be neither its end nor the truth beside it.
 KEEP = statement(
     "keep_reports",
     """
@@ -151,10 +153,14 @@ KEEP = statement(
             ended_at = excluded.ended_at, closed_at = excluded.closed_at, evidence = excluded.evidence
         WHERE known.ended_at IS NULL AND excluded.ended_at >= known.started_at
         RETURNING node, CASE WHEN xmax = 0 THEN started_at ELSE ended_at END AS since
+    ), held AS MATERIALIZED (
+        SELECT node, id, known.started_at, known.ended_at, known.evidence
+        FROM usage JOIN usage_interval AS known USING (node, id)
+        ORDER BY node, id FOR NO KEY UPDATE OF known
     ), truths AS (
         INSERT INTO usage_truth (node, id, told_at, ended_at, evidence)
         SELECT node, id, (SELECT moment()), usage.ended_at, usage.evidence
-        FROM usage JOIN usage_interval AS known USING (node, id)
+        FROM usage JOIN held AS known USING (node, id)
         WHERE known.evidence = 'gap' AND known.ended_at IS NOT NULL AND usage.ended_at >= known.started_at
           AND NOT EXISTS (SELECT FROM usage_truth AS said
                           WHERE said.node = known.node AND said.id = known.id AND said.ended_at IS NOT NULL)
@@ -169,6 +175,9 @@ KEEP = statement(
         GROUP BY node
     )
     SELECT moment() AS now, (SELECT array_agg(node) FROM state) AS stored,
+           (SELECT array_agg(ARRAY[node, usage.id]) FROM usage LEFT JOIN assigned USING (node, instance, gpu)
+            WHERE (usage.tenant, usage.service, usage.job)
+                  IS DISTINCT FROM (assigned.tenant, assigned.service, assigned.job)) AS strange,
            CASE WHEN (SELECT count(*) FROM details) > 0 THEN advance_endpoint() END AS endpoint
     """,
 )
@@ -183,12 +192,12 @@ def keep(
     intervals: Sequence[Interval],
     retention: timedelta,
     longest_usage: timedelta,
-) -> tuple[datetime, set[str]]:
+) -> tuple[datetime, set[str], set[tuple[str, str]]]:
     """Store the newest state of each node, and the newest report of each node and minute.
 
     A body of no bytes is not stored, nor one of a minute too far ahead or longer ago than `retention`. An
-    interval is opened once and closed once. Returns the database's time, and the nodes of which no state was
-    stored because one as new was there before.
+    interval is opened once and closed once. Returns the database's time, the nodes of which no state was stored
+    because one as new was there before, and the usage, by node and id, that is not as anything was assigned there.
     """
     newest: dict[str, Told] = {}
     of_minute: dict[tuple[str, datetime], Told] = {}
@@ -203,7 +212,7 @@ def keep(
         told.newest_of_node = newest[told.node] is told
         told.newest_of_minute = of_minute.get((told.node, told.minute)) is told
     rows = sorted(batch, key=attrgetter("node", "minute"))  # one order for all writers: no deadlock
-    now, stored, _ = connection.execute(
+    now, stored, strange, _ = connection.execute(
         KEEP,
         {
             "told": msgspec.json.encode(rows).decode(),
@@ -217,7 +226,7 @@ def keep(
             "prompt": PROMPT,
         },
     ).one()
-    return now, newest.keys() - set(stored or ())
+    return now, newest.keys() - set(stored or ()), {(node, name) for node, name in strange or ()}
 
 
 def _keep_newest(newest: dict[K, Told], key: K, told: Told) -> None:

@@ -9,8 +9,13 @@ from sqlalchemy import Connection
 
 from app.store.database import statement
 
+# A copy that nobody wants any more may go on for so long on a node that is cut off; then others serve in its place.
+LEAVING = "24 hours"
 # Three ranges, each by its own index: what is open; what its agent ended; what was ended for it, of which the agent may
-# have said otherwise since.
+# have said otherwise since. An end that it told outranks the conclusion that usage goes on: that may be drawn from the
+# report before, while the end is being stored.
+# A node says what ran and when. Whose it was, with which share at most and since when at the earliest is known from what
+# the node was assigned; what it never was bills nobody.
 OVERLAPPING = statement(
     "usage_of_nodes",
     """
@@ -29,15 +34,20 @@ OVERLAPPING = statement(
                CASE WHEN truth.node IS NULL THEN closed_at END
         FROM of JOIN usage_interval AS usage USING (node) LEFT JOIN LATERAL (
             SELECT node, ended_at FROM usage_truth
-            WHERE usage_truth.node = usage.node AND usage_truth.id = usage.id ORDER BY told_at DESC LIMIT 1
+            WHERE usage_truth.node = usage.node AND usage_truth.id = usage.id
+            ORDER BY usage_truth.ended_at IS NULL, told_at DESC LIMIT 1
         ) AS truth ON true
         WHERE evidence = 'gap' AND usage.ended_at IS NOT NULL AND started_at < stop
     )
-    SELECT node, id, instance, gpu, tenant, service, job, model, sm_percent, memory_gib, dedicated,
-           CAST(extract(epoch FROM started_at) * 1000000 AS bigint) AS start,
+    SELECT node, known.id, instance, gpu, assigned.tenant, assigned.service, assigned.job, known.model,
+           least(known.sm_percent, assigned.sm_percent) AS sm_percent,
+           least(known.memory_gib, assigned.memory_gib) AS memory_gib,
+           known.dedicated AND assigned.dedicated AS dedicated,
+           CAST(extract(epoch FROM greatest(started_at, first_at)) * 1000000 AS bigint) AS start,
            CAST(extract(epoch FROM ends_at) * 1000000 AS bigint) AS stop,
-           CAST(extract(epoch FROM doubted_until) * 1000000 AS bigint) AS doubted
-    FROM known
+           CAST(extract(epoch FROM doubted_until) * 1000000 AS bigint) AS doubted,
+           CAST(extract(epoch FROM withdrawn_at + CAST(:leaving AS interval)) * 1000000 AS bigint) AS believed
+    FROM known JOIN assigned USING (node, instance, gpu)
     """,
 )
 OWNED = statement(
@@ -90,8 +100,8 @@ ENERGY = statement(
 
 
 def overlapping(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
-    """Usage of these nodes that may touch the time; no `stop` means that it goes on."""
-    return list(connection.execute(OVERLAPPING, _of(nodes, start, stop)))
+    """Usage of these nodes that may touch the time; no `stop` means that it goes on, but not beyond `believed`."""
+    return list(connection.execute(OVERLAPPING, {**_of(nodes, start, stop), "leaving": LEAVING}))
 
 
 def owned(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:

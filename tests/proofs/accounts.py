@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psycopg
+from sqlalchemy import text
 
 from agents.contract import Report, UsageInterval
 from app.nodes.intake import Intake
@@ -25,6 +26,13 @@ BOOKED = """
     SELECT (SELECT count(*) FROM allocation), (SELECT sum(nano) FROM allocation), (SELECT sum(nano) FROM cost_hour),
            (SELECT sum(nano) FROM cost_day),
            (SELECT sum(gpus * nano_per_hour) * %s FROM gpu_owned JOIN price USING (gpu_type))
+"""
+
+# What the nodes say in `ingested` is what they were told.
+ASSIGNED = """
+    INSERT INTO assigned
+    SELECT 'node-' || node, 'i-' || place, place % 8, 'shop', 'service-' || place, '', 30, 2, false, now()
+    FROM generate_series(0, 99) AS node, generate_series(0, 19) AS place
 """
 
 
@@ -55,6 +63,7 @@ def ingested(url: str, intervals: int) -> float:
         for ended_at in (None, now)
     ]
     raws = [b"{}"] * 100
+    database.write(lambda connection: connection.execute(text(ASSIGNED)))
     started = time.perf_counter()
     for batch in batches:
         intake.keep(batch, raws)

@@ -23,6 +23,14 @@ USAGE = (
     "dedicated", "started_at", "ended_at", "evidence", "opened_at", "closed_at",
 )  # fmt: skip
 
+# All of it as it was assigned.
+ASSIGNED = """
+    INSERT INTO assigned
+    SELECT node, instance, gpu, tenant, service, job, max(sm_percent), max(memory_gib), bool_or(dedicated),
+           min(started_at)
+    FROM usage_interval GROUP BY node, instance, gpu, tenant, service, job
+"""
+
 
 @dataclass(frozen=True)
 class Fleet:
@@ -80,8 +88,9 @@ def load(url: str, fleet: Fleet) -> int:
             for row in intervals(fleet):
                 copy.write_row(row)
                 count += 1
+        cursor.execute(ASSIGNED)
     with psycopg.connect(libpq_url(url), autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE usage_interval")
+        connection.execute("VACUUM ANALYZE usage_interval, assigned")
     return count
 
 

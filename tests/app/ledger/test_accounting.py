@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from threading import Thread
 
 import psycopg
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from agents.contract import Copy
+from app.store import closing
 from tests.app.ledger.town import Ledger, ledger, usage
+from tests.support.caller import until
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -129,6 +133,49 @@ def test_a_copy_that_its_node_has_forgotten_is_ended_and_goes_on_when_named_agai
     town.end_usage()
     town.account(2)
     assert {row[1:3] for row in found(town)} == {("used", "measured"), ("idle", "measured")}
+
+
+def test_an_end_that_is_told_while_another_is_presumed_counts(town: Ledger) -> None:
+    town.report("node-1", usage("a", NOON))
+    town.now = NOON + timedelta(hours=25)
+    told = Thread(target=lambda: town.report("node-1", usage("a", NOON, NOON + HOUR)))
+
+    def end(connection: Connection) -> None:
+        assert closing.end_lost(connection, 1000) == 1
+        told.start()
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        until(lambda: town.rows(sql) == [(1,)], "the report waits for the row")
+
+    town.database.write(end)
+    told.join()
+    town.account(3)
+    assert [row for row in found(town) if row[1] == "used"] == [
+        (slice_, "used", "measured", "shop", 500_000_000) for slice_ in range(4)
+    ]
+
+
+def test_an_end_outranks_what_was_concluded_from_a_report_of_before(town: Ledger) -> None:
+    """A report names the copy; while that is concluded to go on, the next one ends it."""
+    copy = Copy(id="a", instance="i-a", gpu=0, stage="ready")
+    town.report("node-1", usage("a", NOON))
+    town.now = NOON + timedelta(hours=25)
+    town.end_usage()
+    town.passes(MINUTE)
+    town.report("node-1", copies=[copy])
+    town.passes(MINUTE)
+
+    def conclude(connection: Connection) -> None:
+        assert connection.execute(closing.GOES_ON).scalar_one() == 1
+        town.passes(-MINUTE / 2)
+        ended = Thread(target=lambda: town.report("node-1", usage("a", NOON, NOON + HOUR)))
+        ended.start()
+        ended.join()
+
+    town.database.write(conclude)
+    town.passes(HOUR)
+    town.report("node-1")
+    town.account(3)
+    assert {row[0] for row in found(town) if row[1] == "used"} == {0, 1, 2, 3}
 
 
 def test_a_price_changes_at_its_moment_and_is_kept_dated(town: Ledger) -> None:

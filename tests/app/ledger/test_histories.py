@@ -42,7 +42,9 @@ def town(postgres: DatabaseServer) -> Iterator[Ledger]:
     postgres.drop(url)
 
 
-@settings(max_examples=scaled(10_000, 8), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=scaled(10_000, 8), phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None
+)
 @given(st.integers(0, 2**32), st.sampled_from(STARTS), st.integers(10, 40))
 def test_money_adds_up(town: Ledger, seed: int, start: datetime, events: int) -> None:
     town.now = start

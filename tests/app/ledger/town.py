@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from sqlalchemy import text
 
-from agents.contract import Copy, GpuMinute, Inventory, Report, UsageInterval
+from agents.contract import (
+    AssignedInstance,
+    Assignment,
+    Copy,
+    Dropped,
+    GpuMinute,
+    Inventory,
+    Report,
+    UsageInterval,
+)
 from app.access import Principal, Scope
 from app.ledger import keeping
 from app.manifests.model import Key, Kind
@@ -18,7 +28,7 @@ from app.manifests.reader import Document
 from app.manifests.validate import validate
 from app.nodes.intake import Intake
 from app.nodes.pace import Pace
-from app.store import closing
+from app.store import assignments, closing
 from app.store.database import Database
 from app.world.declare import declare, delete
 from app.world.write import Actor
@@ -35,6 +45,8 @@ class Ledger:
     intake: Intake
     now: datetime
     sequence: int = 0
+    generation: int = 0
+    assigned: dict[str, dict[str, UsageInterval]] = field(default_factory=dict)  # by node and instance
     pace: Pace = field(default_factory=lambda: Pace(0))
 
     def declare(self, *documents: Mapping[str, Any]) -> None:
@@ -56,6 +68,42 @@ class Ledger:
     def report(
         self, node: str, *usage: UsageInterval, copies: Sequence[Copy] = (), energy_mj: int | None = None
     ) -> None:
+        """A report whose usage was assigned from when it began on."""
+        for one in usage:
+            self.assign(node, one)
+        self.claim(node, *usage, copies=copies, energy_mj=energy_mj)
+
+    def assign(self, node: str, *wanted: UsageInterval) -> None:
+        """The node is told to run these as well, from when they begin on."""
+        known = self.assigned.setdefault(node, {})
+        fresh = {one.instance: one for one in wanted if one.instance not in known}
+        if fresh:
+            self.tell(node, list((known | fresh).values()), min(one.started_at for one in fresh.values()))
+
+    def tell(self, node: str, wanted: Sequence[UsageInterval], at: datetime) -> None:
+        """The node is told at this moment to run these and nothing else."""
+        self.assigned[node] = {one.instance: one for one in wanted}
+        self.generation += 1
+        instances = tuple(
+            AssignedInstance(
+                one.instance, one.gpu, one.tenant, one.service, one.job, sm_percent=one.sm_percent,
+                memory_gib=one.memory_gib, dedicated=one.dedicated,
+            )
+            for one in wanted
+        )  # fmt: skip
+
+        def body(version: int) -> str:
+            return msgspec.json.encode(Assignment(node, version, 1, self.generation, instances=instances)).decode()
+
+        draft = assignments.Draft(node, self.generation, body)
+        now, self.now = self.now, at
+        assert self.database.write(lambda connection: assignments.write(connection, 1, [draft]))
+        self.now = now
+
+    def claim(
+        self, node: str, *usage: UsageInterval, copies: Sequence[Copy] = (), energy_mj: int | None = None
+    ) -> Sequence[Dropped]:
+        """A report, whatever was assigned; what of it was not kept as said."""
         self.sequence += 1
         gpus = () if energy_mj is None else (GpuMinute(index=0, energy_counter_mj=energy_mj),)
         minute = self.now.replace(second=0, microsecond=0)
@@ -63,7 +111,8 @@ class Ledger:
             node=node, incarnation=1, sequence=self.sequence, at=self.now, minute=minute, usage=usage,
             copies=tuple(copies), inventory=Inventory(), gpus=gpus,
         )  # fmt: skip
-        self.intake.keep([told], [b"{}"])
+        (stored,) = self.intake.keep([told], [b"{}"])
+        return stored.dropped
 
     def late_report(self, node: str, *told: UsageInterval) -> None:
         """One that was overtaken by others."""
@@ -93,7 +142,7 @@ class Ledger:
 @contextmanager
 def ledger(url: str, now: datetime) -> Iterator[Ledger]:
     made: Ledger
-    database = Database(url, pool_size=2, direct=True, moment=lambda: made.now)
+    database = Database(url, pool_size=3, direct=True, moment=lambda: made.now)
     made = Ledger(database, Intake(database, timedelta(days=7)), now)
     yield made
     database.close()

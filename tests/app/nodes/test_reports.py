@@ -185,6 +185,32 @@ def test_usage_is_opened_once_and_closed_once(server: RunningServer, database: D
     assert (row.started_at, row.ended_at, row.sm_percent) == (start, end, 30)
 
 
+def test_case_25_usage_that_was_never_assigned_is_kept_counted_said_and_in_the_audit(
+    server: RunningServer, database: Database, node: str, token: str
+) -> None:
+    before = refused(server, "not_assigned")
+    claim = report(node, 1, usage=[interval(f"{node}-u", this_minute(), tenant="victim")])
+    for _ in range(7):
+        (dropped,) = send(server, token, claim).json["dropped"]
+    said = "instance i-1 on GPU 0 was never assigned to this node for victim/search"
+    assert (dropped["what"], dropped["reason"], dropped["message"]) == (f"usage {node}-u", "not_assigned", said)
+    assert len(rows(database, "SELECT FROM usage_interval WHERE node = :node", node=node)) == 1
+    assert refused(server, "not_assigned") == before + 7
+    audited = rows(database, "SELECT outcome, detail FROM audit WHERE name = :node AND verb = 'report'", node=node)
+    assert audited == [("refused", f"1 of usage that nobody is billed for; {said}")] * 5, "five say as much as seven"
+
+
+def test_usage_as_it_was_assigned_is_taken_without_a_word(
+    server: RunningServer, database: Database, node: str, token: str
+) -> None:
+    instances = '[{"id": "i-1", "gpu": 0, "tenant": "shop", "service": "search", "smPercent": 30, "memoryGib": 2}]'
+    body = f'{{"node": "{node}", "version": 1, "epoch": 1, "generation": 1, "instances": {instances}}}'
+    sql = "INSERT INTO assignment VALUES (:node, 1, 1, (SELECT count(*) + 1e9 FROM assignment), :body, now())"
+    database.write(lambda connection: connection.execute(text(sql), {"node": node, "body": body}))
+    told = send(server, token, report(node, 1, usage=[interval(f"{node}-u", this_minute())]))
+    assert told.json["dropped"] == []
+
+
 def test_usage_closed_before_it_was_heard_of_is_whole(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
