@@ -14,7 +14,7 @@ from tests.app.control.whatif.worlds import snapshot
 
 
 def asked(world: Snapshot, change: Change, **more: Any) -> dict[str, Any]:
-    return WhatIf(world, change, seconds=6.0, work=2, **more).answered()
+    return WhatIf(world, change, seconds=60.0, work=2, **more).answered()
 
 
 def test_more_load_costs_more_and_more_gpus_serve_what_was_left_out() -> None:
