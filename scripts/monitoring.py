@@ -225,6 +225,10 @@ PANELS = (
     Panel("Nodes", "none", (("max by (state) (gpuwright_nodes)", "{{state}}"),)),
     Panel("Jobs", "none", (("max by (phase) (gpuwright_jobs)", "{{phase}}"),)),
     Panel(
+        "Tenants' cost an hour", "none",
+        (("topk(20, max by (tenant) (gpuwright_tenant_cost_per_hour))", "{{tenant}}"),),
+    ),
+    Panel(
         "Tenants' GPUs", "none",
         (("max by (tenant) (gpuwright_tenant_gpus)", "{{tenant}}"),
          ("max by (tenant) (gpuwright_tenant_guarantee_gpus)", "{{tenant}} guaranteed")),

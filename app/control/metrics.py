@@ -86,6 +86,7 @@ class Figures:
     releasable_nodes: int = 0
     services: Mapping[str, ServiceFigures] = field(default_factory=dict)  # by tenant/name
     tenants: Mapping[str, TenantFigures] = field(default_factory=dict)
+    cost_rates: Mapping[str, float] = field(default_factory=dict)  # per hour, by tenant, few of them
     corrections: Mapping[str, float] = field(default_factory=dict)  # of latency, by model/variant/gpuType
 
 
@@ -113,6 +114,12 @@ class Board(Collector):
         yield _one("gpuwright_releasable_per_hour", "What giving them back would save.", now.releasable_per_hour)
         yield from _services(now.services)
         yield from _tenants(now.tenants)
+        yield _by(
+            "gpuwright_tenant_cost_per_hour",
+            "What its part of the plan's GPUs costs; the 100 dearest, __others__, __idle__ and __unallocated__.",
+            "tenant",
+            now.cost_rates,
+        )
         yield _labelled(
             "gpuwright_profile_correction_ratio",
             "Measured execution time over profiled.",

@@ -11,6 +11,7 @@ from app.control.degrade import Shed
 from app.control.metrics import Figures, ServiceFigures, TenantFigures
 from app.control.snapshot import Snapshot
 from app.control.telling.conditions import Ground
+from app.control.telling.rates import cost_rates, named
 from app.control.telling.slo import Kept
 from app.control.tenants import Used
 from solvers.planning.plan import Certificate, Plan, Releasable
@@ -65,6 +66,7 @@ def figures(
             )
             for tenant, one in ground.terms.items()
         },
+        cost_rates=named(cost_rates(after.posed.problem, after.plan)),
         corrections={name: one.latency_factor for name, one in snapshot.corrections.items()},
     )
 

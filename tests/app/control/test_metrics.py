@@ -18,12 +18,15 @@ def value(name: str, **labels: str) -> float | None:
 def test_figures_are_shown_and_what_is_gone_leaves_no_series() -> None:
     search = ServiceFigures(90.0, 100.0, 5.0, 0.05, 0.991, {"1h": 0.5})
     tenants = {"shop": TenantFigures(120.0, 9000.0, 3.5, 4.0), "lab": TenantFigures()}
-    metrics.show(Figures(leads=True, gap=None, services={"shop/search": search}, tenants=tenants))
+    metrics.show(
+        Figures(leads=True, gap=None, services={"shop/search": search}, tenants=tenants, cost_rates={"shop": 1.5})
+    )
     assert value("gpuwright_leader") == 1
     assert value("gpuwright_plan_gap_ratio") is None
     assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") == 0.5
     assert value("gpuwright_tenant_budget", tenant="shop") == 9000
     assert value("gpuwright_tenant_budget", tenant="lab") is None
+    assert value("gpuwright_tenant_cost_per_hour", tenant="shop") == 1.5
     metrics.show(Figures())
     assert value("gpuwright_leader") == 0
     assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") is None

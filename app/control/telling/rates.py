@@ -1,0 +1,57 @@
+"""What the plan in force costs an hour, by who pays: divided as the ledger divides, so that all of it is somebody's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import fsum
+
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+IDLE, UNALLOCATED, OTHERS = "__idle__", "__unallocated__", "__others__"
+MOST_TENANTS = 100  # that metrics name; the others are one
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds which part of a GPU."""
+
+    tenant: str
+    sm: float
+    memory: float
+    dedicated: bool = False
+
+
+def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
+    """By tenant, with what of used GPUs is idle and what GPUs without anything on them cost (docs/money.md)."""
+    gpus: dict[tuple[str, int], list[Holder]] = defaultdict(list)
+    for one in plan.instances:
+        service = problem.services[one.service]
+        memory = one.memory_gib / problem.type_of(one.node).memory_gib
+        gpus[one.place].append(Holder(service.tenant, one.sm_percent / 100, memory, service.is_dedicated))
+    for job in plan.jobs:
+        memory = job.memory_gib / problem.type_of(job.node).memory_gib
+        gpus[job.node, job.gpu].append(Holder(problem.jobs[job.job].tenant, job.sm_percent / 100, memory))
+    found: dict[str, list[float]] = defaultdict(list)
+    for (node, _), holders in gpus.items():
+        price = problem.nodes[node].price_per_hour
+        weights = [max(each.sm, each.memory) for each in holders]
+        used = min(1.0, max(fsum(each.sm for each in holders), fsum(each.memory for each in holders)))
+        used = 1.0 if any(each.dedicated for each in holders) else used
+        for holder, weight in zip(holders, weights, strict=True):
+            found[holder.tenant].append(price * used * weight / fsum(weights))
+        found[IDLE].append(price * (1 - used))
+    held = defaultdict[str, int](int)
+    for node, _ in gpus:
+        held[node] += 1
+    found[UNALLOCATED] = [node.price_per_hour * (node.gpus - held[name]) for name, node in problem.nodes.items()]
+    return {tenant: fsum(parts) for tenant, parts in found.items()}
+
+
+def named(rates: Mapping[str, float], most: int = MOST_TENANTS) -> dict[str, float]:
+    """No more tenants than metrics can bear: the dearest by name, the others in one sum."""
+    tenants = sorted((name for name in rates if name not in (IDLE, UNALLOCATED)), key=lambda name: (-rates[name], name))
+    found = {name: rates[name] for name in (*tenants[:most], IDLE, UNALLOCATED) if name in rates}
+    return found | ({OTHERS: fsum(rates[name] for name in tenants[most:])} if len(tenants) > most else {})
