@@ -16,7 +16,7 @@ from app.api.asides import recorded
 from app.api.asking import Asked, Who, answer
 from app.api.slo import promises
 from app.api.solvers import with_solvers
-from app.control.deciding.posed import pose
+from app.control.deciding.pose import pose
 from app.control.explain.counting import counted
 from app.control.explain.shares import costs_of_services
 from app.control.telling import slo

@@ -19,7 +19,8 @@ from app.control import metrics
 from app.control.cycle import Asked, Budget, Cycled, run_cycle
 from app.control.deciding.base import Base, base_of
 from app.control.deciding.decide import parts, posing
-from app.control.deciding.posed import Posed, staying
+from app.control.deciding.posed import Posed
+from app.control.deciding.stands import staying
 from app.control.decision import Answer, State
 from app.control.events import Reason, happened, known
 from app.control.fast import Call, Watch, quicken, watched

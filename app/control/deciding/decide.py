@@ -13,8 +13,10 @@ from typing import Any
 
 from app.control.deciding.cordons import drained, draining
 from app.control.deciding.drafting import changed, draft
-from app.control.deciding.posed import Posed, pose, staying
+from app.control.deciding.pose import pose
+from app.control.deciding.posed import Posed
 from app.control.deciding.predicting import foreseen
+from app.control.deciding.stands import staying
 from app.control.deciding.worth import not_worth_it
 from app.control.decision import Answer, Decision, HeldBack, Lane
 from app.control.desired import Desired

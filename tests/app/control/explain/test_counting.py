@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.deciding.posed import Posed, pose
+from app.control.deciding.pose import pose
+from app.control.deciding.posed import Posed
 from app.control.decision import Outcome
 from app.control.explain.asked import Explain
 from app.control.explain.counting import counted, predicted

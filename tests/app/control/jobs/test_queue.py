@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import AssignedInstance
-from app.control.deciding.posed import pose
+from app.control.deciding.pose import pose
 from app.control.desired import NodeDesired
 from app.control.jobs import Arrived, JobState, Phase, Task, Window, answered, arrived, in_order, queued
 from app.control.jobs.queue import MOST_REST, REST, STAYS
