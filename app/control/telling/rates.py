@@ -32,6 +32,8 @@ def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
         memory = one.memory_gib / problem.type_of(one.node).memory_gib
         gpus[one.place].append(Holder(service.tenant, one.sm_percent / 100, memory, service.is_dedicated))
     for job in plan.jobs:
+        if job.job not in problem.jobs or job.node not in problem.nodes:
+            continue  # it has ended since, or its node is lost
         memory = job.memory_gib / problem.type_of(job.node).memory_gib
         gpus[job.node, job.gpu].append(Holder(problem.jobs[job.job].tenant, job.sm_percent / 100, memory))
     found: dict[str, list[float]] = defaultdict(list)
