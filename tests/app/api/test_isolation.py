@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from fastapi import APIRouter
@@ -63,6 +64,7 @@ CANARY = "canary"  # part of every name of the other tenant's things
 LAST = "told-last"
 
 
+@cache
 def routes() -> list[tuple[str, str]]:
     assembled = assemble(Settings(database_url="postgresql://nobody@127.0.0.1/none"))
     found = [(method.upper(), path) for path, methods in assembled.openapi()["paths"].items() for method in methods]
