@@ -8,7 +8,8 @@ from migrations.report.view import IN_ZONE, Column, View
 
 # The last hour may not be accounted for yet: what is spent counts up to here, what is to come from here on.
 CUT = "date_trunc('hour', moment() - interval '1 hour', 'UTC')"
-LEFT = f"SELECT extract(epoch FROM date_trunc('month', moment()) + interval '1 month' - {CUT}) / 3600 AS hours_left"
+# Once for all rows: as a column of what is summed it would be computed for each.
+LEFT = f"(SELECT extract(epoch FROM date_trunc('month', moment()) + interval '1 month' - {CUT}) / 3600)"
 BUDGET = "CAST(tenant.spec #>> '{budget,perMonth}' AS numeric)"
 FORECAST = View(
     "forecast",
@@ -19,21 +20,21 @@ FORECAST = View(
         Column("spent", f"sum(spent) * {NANO}", "Spent in this month, up to the last hour that is accounted for."),
         Column("per_hour", f"round(coalesce(sum(lately) / nullif(greatest(max(hours), 1), 0), 0) * {NANO}, 9)",
                "The mean cost of an hour in the last seven days; of what began in them, since it began."),
-        Column("hours_left", "max(hours_left)", "Hours of the month that are still to come."),
+        Column("hours_left", LEFT, "Hours of the month that are still to come."),
         Column("forecast",
                f"round(coalesce(sum(spent), 0) * {NANO} + coalesce(sum(lately) / greatest(max(hours), 1), 0) * {NANO} "
-               "* max(hours_left), 9)",
+               f"* {LEFT}, 9)",
                "What the month will have cost at this pace."),
     ],
     f"""FROM (
-    SELECT tenant, service, job, sum(nano) AS spent, NULL AS lately, NULL AS hours, max(hours_left) AS hours_left
-    FROM report.cost_monthly, LATERAL ({{left}}) AS rest
+    SELECT tenant, service, job, sum(nano) AS spent, NULL AS lately, NULL AS hours
+    FROM report.cost_monthly
     WHERE month = CAST(date_trunc('month', moment()) AS date) GROUP BY 1, 2, 3
     UNION ALL
-    SELECT tenant, service, job, NULL, sum(nano), extract(epoch FROM {CUT} - min(hour)) / 3600, max(hours_left)
-    FROM report.cost, LATERAL ({{left}}) AS rest
+    SELECT tenant, service, job, NULL, sum(nano), extract(epoch FROM {CUT} - min(hour)) / 3600
+    FROM report.cost
     WHERE hour >= {CUT} - interval '168 hours' AND hour < {CUT} GROUP BY 1, 2, 3
-) AS told GROUP BY tenant, service, job""".format(left=LEFT),
+) AS told GROUP BY tenant, service, job""",
 )  # fmt: skip
 BUDGETS = View(
     "budgets",

@@ -172,7 +172,7 @@ STEADY_SUMS = """
                          evidence, gpu_microseconds, nano, energy_mj)
     SELECT date_trunc('{period}', slice, 'UTC'), node, gpu, owned, gpu_type, region, purchase, tenant, service, job,
            model, kind, evidence, sum(gpu_microseconds), sum(nano), sum(energy_mj)
-    FROM allocation GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+    FROM allocation GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13 ORDER BY 1
 """
 
 
