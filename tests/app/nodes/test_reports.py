@@ -243,6 +243,21 @@ def test_closed_usage_is_never_rewritten(server: RunningServer, database: Databa
             database.write(lambda connection, sql=sql: connection.execute(text(sql)))  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("also", ["tenant = 'lab'", "sm_percent = 1", "model = 'other'", "ended_at = NULL"])
+def test_usage_is_closed_and_nothing_else_of_it_changes(
+    server: RunningServer, database: Database, node: str, token: str, also: str
+) -> None:
+    start = this_minute() - timedelta(minutes=9)
+    send(server, token, report(node, usage=[interval(f"{node}-u", start)]))
+    mine = f"WHERE id = '{node}-u'"
+    closing = "ended_at = started_at, closed_at = now()"
+    sql = f"UPDATE usage_interval SET {also if also == 'ended_at = NULL' else f'{closing}, {also}'} {mine}"
+    with pytest.raises(Exception, match="opened once and closed once"):
+        database.write(lambda connection: connection.execute(text(sql)))
+    sql = f"UPDATE usage_interval SET {closing}, evidence = 'gap' {mine}"
+    database.write(lambda connection: connection.execute(text(sql)))
+
+
 @contextmanager
 def full_disk(database: Database, table: str) -> Iterator[None]:
     """Every write to the table fails as it does when the disk is full."""
