@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from app.control.deciding.formulate import POLICY_FIELDS
 from benchmarks.hardware import FLEET
 from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Policy, Problem, Profile, Service
 
 Document: TypeAlias = dict[str, Any]
 
 SM_COUNTS = {hardware.gpu_type.name: hardware.sm_count for hardware in FLEET}
-POLICY = {
-    "pricing": "pricing",
-    "utilization": "utilization",
-    "exec_margin": "execMargin",
-    "same_model_per_gpu": "sameModelPerGpu",
-    "clients_per_gpu": "clientsPerGpu",
-    "jobs_per_gpu": "jobsPerGpu",
-    "move_price": "movePrice",
-    "horizon_minutes": "horizonMinutes",
-    "unserved_price": "unservedPrice",
-    "unplaced_price": "unplacedPrice",
-    "waiting_price": "waitingPrice",
-    "share_pressure": "sharePressure",
-    "energy_price_per_kwh": "energyPricePerKwh",
-    "power_budget_w": "powerBudgetW",
-}
 
 
 def manifests(problem: Problem) -> list[Document]:
@@ -145,7 +130,7 @@ def _job(of: Job) -> Document:
 
 
 def _policy(of: Policy) -> Document:
-    return {wire: getattr(of, name) for name, wire in POLICY.items()}
+    return {wire: getattr(of, name) for name, wire in POLICY_FIELDS.items()}
 
 
 def _table(curve: Curve) -> dict[str, float]:

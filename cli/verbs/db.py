@@ -168,27 +168,14 @@ def _leap(args: argparse.Namespace, url: str) -> int:
 
 def _token(args: argparse.Namespace, url: str) -> int:
     """Who can write into the database needs nobody's leave; its label says where it came from."""
-    from app import tokens
-    from app.postgres.admission import write_privately
     from app.store import schema
-    from app.store import tokens as rows
     from app.store.database import Database
+    from cli.admin import made
 
-    new = tokens.new()
     database = Database(url, pool_size=1)
     try:
         database.read(schema.require)
-        write_privately(args.out, new.text + "\n")  # first: a token that nobody has is worth nothing
-        database.write(
-            lambda connection: rows.insert(
-                connection,
-                token_id=new.id,
-                secret_hash=new.secret_hash,
-                scope="admin",
-                label=DATABASE_LABEL,
-                created_by=DATABASE_LABEL,
-            )
-        )
+        new = made(database, args.out, DATABASE_LABEL)
     finally:
         database.close()
     print(f"admin token {new.id} written to {args.out}")

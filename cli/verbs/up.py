@@ -248,15 +248,11 @@ def _migrate(url: str) -> None:
 
 
 def _admin_token(data_dir: Path, settings: Settings) -> str:
-    """The admin token if it was made just now, else nothing: it is shown once.
-
-    The file is written first: after a start killed in between, its token is unknown, and another is made and
-    shown.
-    """
+    """The admin token if it was made just now, else nothing: it is shown once."""
     from app import tokens
-    from app.postgres.admission import write_privately
     from app.store import tokens as rows
     from app.store.database import Database
+    from cli.admin import made
 
     path = data_dir / "admin.token"
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
@@ -266,21 +262,9 @@ def _admin_token(data_dir: Path, settings: Settings) -> str:
         row = database.read(lambda connection: rows.live(connection, known[0])) if known else None
         if row is not None and known and row.secret_hash == tokens.hash_secret(known[1]):
             return ""
-        new = tokens.new()
-        write_privately(path, new.text + "\n")
-        database.write(
-            lambda connection: rows.insert(
-                connection,
-                token_id=new.id,
-                secret_hash=new.secret_hash,
-                scope="admin",
-                label=ADMIN_LABEL,
-                created_by=ADMIN_LABEL,
-            )
-        )
+        return made(database, path, ADMIN_LABEL).text
     finally:
         database.close()
-    return new.text
 
 
 def _console_link(data_dir: Path, settings: Settings) -> str:

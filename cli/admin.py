@@ -1,0 +1,34 @@
+"""Admin tokens made by whoever can write into the database: that needs nobody's leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.store.database import Database
+    from app.tokens import NewToken
+
+
+def made(database: Database, path: Path, label: str) -> NewToken:
+    """A new one, in this file. The label says where it came from.
+
+    The file is written first: after a death in between its token is unknown, and the next one takes its place.
+    """
+    from app import tokens
+    from app.postgres.admission import write_privately
+    from app.store import tokens as rows
+
+    new = tokens.new()
+    write_privately(path, new.text + "\n")
+    database.write(
+        lambda connection: rows.insert(
+            connection,
+            token_id=new.id,
+            secret_hash=new.secret_hash,
+            scope="admin",
+            label=label,
+            created_by=label,
+        )
+    )
+    return new
