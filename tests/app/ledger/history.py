@@ -1,9 +1,9 @@
-"""A random history: agents that start, resize and end copies, fall silent, come back or do not; and what was true."""
+"""Random histories: agents that start, resize and end copies, fall silent, come back or do not; and what was true."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -14,7 +14,9 @@ from tests.app.ledger.judge import ALWAYS, Held, Paid, Priced
 from tests.app.ledger.town import Ledger, usage
 
 NUMBERS = count()
-PAUSES = (1, 7, 61, 240, 600, 899, 901, 3_700, 40_000, 100_000)  # seconds
+# Seconds. Most of a history's work are the quarter-hours that pass in it: few pauses are long.
+PAUSES = (*(1, 7, 61, 240, 600, 899, 901, 3_700) * 3, 40_000, 100_000)
+TOGETHER = 3 / 17  # of all that happens: what the control plane does, to all histories at once
 
 
 class Crash(Exception):
@@ -51,18 +53,18 @@ class History:
     prices: list[Priced] = field(default_factory=list)
     gpus: dict[str, int] = field(default_factory=dict)
 
-    def happen(self, events: int) -> None:
+    def begin(self) -> None:
         self.price()
         for agent in self.agents:
             self.own(agent, 1)
+
+    def go_on(self) -> None:
+        """One thing more happens."""
         acts = [
             self.start, self.start, self.start, self.end, self.resize, self.resize, self.report, self.report,
-            self.report, self.report, self.stale, self.price, self.grow, self.account, self.account, self.crash,
-            self.death,
+            self.report, self.report, self.stale, self.price, self.grow, self.death,
         ]  # fmt: skip
-        for _ in range(events):
-            self.town.passes(timedelta(seconds=self.rng.choice(PAUSES)))
-            self.rng.choice(acts)()
+        self.rng.choice(acts)()
 
     def agent(self) -> Agent:
         return self.rng.choice(self.agents)
@@ -141,37 +143,11 @@ class History:
             ]
             self.paid += [Paid(agent.node, gpu, way, 16.0, self.town.now) for gpu in range(gpus)]
 
-    def account(self) -> None:
-        self.town.end_usage()
-        self.town.account()
-
-    def crash(self) -> None:
-        def killed(connection: object) -> None:
-            accounting.account(connection)  # type: ignore[arg-type]
-            raise Crash
-
-        keeping.make_room(self.town.database)
-        try:
-            self.town.database.write(killed)
-        except Crash:
-            return
-
     def death(self) -> None:
         """A node is never heard again; seldom, and not before anything was told."""
         agent = self.agent()
         if self.rng.random() < 0.2 and agent.heard is not None:
             agent.dead = True
-
-    def come_to_rest(self) -> None:
-        """Who lives tells all, twice; who does not is given up after a day."""
-        for pause in (timedelta(minutes=1), timedelta(minutes=20), timedelta(hours=26), timedelta(minutes=20)):
-            self.town.passes(pause)
-            for agent in self.agents:
-                if not agent.dead:
-                    self.deliver(agent)
-            self.town.end_usage()
-            for _ in range(3):
-                self.town.account()
 
     def held(self) -> Iterator[Held]:
         """What was true, as far as anybody could know it."""
@@ -185,22 +161,70 @@ class History:
                 )  # fmt: skip
 
 
-def history(town: Ledger, seed: int, events: int) -> History:
-    """One that has come to rest; its nodes are its own."""
-    number = next(NUMBERS)
-    agents = [Agent(f"node-{number}-{place}") for place in range(2)]
-    made = History(town, random.Random(seed), f"type-{number}", agents)
-    made.happen(events)
-    made.come_to_rest()
+def histories(town: Ledger, seed: int, events: int, count: int) -> list[History]:
+    """So many that have come to rest: each on nodes of its own and at prices of its own, all in one time and ledger."""
+    rng = random.Random(seed)
+    made = [_history(town, rng.randrange(2**32)) for _ in range(count)]
+    for one in made:
+        one.begin()
+    for _ in range(events):
+        town.passes(timedelta(seconds=rng.choice(PAUSES)))
+        if rng.random() < TOGETHER:
+            rng.choice([_account, _account, _crash])(town)
+        else:
+            for one in made:
+                one.go_on()
+    _come_to_rest(town, made)
     return made
 
 
-def retired(made: History) -> None:
-    """Its nodes are deleted, and nothing of it is due any more."""
-    for agent in made.agents:
-        made.town.delete_node(agent.node)
-    made.town.passes(timedelta(hours=2))
-    made.town.account(2)
+def forgotten(town: Ledger) -> None:
+    """Nothing of what happened is there any more: what is looked through for the next ones does not grow."""
+    town.run(f"TRUNCATE object, reference, change, price, {', '.join(row[0] for row in town.rows(OF_NODES))}")
+
+
+# Tables that speak of nodes.
+OF_NODES = """
+    SELECT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND attname = 'node'
+    ORDER BY relname
+"""
+
+
+def _history(town: Ledger, seed: int) -> History:
+    number = next(NUMBERS)
+    agents = [Agent(f"node-{number}-{place}") for place in range(2)]
+    return History(town, random.Random(seed), f"type-{number}", agents)
+
+
+def _account(town: Ledger) -> None:
+    town.end_usage()
+    town.account()
+
+
+def _crash(town: Ledger) -> None:
+    def killed(connection: object) -> None:
+        accounting.account(connection)  # type: ignore[arg-type]
+        raise Crash
+
+    keeping.make_room(town.database)
+    try:
+        town.database.write(killed)
+    except Crash:
+        return
+
+
+def _come_to_rest(town: Ledger, made: Sequence[History]) -> None:
+    """Who lives tells all, twice; who does not is given up after a day."""
+    for pause in (timedelta(minutes=1), timedelta(minutes=20), timedelta(hours=26), timedelta(minutes=20)):
+        town.passes(pause)
+        for one in made:
+            for agent in one.agents:
+                if not agent.dead:
+                    one.deliver(agent)
+        town.end_usage()
+        for _ in range(3):
+            town.account()
 
 
 def _ended(one: UsageInterval, now: datetime) -> UsageInterval:
