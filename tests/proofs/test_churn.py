@@ -25,14 +25,14 @@ def stays_flat(figures: Figures, threads: int) -> None:
 
 @pytest.mark.long
 def test_an_agent_that_changes_real_instances_stays_as_small_as_it_was(tmp_path: Path) -> None:
-    figures = real(tmp_path, scaled(1000, 40))
+    figures = real(tmp_path, scaled(1000, 20))
     stays_flat(figures, threads=THREADS)
     if SOAK:
         assert figures.mib_per_1000 < 3, figures
 
 
 def test_ten_thousand_changes_leave_nothing_behind(tmp_path: Path) -> None:
-    figures = simulated(tmp_path, scaled(10_000, 400))
+    figures = simulated(tmp_path, scaled(10_000, 200))
     stays_flat(figures, threads=figures.samples[0].threads)
     if SOAK:
         assert figures.mib_per_1000 < 2, figures
