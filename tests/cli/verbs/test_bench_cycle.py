@@ -13,7 +13,7 @@ from cli.main import main
 def test_bench_cycle_prints_the_row_of_its_contract(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in {"AGENT_SECONDS": 2.0, "QUIET_CYCLES": 2, "ROUNDS": 2}.items():
+    for name, value in {"AGENT_SECONDS": 2.0, "QUIET_CYCLES": 1, "ROUNDS": 1}.items():
         monkeypatch.setattr(cycle, name, value)
     size = ("--gpus", "8", "--services", "3", "--work", "2", "--cycles", "1", "--agents", "2")
     assert main(["bench", "cycle", *size, "--json"]) == 0
