@@ -20,8 +20,8 @@ from tests.support.soak import SOAK, scaled
 from tests.support.world import WORLD, declare_world
 
 SEED = 1
-REQUESTS = scaled(60_000, 3_000)
-WARM_UP = scaled(3_000, 1_500)
+REQUESTS = scaled(60_000, 1_500)
+WARM_UP = scaled(3_000, 600)
 GROWTH_MB = 60
 # Phases and examples of each operation. The boundary values are seven thousand, and always the same.
 PHASES = {"examples,fuzzing": scaled(100, 2), "stateful": scaled(1000, 150)} | ({"coverage": 1} if SOAK else {})
