@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 
+from tests.support.figures import ran_seconds
 from tests.support.month import Fleet, load_accounted
 from tests.support.postgres import postgres_of_the_wheel
 
@@ -58,17 +59,16 @@ def measured(connection: psycopg.Connection[tuple[object, ...]], query: str) -> 
     """Milliseconds, and those of a processor, here and in the database, each the least of some runs; how many rows."""
     passed, ran, count = [], [], 0
     for _ in range(RUNS):
-        began, ran_before = time.perf_counter(), _ran_ms(connection.info.backend_pid)
+        began, ran_before = time.perf_counter(), _ran_ms(connection)
         count = len(connection.execute(query.encode()).fetchall())
         passed.append(1000 * (time.perf_counter() - began))
-        ran.append(_ran_ms(connection.info.backend_pid) - ran_before)
+        ran.append(_ran_ms(connection) - ran_before)
     return min(passed), min(ran), count
 
 
-def _ran_ms(backend: int) -> float:
-    """How long a server process and this one have been running on a processor."""
-    nanoseconds = int(Path(f"/proc/{backend}/schedstat").read_text().split()[0])
-    return nanoseconds / 1e6 + 1000 * time.process_time()
+def _ran_ms(connection: psycopg.Connection[tuple[object, ...]]) -> float:
+    """How long this process and the one that serves it have been on a processor; not those that help that one."""
+    return 1000 * (ran_seconds(connection.info.backend_pid) + time.process_time())
 
 
 def main() -> None:

@@ -53,6 +53,11 @@ def own_rss_mb(pid: int) -> float:
     return _rss_kb(pid) / 1024
 
 
+def ran_seconds(pid: int) -> float:
+    """How long a process's first thread has been on a processor."""
+    return int((Path("/proc") / str(pid) / "schedstat").read_text().split()[0]) / 1e9
+
+
 def _rss_kb(pid: int) -> int:
     try:
         lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
