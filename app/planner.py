@@ -29,6 +29,7 @@ from app.store.database import Database, Unavailable, libpq_url
 from app.store.notices import Notices
 
 TICK_SECONDS = 0.5
+QUICK_TICK_SECONDS = 0.25  # between two looks at loads
 SOONEST_SECONDS = 2.0  # between two cycles, whatever wakes them
 AWAY_SECONDS = 2.0  # after the database did not answer
 
@@ -71,7 +72,7 @@ class PlannerProcess:
             (self.planner.lead, self._settings.lease_seconds / 3),
             (self._cycle_when_due, TICK_SECONDS),
             (self.planner.advance, TICK_SECONDS),
-            (self.planner.quicken, TICK_SECONDS),
+            (self.planner.quicken, QUICK_TICK_SECONDS),
             (self.planner.learn, 60.0),
             (self._forget, 300.0),
             (self._note_savings, 300.0),

@@ -34,7 +34,7 @@ EVENTS = Counter("gpuwright_events", "Events recorded.", ["reason", "severity"],
 FAILED = Counter("gpuwright_planner_failed", "What failed with an error nobody expected.", ["job"], registry=REGISTRY)
 FAST_SECONDS = Histogram(
     "gpuwright_fast_lane_seconds",
-    "From what moved being seen to the recorded step that answers it.",
+    "From a look at loads to nodes being told of the step that answers them.",
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
     registry=REGISTRY,
 )

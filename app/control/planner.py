@@ -244,13 +244,10 @@ class Planner:
 
     def quicken(self) -> int:
         """Answer what moved since the last look, and tell nodes; the step's generation, 0 where none was needed."""
-        generation = self._quickened() if self.store.epoch else 0
-        if generation:
-            self.advance()
-        return generation
+        return self._quickened() if self.store.epoch else 0
 
     def _quickened(self) -> int:
-        now = self.store.moment()
+        began, now = time.perf_counter(), self.store.moment()
         seen = self.loads.look()  # also where nothing stands yet: what is asked decides what will
         base = self._base
         if base is None or not base.snapshot.target:
@@ -261,7 +258,7 @@ class Planner:
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
             looked = watched(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
             self._watches = looked.watches
-            return self._answer(base, looked.calls) if looked.calls else 0
+            return self._answer(base, looked.calls, began) if looked.calls else 0
 
     def learn(self) -> None:
         """Correct profiles by what was measured: to be called every minute."""
@@ -280,8 +277,7 @@ class Planner:
             return 0
         return self.store.database.write(lambda c: plans.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
 
-    def _answer(self, base: Base, calls: Sequence[Call]) -> int:
-        began = time.perf_counter()
+    def _answer(self, base: Base, calls: Sequence[Call], began: float) -> int:
         strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
         quick = quicken(base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere)
         if quick is None:
@@ -305,11 +301,12 @@ class Planner:
         except Deposed as deposed:
             self._step_down(deposed)
             return 0
+        self.called_for = Reason.LOAD_ROSE if quick.unserved else self.called_for
+        self.advance()
         metrics.FAST_SECONDS.observe(time.perf_counter() - began)
-        self._base = base.after(quick, acting[0], generation)
-        self.solver.prepare(self._base.posed.problem, self._base.plan)
-        if quick.unserved:
-            self.called_for = Reason.LOAD_ROSE
+        if self.store.epoch:  # still: then to be ready for the next one
+            self._base = base.after(quick, acting[0], generation)
+            self.solver.prepare(self._base.posed.problem, self._base.plan)
         return generation
 
     def _stand(self, snapshot: Snapshot, posed: Posed, found: Cycled) -> None:

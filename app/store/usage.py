@@ -14,8 +14,8 @@ LEAVING = "24 hours"
 # Three ranges, each by its own index: what is open; what its agent ended; what was ended for it, of which the agent may
 # have said otherwise since. An end that it told outranks the conclusion that usage goes on: that may be drawn from the
 # report before, while the end is being stored.
-# A node says what ran and when. Whose it was, with which share at most and since when at the earliest is known from what
-# the node was assigned; what it never was bills nobody.
+# A node says what ran and when. Whose it was, with which share at most and since when at the earliest is known from
+# what the node was assigned; what it never was bills nobody.
 OVERLAPPING = statement(
     "usage_of_nodes",
     """

@@ -14,7 +14,7 @@ from app.control.fast.retune import retuned
 from app.control.fast.watch import Call
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan, Unplaced
-from solvers.planning.problem import Instance, Problem
+from solvers.planning.problem import Problem
 from solvers.planning.realise import NONE_UNSERVED
 
 SECONDS = 0.8  # for the last rung: the whole has one
@@ -250,16 +250,19 @@ def _missed(course: Course, calls: Sequence[Call]) -> float:
 
 
 def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
-    """What services pay more an hour. Only nodes on which something differs are looked at."""
+    """What services pay more an hour. Only nodes on which something differs that is paid for are looked at."""
+    energy = problem.policy.energy_price_per_kwh > 0
 
-    def by_node(plan: Plan) -> dict[str, set[Instance]]:
-        found: dict[str, set[Instance]] = {}
-        for line in plan.instances:
-            found.setdefault(line.node, set()).add(line)
-        return found
+    def paid(plan: Plan) -> dict[str, tuple[object, ...]]:
+        return {
+            one.id: (one.place, one.service, one.variant, one.batch, one.sm_percent, one.clock_mhz)
+            + ((one.rate_per_second,) if energy else ())
+            for one in plan.instances
+        }
 
-    was, now = by_node(before), by_node(after)
-    nodes = {node for node in was.keys() | now.keys() if was.get(node) != now.get(node)}
+    was, now = paid(before), paid(after)
+    differ = {id_ for id_ in was.keys() | now.keys() if was.get(id_) != now.get(id_)}
+    nodes = {one.node for plan in (before, after) for one in plan.instances if one.id in differ}
     return cost_on(problem, after, nodes) - cost_on(problem, before, nodes)
 
 

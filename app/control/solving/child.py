@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import pickle
 import signal
@@ -33,11 +32,11 @@ def main(parent: int, nice: int, cores: int) -> None:
     orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is not an answer
 
+    from app import garbage
     from app.control.solving.serving import Serving
 
     serving = Serving()
-    gc.collect()
-    gc.freeze()  # what is imported is no garbage, here or in who is forked from here
+    garbage.settle()  # here and in who is forked from here
     _say(answers, "ready")
     while True:
         try:

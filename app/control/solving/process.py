@@ -99,7 +99,8 @@ class Child:
         watch.start()
         try:
             if order is not None:
-                pickle.dump(order, process.stdin, pickle.HIGHEST_PROTOCOL)
+                # Whole: with each piece that is written this thread would queue for its turn again.
+                process.stdin.write(pickle.dumps(order, pickle.HIGHEST_PROTOCOL))
                 process.stdin.flush()
             return pickle.load(process.stdout)  # noqa: S301 (from a process of ours)
         except (OSError, EOFError, pickle.UnpicklingError):

@@ -41,7 +41,7 @@ class Serving:
             self._warm = prepared(order)
         except Exception as error:  # told with the answer to who asks it to follow
             return Answer(Outcome.WRONG, None, told(error), {"kind": "follow"})
-        return Answer(Outcome.SOLVED, order.plan)
+        return Answer(Outcome.SOLVED, None)  # who asked has the plan
 
     def _follow(self, order: Follow) -> Answer:
         """In a fork, which is spent thereby: what is warm here stays as it was prepared."""

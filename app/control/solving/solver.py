@@ -17,13 +17,15 @@ from solvers.planning.problem import Problem
 
 GRACE_SECONDS = 15.0  # beyond the search: reading the problem, the first plan, judging, reasons
 PREPARE_SECONDS = 120.0
+SOONER = 5  # steps of niceness: three times the share of a core
 
 
 class Solver:
     """Two warm processes, one for whole plans and one that follows rates: neither waits for the other."""
 
     def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
-        self.full, self.fast = Child("full", nice, cores), Child("fast", nice, cores)
+        # On the same cores; whoever is served late by a step that comes late needs it sooner than a better plan.
+        self.full, self.fast = Child("full", nice, cores), Child("fast", max(0, nice - SOONER), cores)
         self._grace_seconds = grace_seconds
         self._lock = Lock()
         self._bases = 0  # plans that were made ready to follow
