@@ -258,7 +258,10 @@ class Planner:
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
             looked = watched(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
             self._watches = looked.watches
-            return self._answer(base, looked.calls, began) if looked.calls else 0
+            if looked.calls:
+                return self._answer(base, looked.calls, began)
+            base.judged  # noqa: B018 (for the step that may come)
+            return 0
 
     def learn(self) -> None:
         """Correct profiles by what was measured: to be called every minute."""

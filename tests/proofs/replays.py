@@ -81,6 +81,14 @@ def changed(snapshot: Snapshot, r: Random) -> Snapshot:
     return replace(snapshot, at=snapshot.at + timedelta(seconds=30), expected=expected, nodes=nodes)
 
 
+def begun(seed: int) -> Snapshot:
+    """A world in which the first plan runs."""
+    snapshot = first(seed)
+    posed = posing(snapshot)
+    decision = drafted(snapshot, posed, Inline().solve(posed.problem, seconds=SECONDS, work=2))
+    return replace(snapshot, standing=dict(decision.desired), target=1)
+
+
 def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
     """So many, each from what the one before it left standing."""
     r, made, seed = Random(0), 0, 0

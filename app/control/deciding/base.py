@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from app.control.deciding.assigning import desired_of
 from app.control.deciding.decide import posing
@@ -13,8 +14,9 @@ from app.control.deciding.predicting import foreseen
 from app.control.decision import Decision, Lane
 from app.control.fast import Planned, Quick
 from app.control.snapshot import Expected, Snapshot
-from solvers.planning.judge import Standing
+from solvers.planning.judge import Change, Standing
 from solvers.planning.plan import Certificate, Plan
+from solvers.planning.problem import Instance
 from solvers.planning.promise import keep
 
 START_SECONDS = 20.0
@@ -49,16 +51,23 @@ class Base:
             carried[name] = carried.get(name, 0.0) + one.rate_per_second
         return carried
 
+    @cached_property
+    def judged(self) -> Standing:
+        """The plan, judged: made ready while nobody waits, a step is judged by what it changes."""
+        return Standing(self.posed.problem, self.plan, keep)
+
     def decided(self, quick: Quick) -> tuple[Snapshot, Decision]:
-        """What a quick step decides, and the snapshot that goes on record with it."""
+        """What a quick step decides, and the snapshot that goes on record with it. `judged` goes on to that plan."""
         held = self.elsewhere
         problem = self.posed.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
-        standing = Standing(problem, quick.plan, keep)
-        verdict, told = standing.verdict(), foreseen(problem, standing.residents)
+        standing, lines = self.judged, self._known(quick.plan.instances)
+        del self.__dict__["judged"]  # it is of the next plan from here on
+        verdict = standing.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
+        told = foreseen(problem, standing.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
-        instances = tuple(told.get(id(line), line) for line in quick.plan.instances)
+        instances = tuple(told.get(id(line), line) for line in lines)
         plan = replace(quick.plan, instances=instances, changes=verdict.changes, certificate=certificate)
         real = self.posed.real(plan)
         desired = desired_of(self.snapshot, self.posed, real)
@@ -73,6 +82,11 @@ class Base:
             services=changed(self.snapshot.standing, desired),
         )
         return self.snapshot, decision
+
+    def _known(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
+        """The lines, those of this plan as the very objects that are judged."""
+        ours = {one.id: one for one in self.plan.instances}
+        return tuple(known if (known := ours.get(one.id)) == one else one for one in lines)
 
     def after(self, quick: Quick, decision: Decision, generation: int) -> Base:
         """The base of the next step, made from nothing but what will be on record: this one was taken."""
@@ -89,3 +103,19 @@ class Base:
 def base_of(snapshot: Snapshot, posed: Posed) -> Base:
     """The plan that stands in this snapshot."""
     return Base(snapshot, posed, posed.stands)
+
+
+def difference(before: Plan, after: Plan) -> Change:
+    """What becomes of one plan, so that it is the other."""
+    was, now = set(map(id, before.instances)), set(map(id, after.instances))
+    ran, runs = set(before.jobs), set(after.jobs)
+    left = {one.service: one for one in after.unserved}
+    out = {one.job: one for one in after.unplaced}
+    return Change(
+        stop=tuple(one for one in before.instances if id(one) not in now),
+        start=tuple(one for one in after.instances if id(one) not in was),
+        stop_jobs=tuple(one for one in before.jobs if one not in runs),
+        start_jobs=tuple(one for one in after.jobs if one not in ran),
+        unserved={name: left.get(name) for name in (*left, *(one.service for one in before.unserved))},
+        unplaced={name: out.get(name) for name in (*out, *(one.job for one in before.unplaced))},
+    )

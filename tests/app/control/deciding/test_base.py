@@ -1,0 +1,52 @@
+"""A quick step is judged by what it changes: cost, changes and predictions are those of the whole judged anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from app.control.deciding.base import Base, base_of
+from app.control.deciding.decide import posing
+from app.control.deciding.predicting import foreseen
+from app.control.fast import Call, Cause, quicken
+from app.control.solving import Inline
+from solvers.planning.judge import Standing
+from solvers.planning.promise import keep
+from tests.proofs.replays import begun
+
+SECONDS = 60.0  # a guard
+
+
+def stepped(base: Base, r: Random) -> Base | None:
+    """A step for one service, judged both ways; the base of the next one."""
+    name = r.choice(sorted(base.posed.problem.services))
+    rate = base.posed.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
+    call = Call(name, Cause.LOAD_ROSE, rate * 1.1, rate, "load rose")
+    quick = quicken(base.posed.problem, base.plan, [call], Inline(), seconds=SECONDS)
+    if quick is None:
+        return None
+    snapshot, decision = base.decided(quick)
+    problem = base.posed.problem.with_rates(
+        {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
+    )
+    anew = Standing(problem, quick.plan, keep)
+    assert decision.plan.certificate
+    assert decision.plan.certificate.cost == anew.verdict().cost
+    assert decision.plan.changes == anew.verdict().changes
+    told = foreseen(problem, anew.residents)
+    expected = base.posed.real(replace(quick.plan, instances=tuple(told[id(line)] for line in quick.plan.instances)))
+    assert decision.plan.instances == expected.instances
+    return base.after(quick, replace(decision, base=snapshot.target), snapshot.target + 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
+    r = Random(seed)
+    snapshot = begun(seed)
+    base: Base | None = base_of(snapshot, posing(snapshot))
+    for _ in range(4):
+        if base is None or not base.posed.problem.services:
+            return
+        base = stepped(base, r)
