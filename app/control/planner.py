@@ -260,8 +260,8 @@ class Planner:
             self._watches = looked.watches
             if looked.calls:
                 return self._answer(base, looked.calls, began)
-            base.judged  # noqa: B018 (for the step that may come)
-            return 0
+        base.judged  # noqa: B018 (for the step that may come)
+        return 0
 
     def learn(self) -> None:
         """Correct profiles by what was measured: to be called every minute."""
