@@ -14,7 +14,6 @@ from app.store.pieces import hashed
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.planning.promise import keep
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,8 @@ class Posed:
     @cached_property
     def verdict(self) -> Verdict:
         """Of the judge, on the plan in force."""
+        from solvers.planning.promise import keep  # it needs the solvers, and who reads plans may be without them
+
         return judge(self.problem, self.stands, simulate=False, keeps=keep)
 
     @property
