@@ -25,12 +25,19 @@ def counted(posed: Posed, plan: Plan) -> Plan:
 
 def predicted(problem: Problem, plan: Plan) -> Plan:
     """The plan with its predictions: lines that were taken over as they ran have none."""
-    if all(one.exec_ms > 0 for one in plan.instances):
-        return plan
-    if any(problem.profile(one.service, one.variant, one.node) is None for one in plan.instances):
+    places = {one.place for one in plan.instances if one.exec_ms <= 0}
+    places |= {one.place for one in plan.jobs if one.units_per_second <= 0}
+    if not places or not _is_profiled(problem, plan):
         return plan
     from solvers.planning.explain.applied import renewed  # compiled loops: only where they are needed
 
-    places = {one.place for one in plan.instances}
     instances, jobs = renewed(problem, plan.instances, plan.jobs, places)
     return replace(plan, instances=tuple(instances), jobs=tuple(jobs))
+
+
+def _is_profiled(problem: Problem, plan: Plan) -> bool:
+    """Whether all of it is known where it runs: what has changed or ended since may not be."""
+    return all(problem.profile(one.service, one.variant, one.node) is not None for one in plan.instances) and all(
+        one.job in problem.jobs and problem.nodes[one.node].gpu_type in problem.jobs[one.job].profiles
+        for one in plan.jobs
+    )

@@ -14,6 +14,7 @@ from app.control.explain.counting import counted, predicted
 from app.control.snapshot import NodeFacts, Snapshot
 from app.control.solving.orders import Solve, solved
 from solvers.planning.plan import Plan
+from tests.app.control.explain.test_explain import planned
 from tests.app.control.whatif.worlds import snapshot
 
 
@@ -58,6 +59,16 @@ def test_lines_without_predictions_get_those_that_the_solver_would_give(posed: P
     for one in known.instances:
         assert found[one.id].exec_ms == pytest.approx(one.exec_ms)
         assert found[one.id].latency_ms == pytest.approx(one.latency_ms)
+
+
+def test_a_job_that_goes_on_as_it_ran_is_told_with_its_speed() -> None:
+    problem, plan = planned(2)
+    assert plan.instances
+    assert plan.jobs
+    bare = replace(plan, jobs=tuple(replace(one, units_per_second=0.0) for one in plan.jobs))
+    found = {one.job: one for one in predicted(problem, bare).jobs}
+    for one in plan.jobs:
+        assert found[one.job].units_per_second == pytest.approx(one.units_per_second)
 
 
 def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> None:
