@@ -14,6 +14,7 @@ from app.api.objects import Name
 from app.api.solvers import with_solvers
 from app.context import Context
 from app.control.explain.plan import spelled_plan, why_held_back, why_nothing_changed
+from app.control.explain.words import count
 from app.manifests.model import Key, Kind
 from app.problem import Problem
 from app.store import objects, plan_reads
@@ -75,12 +76,15 @@ def explain_plan(
         row = plan_reads.head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
-            raise Problem("not-found", f"there is no plan {generation}" if generation else "nothing was planned yet")
+            told = f"there is no plan {generation}" if generation else _none_yet(connection, granted)
+            raise Problem("not-found", told)
         if granted is Reach.OWN:
             own = plan_wire.of_tenant(body, who.tenant)
             head = plan_wire.head(row, who.tenant)
             said = spelled_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
-            return {"generation": number, "sentences": said[1:], "others": own["others"]}
+            mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
+            first = f"plan {number} is {head['state']}; it has {mine}"
+            return {"generation": number, "sentences": [first, *said[1:]], "others": own["others"]}
         cycles = [
             {**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, CYCLES)
         ]  # fmt: skip
@@ -93,6 +97,14 @@ def explain_plan(
         }
 
     return answer(ctx.database.read(read))
+
+
+def _none_yet(connection: Connection, granted: Reach) -> str:
+    """With what came of the newest cycle: a planner that tries and fails is another trouble than none at all."""
+    if granted is Reach.OWN:
+        return "nothing was planned yet"
+    newest = [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)]
+    return f"nothing was planned yet; {why_nothing_changed(newest)[0]}"
 
 
 def _there(ctx: Context, key: Key) -> None:

@@ -93,7 +93,8 @@ def _pairs(given: Sequence[str], what: str, form: str) -> list[tuple[str, str]]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or re.fullmatch(form, name) is None:
-            raise Problem("bad-request", f"{what} {text[:80]!r} is not understood: allowed is NAME=VALUE")
+            allowed = "TENANT/NAME=VALUE" if form is SERVICE else "NAME=VALUE"
+            raise Problem("bad-request", f"{what} {text[:80]!r} is not understood: allowed is {allowed}")
         found.append((name, value))
     return found
 

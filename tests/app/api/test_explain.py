@@ -6,6 +6,9 @@ import json
 
 from app.access import Principal, Reach, Scope
 from app.api.explain import shown
+from app.store import lease, plans
+from app.store.database import Database
+from tests.support.server import RunningServer
 
 WHY = "why this GPU: lab/x pay for it, so that the job costs nothing there"
 JOB = {"job": "shop/tune", "reason": WHY, "relaxation": "", "sentences": ["shop/tune runs on node-0/1", WHY]}
@@ -22,3 +25,21 @@ def test_a_tenant_is_not_told_whose_services_pay_for_the_gpu_of_its_job() -> Non
 def test_why_its_job_waits_is_told_to_a_tenant() -> None:
     waits = JOB | {"reason": "of 4 GPUs it has a profile for: 4 with too few SM% left"}
     assert shown(waits, TENANT, Reach.OWN)["reason"] == waits["reason"]
+
+
+def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningServer) -> None:
+    def asked(token: str | None = None) -> str:
+        reply = server.request("GET", "/api/v1/explain/plans/0", token=token)
+        assert reply.status == 404
+        return str(reply.json["detail"])
+
+    assert asked() == "nothing was planned yet; no cycle has been recorded yet: is a planner running?"
+    database = Database(server.database_url, pool_size=1)
+    try:
+        epoch = database.write(lambda c: lease.take(c, "a planner", 60.0))
+        assert database.write(lambda c: plans.cycled(c, epoch or 0, "out_of_time", message="no answer within 25 s"))
+    finally:
+        database.close()
+    assert "the solver had no plan by its deadline" in asked()
+    assert asked().endswith(": no answer within 25 s")
+    assert asked(server.token("viewer", tenant="shop")) == "nothing was planned yet"

@@ -78,6 +78,8 @@ def test_a_tenant_sees_its_own_part_and_the_others_as_numbers(fleet: Planned, te
         reply = fleet.server.request("GET", f"/api/v1/{path}", token=tenant)
         assert reply.status == 200, (path, reply.text)
         assert "lab" not in reply.text, path
+    said = ask(fleet, f"/api/v1/explain/plans/{generation}", tenant)["sentences"]
+    assert said[0].endswith(f"; it has {len(own['instances'])} instances and 0 jobs of shop")
     assert fleet.server.request("GET", "/api/v1/explain/services/lab/x", token=tenant).status == 404
     assert fleet.server.request("GET", "/api/v1/explain/instances/lab/x/1", token=tenant).status == 404
 
@@ -155,6 +157,11 @@ def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
 def test_a_what_if_that_makes_no_sense_is_refused_by_name(fleet: Planned, query: str, status: int) -> None:
     reply = what_if(fleet, query)
     assert reply.status == status, reply.text
+
+
+def test_a_what_if_says_that_a_service_is_named_with_its_tenant(fleet: Planned) -> None:
+    assert "allowed is TENANT/NAME=VALUE" in what_if(fleet, "rate=a%3Dx2").text
+    assert "allowed is NAME=VALUE" in what_if(fleet, "addGpu=v100-16gb").text
 
 
 def test_the_overview_says_what_services_cost_and_who_leads(fleet: Planned) -> None:
