@@ -10,7 +10,7 @@ from app.control.deciding.assigning import desired_of
 from app.control.deciding.decide import posing
 from app.control.deciding.drafting import changed
 from app.control.deciding.posed import Posed
-from app.control.deciding.predicting import foreseen
+from app.control.deciding.predicting import foreseen, paced
 from app.control.decision import Decision, Lane
 from app.control.fast import Planned, Quick
 from app.control.snapshot import Expected, Snapshot
@@ -68,7 +68,8 @@ class Base:
         told = foreseen(problem, standing.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
         instances = tuple(told.get(id(line), line) for line in lines)
-        plan = replace(quick.plan, instances=instances, changes=verdict.changes, certificate=certificate)
+        jobs = paced(quick.plan, standing.job_residents)
+        plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
         real = self.posed.real(plan)
         desired = desired_of(self.snapshot, self.posed, real)
         decision = Decision(

@@ -15,7 +15,7 @@ from app.control.deciding.cordons import drained, draining
 from app.control.deciding.drafting import changed, draft
 from app.control.deciding.pose import pose
 from app.control.deciding.posed import Posed
-from app.control.deciding.predicting import foreseen
+from app.control.deciding.predicting import foreseen, paced
 from app.control.deciding.stands import staying
 from app.control.deciding.worth import not_worth_it
 from app.control.decision import Answer, Decision, HeldBack, Lane
@@ -129,7 +129,8 @@ def settled(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequ
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
     instances = tuple(told.get(id(line), line) for line in plan.instances)
-    left = replace(decision.plan, instances=instances, jobs=plan.jobs, unserved=plan.unserved)
+    jobs = paced(plan, stands.job_residents)
+    left = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
     return replace(
         decision,
         plan=replace(posed.real(left), certificate=certificate),

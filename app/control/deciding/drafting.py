@@ -8,10 +8,11 @@ from dataclasses import replace
 from agents.contract import AssignedInstance
 from app.control.deciding.assigning import desired_of
 from app.control.deciding.posed import Posed
+from app.control.deciding.predicting import paced
 from app.control.decision import Answer, Decision, Lane, Outcome
 from app.control.desired import Desired, NodeDesired
 from app.control.snapshot import Snapshot
-from solvers.planning.judge import judge
+from solvers.planning.judge import Standing, judge
 from solvers.planning.plan import Plan
 from solvers.planning.promise import keep
 
@@ -20,6 +21,8 @@ def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FU
     """The decision that an answer makes; its outcome is WRONG where the judge refuses it."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
+    if any(one.units_per_second <= 0 for one in plan.jobs):  # they go on where they ran, among others perhaps
+        plan = replace(plan, jobs=paced(plan, Standing(posed.problem, plan).job_residents))
     verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
     if not verdict.is_right:
         wrong = "; ".join(str(one) for one in verdict.violations[:3])

@@ -8,8 +8,9 @@ from math import isfinite
 
 from solvers.latency import latency_at
 from solvers.planning.judge import Resident
+from solvers.planning.judge.readings import JobResident
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, Problem
+from solvers.planning.problem import Instance, PlacedJob, Problem
 
 SAME = 1e-9
 NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more arrives than is ever answered
@@ -18,6 +19,12 @@ NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more ar
 def foreseen(problem: Problem, residents: Iterable[Resident]) -> Mapping[int, Instance]:
     """By the `id` of each line: the same with its execution time and latency by the judge's own reading."""
     return {id(one.instance): _foreseen(problem, one) for one in residents}
+
+
+def paced(plan: Plan, residents: Iterable[JobResident]) -> tuple[PlacedJob, ...]:
+    """The plan's jobs, each as fast as it gets on among these neighbours."""
+    pace = {one.placed: one.units_per_second or 0.0 for one in residents}
+    return tuple(replace(one, units_per_second=pace.get(one, one.units_per_second)) for one in plan.jobs)
 
 
 def sayable(plan: Plan) -> Plan:

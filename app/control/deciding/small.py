@@ -59,7 +59,9 @@ def is_preferred(small: Plan, large: Plan) -> bool:
 
 
 def saying(decision: Decision, large: Plan) -> Decision:
-    """The small step, with what the large one would save."""
+    """The small step, with what the large one would save by its hand-overs."""
+    if not handed_over(large.changes):
+        return decision
     one, other = decision.plan.certificate, large.certificate
     saved = one.cost.total - other.cost.total if one and other else 0.0
     told = f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; the least change was made"

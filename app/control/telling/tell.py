@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
@@ -31,7 +32,7 @@ from app.control.tenants import accounts, gpu_types, gpus_per_rate, terms_of, us
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Key, Kind
 from app.store import cordons, endpoints, events, gateways, idle_nodes, lease, outlook, plan_reads
-from app.store.database import Database
+from app.store.database import Database, Unavailable
 from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
 from solvers.planning.problem import Problem
 
@@ -66,8 +67,9 @@ class Telling:
     _drains: tuple[Drain, ...] | None = None
 
     def prepare(self, snapshot: Snapshot, posed: Posed) -> None:
-        """Read what telling will need whatever is decided."""
-        self._promises_kept(snapshot, posed.problem)
+        """Read what telling will need whatever is decided; what cannot be read now is read then."""
+        with suppress(Unavailable):
+            self._promises_kept(snapshot, posed.problem)
 
     def tell(self, epoch: int, after: After) -> bool:
         """Everything that follows; False where a newer epoch won, and nothing more may be said."""

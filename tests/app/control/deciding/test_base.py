@@ -38,6 +38,7 @@ def stepped(base: Base, r: Random) -> Base | None:
     told = foreseen(problem, anew.residents)
     expected = base.posed.real(replace(quick.plan, instances=tuple(told[id(line)] for line in quick.plan.instances)))
     assert decision.plan.instances == expected.instances
+    assert all(one.units_per_second > 0 for one in decision.plan.jobs)
     return base.after(quick, replace(decision, base=snapshot.target), snapshot.target + 1)
 
 
