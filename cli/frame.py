@@ -10,6 +10,7 @@ from cli.output import age, plain, width
 Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colours
 BAR = 20
 FEW = 5  # decisions
+TROUBLES = 3  # events that are more than news
 RESET = "\x1b[0m"
 
 
@@ -19,7 +20,7 @@ def frame(said: Mapping[str, Any], lines: int | None = None, colours: Paint | No
     services: Sequence[Mapping[str, Any]] = said.get("services", ())
     gpus: Sequence[Mapping[str, Any]] = said.get("gpus", ())
     head = [*_head(said, services, gpus), *(plain(f"left out: {why}") for why in said.get("leftOut", ()))]
-    decided = _decisions(said)
+    decided = [*_decisions(said), *_troubles(said)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     of_services = _services(services, None if room is None else max(3, min(len(services) + 1, room * 2 // 3)), paint)
     of_gpus = _gpus(gpus, None if room is None else max(3, room - len(of_services)), paint)
@@ -38,11 +39,15 @@ def _head(said: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any])
     if "plan" not in said:  # a tenant sees its services alone
         return [f"{len(services)} services"]
     if plan is None:
-        return [f"no plan yet; {led}"]
+        tried = next((f"; {one['outcome']}: {one['message']}" for one in said.get("cycles", ()) if one["message"]), "")
+        return [plain(f"no plan yet; {led}{tried}")]
     reason = f"{plan['reason']}, " if plan.get("reason") else ""
     first = f"plan {plan['generation']} is {plan['state']} ({reason}{age(plan['at'])} ago); {led}"
     bound = "-" if plan["bound"] is None else f"{_money(plan['bound'])}/h"
-    cost = f"cost {_money(plan['cost'])}/h   bound {bound}   gap {_percent(plan['gap'])}"
+    unserved = plan.get("unservedCost") or 0.0
+    missing = f" + {_money(unserved)}/h for what is unserved" if unserved else ""
+    paid = None if plan["cost"] is None else plan["cost"] - unserved
+    cost = f"cost {_money(paid)}/h{missing}   bound {bound}   gap {_percent(plan['gap'])}"
     kept = sum(_is_kept(one) for one in services if one["attained"] is not None)
     known = sum(one["attained"] is not None for one in services)
     return [plain(first), f"{cost}   services {kept} of {known} within their SLO   GPUs in use {len(gpus)}"]
@@ -90,6 +95,13 @@ def _decisions(said: Mapping[str, Any]) -> list[str]:
         why = one.get("message") or one["reason"] or ""
         rows.append([one["generation"], age(one["at"]), one["lane"], one["state"], changes or "nothing", why[:80]])
     return _table(["DECISION", "AGE", "LANE", "STATE", "CHANGES", "WHY"], rows, [""] * len(rows), None, {}, "")
+
+
+def _troubles(said: Mapping[str, Any]) -> list[str]:
+    """What nobody should find out from the table of events alone."""
+    told = [one for one in said.get("events", ()) if one["severity"] != "info"][:TROUBLES]
+    rows = [[one["reason"], age(one["at"]), one["message"][:100]] for one in told]
+    return ["", *_table(["EVENT", "AGE", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []
 
 
 def _table(

@@ -49,7 +49,7 @@ def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
     leader = lease.current(connection)
     return found | {
         "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),
-        "plan": plan_wire.head(row) if row else None,
+        "plan": plan_wire.head(row) | {"unservedCost": _unserved_cost(body or {})} if row else None,
         "decisions": [plan_wire.head(one) for one in plan_reads.page(connection, 2**62, LAST)],
         "cycles": [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)],
         "events": [
@@ -59,6 +59,11 @@ def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
     }
+
+
+def _unserved_cost(body: dict[str, Any]) -> float:
+    """What of the plan's cost nobody is billed: the price of what it leaves unserved."""
+    return float((body.get("certificate") or {}).get("unservedCost") or 0.0)
 
 
 def services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:

@@ -45,6 +45,19 @@ def test_the_head_says_plan_cost_bound_and_leader() -> None:
     assert second == "cost 12.00/h   bound 11.10/h   gap 8.1 %   services 2 of 2 within their SLO   GPUs in use 1"
 
 
+def test_the_price_of_what_is_unserved_is_no_cost_of_gpus() -> None:
+    plan = overview()["plan"] | {"cost": 1012.0, "unservedCost": 1000.0}
+    assert frame(overview(plan=plan))[1].startswith("cost 12.00/h + 1000.00/h for what is unserved   bound 11.10/h")
+
+
+def test_before_a_plan_the_last_try_is_told_and_events_that_warn_stand_below() -> None:
+    tried = {"at": THEN, "outcome": "out_of_time", "reason": "solver_out_of_time", "message": "no answer in 25 s"}
+    lost = {"at": THEN, "reason": "node_silent", "severity": "warning", "message": "n-1 is not heard of"}
+    lines = frame(overview(plan=None, cycles=[tried], events=[lost, lost | {"severity": "info"}]))
+    assert lines[0] == "no plan yet; led by here:1, epoch 3; out_of_time: no answer in 25 s"
+    assert lines[-1].split() == ["node_silent", age(THEN), "n-1", "is", "not", "heard", "of"]
+
+
 def test_what_the_server_leaves_out_is_said_below_the_head() -> None:
     why = "pricePerHour of services: no numpy"
     lines = frame(overview() | {"leftOut": [why], "services": [service(0, pricePerHour=None)]})
