@@ -40,10 +40,11 @@ class Drain:
     asked: Cordon
     left: tuple[str, ...]  # whose instances are still there, one name each
     is_late: bool = False
+    is_under_way: bool = False  # a rollout still moves what is there
 
     @property
     def is_done(self) -> bool:
-        return not self.left
+        return not self.left and not self.is_under_way
 
 
 def draining(nodes: Mapping[str, NodeFacts]) -> frozenset[Place]:
@@ -91,13 +92,14 @@ def drained(
     return replace(decision, desired=found.target, services=services, held_back=held_back), stays
 
 
-def progress(asked: Iterable[Cordon], told: Desired, now: datetime) -> tuple[Drain, ...]:
+def progress(asked: Iterable[Cordon], told: Desired, now: datetime, *, is_rolling: bool = False) -> tuple[Drain, ...]:
     """How far each drain is: done, under way, or past its deadline with something left."""
     found = []
     for one in asked:
         lines = told[one.node].instances if one.node in told else ()
         left = tuple(sorted(owner_of(line) for line in lines if one.gpu in (WHOLE, line.gpu)))
-        found.append(Drain(one, left, bool(left) and one.deadline is not None and now >= one.deadline))
+        is_over = one.deadline is not None and now >= one.deadline
+        found.append(Drain(one, left, is_over and (bool(left) or is_rolling), is_rolling))
     return tuple(found)
 
 

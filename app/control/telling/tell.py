@@ -158,12 +158,16 @@ class Telling:
         return free, _jobs(snapshot, kept.read(connection)), happenings
 
     def _drained(self, connection: Connection, snapshot: Snapshot) -> list[Event]:
-        """Drains that are through or stuck, once the plan is what runs; a new leader only takes note of them."""
+        """Drains that are through, once the plan is what runs, or late; a new leader only takes note of them."""
         plan = plan_reads.head(connection, snapshot.target)
-        if plan is None or plan["state"] in ("rolling", "paused"):
+        if plan is None:
             return []
         asked = [one for one in cordons.listed(connection) if one.mode == "drain"]
-        before, self._drains = self._drains, progress(asked, snapshot.standing, snapshot.at)
+        is_rolling = plan["state"] in ("rolling", "paused")
+        now = progress(asked, snapshot.standing, snapshot.at, is_rolling=is_rolling)
+        # What was empty stays so, whatever else is rolled out.
+        through = {one.asked: one for one in self._drains or () if one.is_done} if is_rolling else {}
+        before, self._drains = self._drains, tuple(through.get(one.asked, one) for one in now)
         return [] if before is None else drains_turned(before, self._drains)
 
     def _renting(self, snapshot: Snapshot, problem: Problem, plan: Plan) -> Addition | None:

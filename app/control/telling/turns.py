@@ -43,6 +43,8 @@ def drains_turned(before: Iterable[Drain], now: Iterable[Drain]) -> list[Event]:
             found.append(happened(Reason.DRAIN_DONE, kind="Node", name=one.asked.node, about=about))
         elif one.is_late and not (known and known.is_late):
             told = f"{', '.join(one.left[:NAMED])}{' and more' if len(one.left) > NAMED else ''} cannot leave"
+            if one.is_under_way and not one.left:
+                told = "its deadline has passed, and the rollout that empties it is still under way"
             found.append(happened(Reason.DRAIN_STUCK, told, kind="Node", name=one.asked.node, about=about))
     return found
 

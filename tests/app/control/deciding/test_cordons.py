@@ -72,6 +72,13 @@ def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> No
     assert nowhere.is_done
 
 
+def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> None:
+    asked = Cordon("n9", WHOLE, "drain", NOW, "ops", NOW)
+    (before,) = progress([asked], STANDING, NOW - timedelta(seconds=1), is_rolling=True)
+    (late,) = progress([asked], STANDING, NOW, is_rolling=True)
+    assert (before.is_done, before.is_late, late.is_done, late.is_late) == (False, False, False, True)
+
+
 def test_the_gpus_to_be_emptied_are_those_that_are_drained() -> None:
     facts = {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,), draining_gpus=(1, 2))}
     assert draining(facts) == {("n1", 1), ("n1", 2)}

@@ -91,3 +91,7 @@ def test_a_drain_that_is_through_and_one_that_is_late_are_told_once() -> None:
     (stuck,), (through,) = drains_turned([full], [late]), drains_turned([late], [done])
     assert (stuck.reason, stuck.message) == ("drain_stuck", "shop/a cannot leave")
     assert (through.reason, through.name, through.about) == ("drain_done", "n1", "0")
+    (slow,) = drains_turned([], [Drain(asked, (), is_late=True, is_under_way=True)])
+    assert (slow.reason, slow.message) == (
+        "drain_stuck", "its deadline has passed, and the rollout that empties it is still under way",
+    )  # fmt: skip
