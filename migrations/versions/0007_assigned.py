@@ -29,11 +29,13 @@ UP = [
     ) WITH (fillfactor = 80)
     """,
     "CREATE INDEX assigned_now ON assigned (node) WHERE withdrawn_at IS NULL",
-    # Of every writer of assignments, also of a server that does not know this table yet.
-    """
+    # Of every writer of assignments, also of a server that does not know this table yet. An argument may hold the one
+    # character that jsonb has no room for: it is left out here, where no argument is looked at.
+    r"""
     CREATE FUNCTION assigned_is_kept() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
-        told jsonb := coalesce(CAST(NEW.body AS jsonb) -> 'instances', '[]');
+        sayable text := regexp_replace(NEW.body, '(?<!\\)((\\\\)*)\\u0000', '\1', 'g');
+        told jsonb := coalesce(CAST(sayable AS jsonb) -> 'instances', '[]');
     BEGIN
         INSERT INTO assigned AS known (node, instance, gpu, tenant, service, job, sm_percent, memory_gib, dedicated,
                                        first_at)

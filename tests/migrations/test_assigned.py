@@ -39,3 +39,13 @@ def test_usage_and_assignments_of_before_are_known(empty_database_url: str) -> N
             ("node-1", "i-b", 0, "lab", "night", 12.5, 3.3, False, "04", None),
             ("node-2", "i-a", 1, "lab", "night", 10, 1, True, "03", "05"),
         ]
+
+
+def test_what_no_jsonb_holds_is_no_hindrance(empty_database_url: str) -> None:
+    schema.migrate(empty_database_url, "0007")
+    body = (
+        r"""{"instances": [{"id": "i-a", "gpu": 0, "service": "a", "args": {"x": "\u0000\u0000", "y": "\\u0000"}}]}"""
+    )
+    with psycopg.connect(libpq_url(empty_database_url)) as connection:
+        connection.execute("INSERT INTO assignment VALUES ('node-1', 1, 1, 1, %s, '2026-01-04Z')", [body])
+        assert connection.execute("SELECT instance, service FROM assigned").fetchall() == [("i-a", "a")]
