@@ -96,9 +96,9 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
 def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, direction: str) -> None:
     """FAILURES 31. Wherever it dies the database stands at a whole version, and running it again gets there.
 
-    Every day at each third place, beginning in the next version at another one.
+    Every day at each second place, beginning in the next version at another one.
     """
-    step = scaled(1, 3)
+    step = scaled(1, 2)
     url, reference = postgres.create_empty(), postgres.create_empty()
     schema.migrate(reference)
     targets = list(schema.VERSIONS)
@@ -116,7 +116,7 @@ def test_killed_at_any_statement_the_rerun_succeeds(postgres: DatabaseServer, di
         assert last == ("0", standing_there), ran.stderr
         assert {word for word, _ in deaths} == {"killed"}
         assert len({version for _, version in deaths} - {standing_there}) == 1, "half-way"
-        assert len(deaths) * step > 4
+        assert len(deaths) > 4
     assert dump(url) == dump(reference)
     postgres.drop(url)
     postgres.drop(reference)
