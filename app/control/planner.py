@@ -202,6 +202,7 @@ class Planner:
                 after = After(now, base.posed, shown or base.plan, found.decision, blamed)
                 if not self._telling.tell(self.store.epoch, after):
                     raise Deposed(f"epoch {self.store.epoch} is over")
+                self.solver.prepare(base.posed.problem, base.plan)  # told first: making ready keeps a core busy
             expire(self.store, snapshot)
         except Overtaken:
             self.called_for = Reason.OVERTAKEN
@@ -329,7 +330,6 @@ class Planner:
             if base and (base.snapshot.target, base.posed.question) == (snapshot.target, posed.question):
                 return
             self._base = base_of(snapshot, posed)
-            self.solver.prepare(self._base.posed.problem, self._base.plan)
 
     def _expecting(self, known: Knowledge) -> Mapping[str, Expected]:
         services = {f"{one.tenant}/{one.name}": one for one in known.declared if one.kind == "Service"}

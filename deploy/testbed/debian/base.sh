@@ -12,5 +12,6 @@ if ! grep -q security "$folder/etc/apt/sources.list"; then
   echo "deb ${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security} bookworm-security main" >>"$folder/etc/apt/sources.list"
 fi
 bare=(usr/share/doc usr/share/man usr/share/locale usr/share/info var/lib/apt/lists var/cache/apt var/log dev)
-tar -C "$folder" "${bare[@]/#/--exclude=./}" -c . |
+excluded=("${bare[@]/#/--exclude=./}")
+tar -C "$folder" "${excluded[@]/%//*}" -c . | # the folders themselves stay: packages write there
   docker import --change 'CMD ["bash"]' - gpuwright-testbed-debian:12
