@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from app.control.blame import named, suspects
 from app.control.deciding.decide import drafted, holding, mode_of, parts, posing, under_way
@@ -14,25 +13,15 @@ from app.control.deciding.small import following, is_preferred, is_upheaval, say
 from app.control.decision import Answer, Decision, HeldBack, Outcome, State
 from app.control.events import Event, Reason, happened
 from app.control.observing.observe import Expecting
+from app.control.seams import Solving
 from app.control.snapshot import Declared, Snapshot
-from app.control.solving.orders import Meanwhile, nothing
 from app.control.store import Overtaken, Store
 from app.control.tracing import note, phase
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 FAULTS = (Outcome.CRASHED, Outcome.WRONG)  # of the solver: more time would not help
 JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
-
-
-class Solving(Protocol):
-    """Who answers questions: a process with a deadline, or the same in this one for simulations."""
-
-    def solve(
-        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
-    ) -> Answer: ...
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,28 +12,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
-from agents.contract import AssignedInstance
 from app.control import metrics
 from app.control.cycle import Asked, Budget, Cycled, run_cycle
-from app.control.deciding.base import Base, base_of
-from app.control.deciding.decide import parts, posing
 from app.control.deciding.posed import Posed
-from app.control.deciding.stands import staying
-from app.control.decision import Answer, State
-from app.control.events import Reason, happened, known
-from app.control.fast import Call, Watch, quicken, watched
-from app.control.fast.watch import Seen
-from app.control.jobs import Reading, Window, arrived
+from app.control.events import Reason
+from app.control.fast.lane import FastLane
+from app.control.jobs import Window, arrived
 from app.control.metrics import Figures
 from app.control.observing.observe import Knowledge
-from app.control.rollout import Trial
 from app.control.running.bringing import bring
 from app.control.running.living import answer, live
 from app.control.running.operating import expire, rolled_back, undoing
-from app.control.snapshot import Correction, Declared, Expected, Snapshot
-from app.control.solving.orders import Meanwhile, nothing
+from app.control.seams import Forecasting, Solving
+from app.control.snapshot import Declared, Expected, Snapshot
 from app.control.store import Deposed, Look, Overtaken, Store
 from app.control.telling.figures import After
 from app.control.telling.tell import Telling
@@ -42,7 +34,6 @@ from app.control.tracing import phase
 from app.store import plans
 from app.store.database import Unavailable
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
 
 CYCLE_SECONDS = 30.0
 FORGOTTEN_AT_ONCE = 200
@@ -50,34 +41,8 @@ LONGEST_GAP = timedelta(seconds=15)  # between two looks at a rollout
 LIFE_EVERY = timedelta(seconds=2)
 ENDS = (Reason.JOB_FINISHED, Reason.JOB_FAILED)  # what they held is free
 SET_BACK = timedelta(seconds=5)  # of the database's clock: less is made good by waiting
-SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
 
 log = logging.getLogger(__name__)
-
-
-class Solving(Protocol):
-    """Who answers questions: a process with a deadline, or the same in this one for simulations."""
-
-    def solve(
-        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
-    ) -> Answer: ...
-    def prepare(self, problem: Problem, plan: Plan) -> None: ...
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
-
-
-class Forecasting(Protocol):
-    """Who says what is asked of services, and what will be."""
-
-    def begin(self) -> None: ...
-    def promise(self, declared: Sequence[Declared]) -> None: ...
-    def look(self) -> Mapping[str, Seen]: ...
-    def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool: ...
-    def keep(self) -> None: ...
-    def of_jobs(self) -> Sequence[Reading]: ...
-    def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, Trial]: ...
-    def expect(
-        self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
-    ) -> Mapping[str, Expected]: ...
 
 
 @dataclass(slots=True)
@@ -91,11 +56,8 @@ class Planner:
     cycle_seconds: float = CYCLE_SECONDS
     called_for: Reason | None = None  # a cycle is wanted before its time
     _asked: Asked = field(default_factory=Asked)
-    _base: Base | None = None
-    _watches: Mapping[str, Watch] = field(default_factory=dict)
-    _moved_at: dict[str, datetime] = field(default_factory=dict)
+    _lane: FastLane = field(init=False)
     _telling: Telling = field(init=False)
-    _starts: Mapping[str, float] = field(default_factory=dict)
     _last_at: datetime | None = None
     _lived_at: datetime | None = None
     _brought_at: datetime | None = None
@@ -104,9 +66,9 @@ class Planner:
     _proven: frozenset[str] = frozenset()
     _ailing: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())
     _advancing: threading.Lock = field(default_factory=threading.Lock)
-    _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
 
     def __post_init__(self) -> None:
+        self._lane = FastLane(self.store, self.solver)
         self._telling = Telling(self.store.database, self.solver)
 
     def world_moved(self) -> bool:
@@ -192,8 +154,9 @@ class Planner:
         try:
             if found.decision:
                 answer(self.store.database, self.store.epoch, snapshot, found.decision.plan)
-            self._stand(snapshot, posed, found)
-            base = self._base
+            self.cycle_seconds = cycle_seconds(snapshot.declared)
+            self._lane.stand(snapshot, posed, found, start_seconds(snapshot.declared))
+            base = self._lane.base
             if base is not None:
                 shown = found.decision.answer.plan if found.decision and not base.snapshot.target else None
                 # Of the plan in force as the base has it, and of all else as it is now.
@@ -202,7 +165,7 @@ class Planner:
                 after = After(now, base.posed, shown or base.plan, found.decision, blamed)
                 if not self._telling.tell(self.store.epoch, after):
                     raise Deposed(f"epoch {self.store.epoch} is over")
-                self.solver.prepare(base.posed.problem, base.plan)  # told first: making ready keeps a core busy
+                self._lane.make_ready()  # told first: this keeps a core busy
             expire(self.store, snapshot)
         except Overtaken:
             self.called_for = Reason.OVERTAKEN
@@ -220,9 +183,7 @@ class Planner:
             gap = self._brought_at is None or look.at > self._brought_at + LONGEST_GAP
             brought = bring(self.store, look, self._proven, self.loads.trials, after_a_gap=gap)
             self._brought_at = look.at
-            # A new one each time: another thread may be reading the one before.
-            recent = {name: at for name, at in self._moved_at.items() if at > look.at - SETTLES_AFTER}
-            self._moved_at = recent | dict.fromkeys(brought.moving, look.at)
+            self._lane.moved(brought.moving, look.at)
             self._live(look)
         except Deposed as deposed:
             self._step_down(deposed)
@@ -245,28 +206,26 @@ class Planner:
 
     def quicken(self) -> int:
         """Answer what moved since the last look, and tell nodes; the step's generation, 0 where none was needed."""
-        return self._quickened() if self.store.epoch else 0
-
-    def _quickened(self) -> int:
-        began, now = time.perf_counter(), self.store.moment()
-        seen = self.loads.look()  # also where nothing stands yet: what is asked decides what will
-        base = self._base
-        if base is None or not base.snapshot.target:
+        if not self.store.epoch:
             return 0
-        with self._deciding:
-            if self._base is not base:
-                return 0
-            moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
-            looked = watched(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
-            self._watches = looked.watches
-            if looked.calls:
-                return self._answer(base, looked.calls, began)
-        base.judged  # noqa: B018 (for the step that may come)
-        return 0
+        began, now = time.perf_counter(), self.store.moment()
+
+        def tell() -> None:
+            self.advance()
+            metrics.FAST_SECONDS.observe(time.perf_counter() - began)
+
+        # Looked at also where nothing stands yet: what is asked decides what will.
+        try:
+            step = self._lane.answer(self.loads.look(), now, tell)
+        except Deposed as deposed:
+            self._step_down(deposed)
+            return 0
+        self.called_for = step.calls_for or self.called_for
+        return step.generation
 
     def learn(self) -> None:
         """Correct profiles by what was measured: to be called every minute."""
-        base = self._base
+        base = self._lane.base
         if not self.store.epoch or base is None:
             return
         try:
@@ -281,56 +240,6 @@ class Planner:
             return 0
         return self.store.database.write(lambda c: plans.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
 
-    def _answer(self, base: Base, calls: Sequence[Call], began: float) -> int:
-        strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
-        quick = quicken(base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere)
-        if quick is None:
-            self.called_for = Reason.LOAD_ROSE
-            return 0
-        snapshot, decision = base.decided(quick)
-        if not base.posed.problem.services.keys() & set(decision.services):
-            # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
-            self.called_for = Reason.LOAD_ROSE if quick.unserved else self.called_for
-            return 0
-        acting = parts(snapshot, decision)
-        if not acting or acting[0].state is not State.ROLLING:
-            return 0  # who may not act need not be quick: the cycle proposes and shows
-        said = happened(known(quick.reason) or Reason.LOAD_ROSE, quick.message)
-        try:
-            (generation,) = self.store.record(snapshot, acting[:1], [said])
-        except Overtaken:
-            self._base = None  # the next cycle says what stands
-            self.called_for = Reason.LOAD_ROSE
-            return 0
-        except Deposed as deposed:
-            self._step_down(deposed)
-            return 0
-        self.called_for = Reason.LOAD_ROSE if quick.unserved else self.called_for
-        self.advance()
-        metrics.FAST_SECONDS.observe(time.perf_counter() - began)
-        if self.store.epoch:  # still: then to be ready for the next one
-            self._base = base.after(quick, acting[0], generation)
-            self.solver.prepare(self._base.posed.problem, self._base.plan)
-        return generation
-
-    def _stand(self, snapshot: Snapshot, posed: Posed, found: Cycled) -> None:
-        """The plan that is in force after a cycle is what quick steps start from."""
-        self.cycle_seconds = cycle_seconds(snapshot.declared)
-        self._starts = start_seconds(snapshot.declared)
-        with self._deciding:
-            if found.generation and found.decision and found.decision.state is State.ROLLING:
-                snapshot = replace(snapshot, standing=found.decision.desired, target=found.generation)
-                posed = posing(snapshot)
-            # What had no way off a draining GPU serves on there until a full cycle finds one.
-            nodes = staying(snapshot.nodes)
-            if nodes != snapshot.nodes:
-                snapshot = replace(snapshot, nodes=nodes)
-                posed = posing(snapshot)
-            base = self._base
-            if base and (base.snapshot.target, base.posed.question) == (snapshot.target, posed.question):
-                return
-            self._base = base_of(snapshot, posed)
-
     def _expecting(self, known: Knowledge) -> Mapping[str, Expected]:
         services = {f"{one.tenant}/{one.name}": one for one in known.declared if one.kind == "Service"}
         rates = {name: float(str(one.spec["ratePerSecond"])) for name, one in services.items()}
@@ -343,9 +252,9 @@ class Planner:
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self._asked, self._base, self._watches, self.called_for = Asked(), None, {}, Reason.FIRST_PLAN
+        self._asked, self.called_for = Asked(), Reason.FIRST_PLAN
+        self._lane = FastLane(self.store, self.solver)
         self._declared, self._window = None, Window()
         self._brought_at = self._lived_at = None
-        self._moved_at = {}
         self._telling = Telling(self.store.database, self.solver)
         metrics.show(Figures())

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -16,11 +16,12 @@ from app.control import metrics
 from app.control.deciding.cordons import Drain, progress
 from app.control.deciding.decide import mode_of
 from app.control.deciding.posed import Posed
-from app.control.decision import Answer, HeldBack
+from app.control.decision import HeldBack
 from app.control.degrade import Degraded, Promise, Shed, degraded, shed
 from app.control.events import Event, Reason, happened
 from app.control.jobs import JobState, kept, works
 from app.control.jobs import said as said_of_job
+from app.control.seams import Solving
 from app.control.snapshot import Snapshot
 from app.control.telling import slo
 from app.control.telling.conditions import Ground, said
@@ -39,12 +40,6 @@ from solvers.planning.problem import Problem
 RENT_AGAIN_AFTER = timedelta(seconds=60)
 PROMISES_AGAIN_AFTER = timedelta(seconds=60)
 RENT_SECONDS, RENT_WORK = 3.0, 3
-
-
-class Solving(Protocol):
-    """Who answers questions."""
-
-    def solve(self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0) -> Answer: ...
 
 
 @dataclass(slots=True)

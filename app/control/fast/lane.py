@@ -1,0 +1,112 @@
+"""What a quick step starts from, and what becomes of it: on record, told to nodes, and the start of the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from app.control.cycle import Cycled
+from app.control.deciding.base import Base, base_of
+from app.control.deciding.decide import parts, posing
+from app.control.deciding.posed import Posed
+from app.control.deciding.stands import staying
+from app.control.decision import State
+from app.control.events import Reason, happened, known
+from app.control.fast.ladder import quicken
+from app.control.fast.watch import Call, Seen, Watch, watched
+from app.control.seams import Solving
+from app.control.snapshot import Snapshot
+from app.control.store import Overtaken, Store
+
+SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What came of a look: the generation that it recorded, or 0, and the full cycle that it calls for."""
+
+    generation: int = 0
+    calls_for: Reason | None = None
+
+
+@dataclass(slots=True)
+class FastLane:
+    """From the plan in force to the next one by a small step. Its methods may be called from several threads."""
+
+    store: Store
+    solver: Solving
+    base: Base | None = None
+    _starts: Mapping[str, float] = field(default_factory=dict)
+    _watches: Mapping[str, Watch] = field(default_factory=dict)
+    _moved_at: Mapping[str, datetime] = field(default_factory=dict)
+    _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
+
+    def stand(self, snapshot: Snapshot, posed: Posed, found: Cycled, starts: Mapping[str, float]) -> None:
+        """The plan that is in force after a cycle is what steps start from."""
+        self._starts = starts
+        with self._deciding:
+            if found.generation and found.decision and found.decision.state is State.ROLLING:
+                snapshot = replace(snapshot, standing=found.decision.desired, target=found.generation)
+                posed = posing(snapshot)
+            # What had no way off a draining GPU serves on there until a full cycle finds one.
+            nodes = staying(snapshot.nodes)
+            if nodes != snapshot.nodes:
+                snapshot = replace(snapshot, nodes=nodes)
+                posed = posing(snapshot)
+            base = self.base
+            if base is None or (base.snapshot.target, base.posed.question) != (snapshot.target, posed.question):
+                self.base = base_of(snapshot, posed)
+
+    def make_ready(self) -> None:
+        """What a step will need, made ready while nobody waits for it."""
+        if base := self.base:
+            self.solver.prepare(base.posed.problem, base.plan)
+
+    def moved(self, services: Iterable[str], now: datetime) -> None:
+        """What is heard of these says little for a while: their instances are being changed."""
+        # A new one each time: another thread may be reading the one before.
+        recent = {name: at for name, at in self._moved_at.items() if at > now - SETTLES_AFTER}
+        self._moved_at = recent | dict.fromkeys(services, now)
+
+    def answer(self, seen: Mapping[str, Seen], now: datetime, tell: Callable[[], object]) -> Step:
+        """A step for what has moved since the last look, where one is needed; `tell` brings it to the nodes."""
+        base = self.base
+        if base is None or not base.snapshot.target:
+            return Step()
+        with self._deciding:
+            if self.base is not base:
+                return Step()
+            moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
+            looked = watched(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
+            self._watches = looked.watches
+            if looked.calls:
+                return self._stepped(base, looked.calls, tell)
+        base.judged  # noqa: B018 (for the step that may come)
+        return Step()
+
+    def _stepped(self, base: Base, calls: Sequence[Call], tell: Callable[[], object]) -> Step:
+        strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
+        quick = quicken(base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere)
+        if quick is None:
+            return Step(calls_for=Reason.LOAD_ROSE)
+        short = Reason.LOAD_ROSE if quick.unserved else None
+        snapshot, decision = base.decided(quick)
+        if not base.posed.problem.services.keys() & set(decision.services):
+            # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
+            return Step(calls_for=short)
+        acting = parts(snapshot, decision)
+        if not acting or acting[0].state is not State.ROLLING:
+            return Step()  # who may not act need not be quick: the cycle proposes and shows
+        said = happened(known(quick.reason) or Reason.LOAD_ROSE, quick.message)
+        try:
+            (generation,) = self.store.record(snapshot, acting[:1], [said])
+        except Overtaken:
+            self.base = None  # the next cycle says what stands
+            return Step(calls_for=Reason.LOAD_ROSE)
+        tell()
+        if self.store.epoch:  # still: then to be ready for the next one
+            self.base = base.after(quick, acting[0], generation)
+            self.make_ready()
+        return Step(generation, short)
