@@ -17,6 +17,8 @@ from typing import Any
 
 import psycopg
 
+from app.store.database import CONNECT_SECONDS, LINK
+
 CHANNEL = "gpuwright"
 POLL_SECONDS = 0.1
 SAFETY_SECONDS = 1.0
@@ -126,7 +128,9 @@ class Notices:
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self._url, autocommit=True, connect_timeout=5, prepare_threshold=None)
+        return psycopg.connect(
+            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, prepare_threshold=None, **LINK
+        )
 
     def _follow(self, listener: psycopg.Connection[Any], reader: psycopg.Connection[Any]) -> None:
         """Looks through `reader` and hears through `listener`.
