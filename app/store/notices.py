@@ -123,9 +123,11 @@ class Notices:
                     self._follow(listener, reader)
             except psycopg.Error as error:
                 log.warning("notices_database_away", extra={"error": str(error).strip()})
-                self.listening = False
-                self._stopping.wait(pause)
-                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            except Exception:  # whatever it was: without this thread nobody hears of anything
+                log.exception("notices_failed")
+            self.listening = False
+            self._stopping.wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(
@@ -146,10 +148,11 @@ class Notices:
             self._look(reader)
             until = time.monotonic() + (SAFETY_SECONDS if self.listening else POLL_SECONDS)
             while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
-                # A short timeout so that stop() is not kept waiting.
-                for notice in listener.notifies(timeout=min(left, 0.2), stop_after=1):
+                # A short timeout so that stop() is not kept waiting. All that has come is answered by one look: what
+                # a notification says is no version, for any role of the database may send one.
+                if list(listener.notifies(timeout=min(left, 0.2), stop_after=1)):
                     self.listening = True
-                    self._heard(notice.payload)
+                    self._look(reader)
             if not self.listening and time.monotonic() > doubt_at:
                 log.warning("notices_polling", extra={"reason": "LISTEN receives nothing on this connection"})
                 doubt_at = math.inf
@@ -157,11 +160,6 @@ class Notices:
     def _look(self, connection: psycopg.Connection[Any]) -> None:
         for name, value in connection.execute(READ_VERSIONS):
             self.seen(name, value)
-
-    def _heard(self, payload: str) -> None:
-        name, _, version = payload.partition(":")
-        if version.isdecimal():
-            self.seen(name, int(version))
 
 
 def _resolve(futures: list[asyncio.Future[None]]) -> None:

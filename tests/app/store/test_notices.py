@@ -72,6 +72,17 @@ def test_streams_do_not_wake_each_other(each_database: GivenDatabase, notices: N
     assert not called["object"].is_set()
 
 
+def test_what_a_notification_says_is_no_version(each_database: GivenDatabase, notices: Notices) -> None:
+    """Any role of the database may send one, also a tenant's that only reads."""
+    before = notices.current("object")
+    with psycopg.connect(libpq_url(each_database.direct_url), autocommit=True) as stranger:
+        for said in ("object:999999999999", "object:" + "9" * 5000, "assignment:-1", ""):
+            stranger.execute("SELECT pg_notify('gpuwright', %s)", [said])
+    assert asyncio.run(notices.wait("object", before, 2)) == before
+    version = publish(each_database)
+    assert asyncio.run(notices.wait("object", before, 30)) == version
+
+
 def test_a_failing_callback_stops_nothing(each_database: GivenDatabase, notices: Notices) -> None:
     reached = Event()
 
