@@ -14,7 +14,7 @@ from app.store.database import statement
 SERVICES = statement(
     "services_of_hour",
     """
-    SELECT DISTINCT tenant, service FROM instance_hour
+    SELECT DISTINCT tenant, service FROM instance_hour JOIN assigned USING (node, instance, tenant, service)
     WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[])) AND service <> '' ORDER BY tenant, service
     """,
 )
@@ -34,6 +34,7 @@ PROMISES = statement(
         ON known.hour = :hour AND known.tenant = asked.tenant AND known.service = asked.service
     """,
 )
+# A node speaks for what it was assigned: nobody's promise is broken by what another node says of its service.
 # `edge`: how many buckets lie within the SLO; `part`: what counts of the next one, as if it were spread evenly.
 ROLL_UP = statement(
     "roll_up_services",
@@ -51,7 +52,9 @@ ROLL_UP = statement(
                sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts[1 : promise.edge]) AS count), 0)
                    + coalesce(told.latency_counts[promise.edge + 1] * CAST(promise.part AS numeric), 0)) AS in_time
         FROM promise JOIN instance_minute AS told USING (tenant, service)
-        WHERE told.minute >= :hour AND told.minute < :until
+        WHERE told.minute >= :hour AND told.minute < :until AND EXISTS (
+            SELECT FROM assigned AS known WHERE known.node = told.node AND known.instance = told.instance
+               AND known.tenant = told.tenant AND known.service = told.service)
         GROUP BY told.tenant, told.service, told.minute
     )
     INSERT INTO service_hour AS known (hour, tenant, service, model, slo_ms, percentile, requests, answers, errors,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from agents.contract import LATENCY_EDGES_MS
 from app.store import partitions, service_hours
@@ -22,6 +22,10 @@ MINUTE = """
         requests, errors, latency_counts, batch_mean, queue_mean, busy_seconds)
     VALUES (:minute, :node, :node, 1, 0, 'shop', 'search', '', 50, 2, :requests, :errors, :counts, 1, 0, 15)
 """
+ASSIGNED = """
+    INSERT INTO assigned (node, instance, gpu, tenant, service, job, sm_percent, memory_gib, dedicated, first_at)
+    VALUES (:node, :node, 0, 'shop', 'search', '', 50, 2, false, now()) ON CONFLICT DO NOTHING
+"""
 SERVICE = """
     INSERT INTO object (uid, kind, tenant, name, labels, spec, status, generation, resource_version, selectable,
         created_at, updated_at)
@@ -35,12 +39,18 @@ def declare(database: Database, latency_ms: float, percentile: float = 90) -> No
     database.write(lambda connection: connection.execute(text(SERVICE), {"spec": spec}))
 
 
-def minute(database: Database, number: int, node: str, in_time: int, late: int, errors: int = 0) -> None:
+def minute(
+    database: Database, number: int, node: str, in_time: int, late: int, errors: int = 0, *, assigned: bool = True
+) -> None:
     counts = [0] * (EDGE - 1) + [in_time, 0, late]
     row = {"minute": HOUR + timedelta(minutes=number), "node": node, "counts": counts, "errors": errors}
-    database.write(
-        lambda connection: connection.execute(text(MINUTE), row | {"requests": in_time + late + errors})
-    )  # fmt: skip
+
+    def write(connection: Connection) -> None:
+        if assigned:
+            connection.execute(text(ASSIGNED), {"node": node})
+        connection.execute(text(MINUTE), row | {"requests": in_time + late + errors})
+
+    database.write(write)
 
 
 def rolled_up(database: Database) -> dict[str, Any]:
@@ -96,3 +106,10 @@ def test_of_a_service_that_is_gone_requests_are_kept_and_no_promise(database: Da
     assert (row["requests"], row["slo_ms"], row["violation_minutes"]) == (100, None, 0)
     slo = database.read(lambda connection: connection.execute(text("SELECT count(*) FROM report.slo")).scalar_one())
     assert slo == 0
+
+
+def test_a_node_says_nothing_of_a_service_that_it_was_never_assigned(database: Database) -> None:
+    minute(database, 0, "a", in_time=99, late=1)
+    minute(database, 0, "evil", in_time=0, late=0, errors=1_000_000, assigned=False)
+    row = rolled_up(database)
+    assert (row["requests"], row["errors"], row["violation_minutes"]) == (100, 0, 0)
