@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import Connection, create_engine
+from psycopg.errors import LockNotAvailable
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from app.store.database import sqlalchemy_url, statement
@@ -21,6 +24,8 @@ BASE = "base"
 
 # Any fixed number: whoever migrates this database takes the lock of this name first.
 MIGRATING = 0x6770_7577_7269  # "gpuwri"
+SAID_AFTER_SECONDS = 10  # that somebody else holds it
+WAITS = 60  # of so many seconds, then it is given up: a migration takes minutes, not longer
 
 IS_MIGRATED = statement("is_migrated", "SELECT to_regclass('alembic_version')")
 FOUND = statement("schema_version", "SELECT version_num FROM alembic_version")
@@ -34,6 +39,16 @@ SERVES = statement(
     """,
 )
 TAKE_TURNS = statement("migrators_take_turns", "SELECT pg_advisory_xact_lock(:name)")
+SOON = statement("migrators_wait_for_seconds", f"SET LOCAL lock_timeout = '{SAID_AFTER_SECONDS}s'")
+WHENEVER = statement("migrations_wait", "SET LOCAL lock_timeout TO DEFAULT")
+HOLDERS = statement(
+    "who_holds_the_migrators_lock",
+    f"""
+    SELECT string_agg(pid || ' (' || usename || ')', ', ') FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1
+      AND CAST(classid AS bigint) * 4294967296 + CAST(objid AS bigint) = {MIGRATING}
+    """,
+)
 
 
 class SchemaError(Exception):
@@ -116,13 +131,33 @@ def migrate(url: str, target: str = "head", *, back: bool = True) -> list[str]:
     passed: list[str] = []
     try:
         while True:
-            with engine.begin() as connection:
-                step = _step(connection, target, back=back)
+            step = _in_turn(engine, lambda connection: _step(connection, target, back=back))
             if step is None:
                 return passed
             passed.append(step)
     finally:
         engine.dispose()
+
+
+def _in_turn(engine: Engine, step: Callable[[Connection], str | None]) -> str | None:
+    """The step, once nobody else changes the schema; who holds it up is named meanwhile."""
+    for _ in range(WAITS):
+        try:
+            with engine.begin() as connection:
+                connection.execute(SOON)
+                take_turn(connection)
+                connection.execute(WHENEVER)
+                return step(connection)
+        except OperationalError as error:
+            if not isinstance(error.orig, LockNotAvailable):
+                raise
+        with engine.connect() as connection:
+            holders = connection.scalar(HOLDERS)
+        log.warning("schema_waits", extra={"for": "connections that hold the migrators' lock", "processes": holders})
+    raise SchemaError(
+        f"others have held the migrators' lock for {WAITS * SAID_AFTER_SECONDS} s: processes {holders} of Postgres; "
+        "end them there (pg_terminate_backend) and come again"
+    )
 
 
 def take_turn(connection: Connection) -> None:
@@ -133,7 +168,6 @@ def take_turn(connection: Connection) -> None:
 
 def _step(connection: Connection, target: str, *, back: bool) -> str | None:
     """One version towards `target`; None when there already."""
-    take_turn(connection)
     line = (BASE, *VERSIONS)
     current = found(connection) or BASE
     if current not in line:

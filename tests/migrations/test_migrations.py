@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 
 from app.postgres.binaries import installed
 from app.store import schema
-from app.store.database import Database
+from app.store.database import Database, statement
 from tests.support.postgres import DatabaseServer, GivenDatabase
 from tests.support.soak import scaled
 
@@ -131,6 +131,21 @@ def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> N
         thread.join(60)
     assert len(passed) == len(threads)
     assert sorted(version for versions in passed for version in versions) == sorted(schema.VERSIONS)
+
+
+def test_who_holds_up_a_migration_is_named_and_it_goes_on_without_them(
+    each_empty: GivenDatabase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any role of the database may take the migrators' lock."""
+    monkeypatch.setattr(schema, "SOON", statement("soon", "SET LOCAL lock_timeout = '200ms'"))
+    with psycopg.connect(each_empty.direct_url, autocommit=True) as stranger:
+        stranger.execute("SELECT pg_advisory_lock(%s)", [schema.MIGRATING])
+        monkeypatch.setattr(schema, "WAITS", 2)
+        with pytest.raises(schema.SchemaError, match=f"processes {stranger.info.backend_pid} \\("):
+            schema.migrate(each_empty.url)
+        assert [record.msg for record in caplog.records] == ["schema_waits"] * 2
+    monkeypatch.setattr(schema, "WAITS", 100)
+    assert tuple(schema.migrate(each_empty.url)) == schema.VERSIONS
 
 
 def test_a_server_refuses_a_database_without_schema(empty_database_url: str) -> None:
