@@ -159,7 +159,9 @@ def _description(kind: Kind, path: tuple[str | int, ...]) -> str:
     node = _node(kind, path)
     told = _allowed(node, None)
     about = str(node.get("description", ""))
-    return ": ".join(part for part in (told, about[:1].lower() + about[1:]) if part)
+    if not about[1:2].isupper():  # CPU, GPUs and ISO stay as they are
+        about = about[:1].lower() + about[1:]
+    return ": ".join(part for part in (told, about) if part)
 
 
 def _node(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:

@@ -196,6 +196,12 @@ FAULTY = {
         manifest("Policy", "{utilization: 0.96}", "{name: default}"), "spec.utilization", "out of range"
     ),
     "no clients": Bad(manifest("Policy", "{clientsPerGpu: 0}", "{name: default}"), "spec.clientsPerGpu", "range"),
+    "no cores": Bad(
+        manifest("Node", "{gpuType: t4, gpus: 4, memoryGib: 256}"),
+        "spec.cpuCores",
+        ": CPU cores that instances may share",
+    ),
+    "guarantee of no GPUs": Bad(manifest("Tenant", "{guarantee: {}}"), "spec.guarantee.gpus", ": GPUs, as a sum"),
     "guarantee over limit": Bad(
         manifest("Tenant", "{guarantee: {gpus: 4}, limit: {gpus: 2}}"), "spec.guarantee.gpus", "more than the limit"
     ),
