@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from app.access import Noun, Reach, Verb, require
 from app.api.asking import JSON, Asked, Who
+from app.manifests.faults import escaped
 from app.problem import Problem
 from app.reports import sheets, wanted, words
 from app.store import report_reads
@@ -58,10 +59,13 @@ def report(
     if form == "focus":
         if name != "cost":
             raise Problem("bad-request", "format=focus is of the report cost alone")
-        by = ",".join((*sheets.FOCUS_BY, *([by] if by in wanted.GRAINS else ["day"])))
+        by = ",".join((*sheets.FOCUS_BY, _grain(by)))
     known = wanted.known(name)
     if known.is_of_fleet and who.tenant:
         raise Problem("forbidden", f"the report {name} is of the whole fleet; a token of a tenant may not read it")
+    if known.is_of_fleet and tenant:
+        why = f"the report {name} is of the whole fleet, and not of tenant {escaped(tenant)!r}; leave tenant out"
+        raise Problem("bad-request", why)
     currency = ctx.settings.currency
 
     def read(connection: Connection) -> tuple[report_reads.Asked, list[dict[str, Any]]]:
@@ -77,3 +81,12 @@ def report(
     text = sheets.focus(asked, rows, currency) if form == "focus" else sheets.sheet(asked, known, rows)
     named = f'attachment; filename="gpuwright-{name}.csv"'
     return Response("".join(text), media_type=CSV, headers={"Content-Disposition": named})
+
+
+def _grain(by: str) -> str:
+    """The time that charges are split by: FOCUS says by what else."""
+    word = by.strip() or "day"
+    if word not in wanted.GRAINS:
+        allowed = f"one of {', '.join(wanted.GRAINS)}, or nothing, which is day"
+        raise Problem("bad-request", f"by={escaped(by)!r}: charges in FOCUS's columns are by {allowed}")
+    return word

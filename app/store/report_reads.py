@@ -128,6 +128,10 @@ class Asked:
     zone: str = "UTC"
     most: int = MOST
 
+    def __post_init__(self) -> None:
+        if self.tenant and REPORTS[self.report].is_of_fleet:
+            raise ValueError(f"the report {self.report} is of the whole fleet, and not of tenant {self.tenant}")
+
 
 IN_ZONE = statement("report_in_zone", "SELECT set_config('TimeZone', :zone, true)")
 ARE_MIDNIGHTS = statement(
@@ -145,9 +149,6 @@ def read(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
     With a grain, whole periods: the first is the one that `begins` lies in. Without one, hours that begin in the time.
     Sets the transaction's time zone.
     """
-    report = REPORTS[asked.report]
-    if asked.tenant and report.is_of_fleet:
-        return []
     connection.execute(IN_ZONE, {"zone": asked.zone})
     times = {"begins": asked.begins, "ends": asked.ends}
     grain = asked.grain

@@ -90,6 +90,9 @@ def test_charges_in_the_columns_of_focus_add_up_too(server: RunningServer) -> No
     assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("19.2")
     assert sum(Decimal(row["ConsumedQuantity"]) for row in rows) == 12
     assert {row["SubAccountId"] for row in rows} == {"", "shop", "lab"}
+    days = list(csv.DictReader(ask(server, f"/cost?{NOVEMBER}&format=focus").text.splitlines()))
+    assert sum(Decimal(row["BilledCost"]) for row in days) == Decimal("19.2")
+    assert len(days) < len(rows)
 
 
 def test_promises_and_savings(server: RunningServer) -> None:
@@ -119,6 +122,14 @@ def test_every_report_that_is_listed_can_be_asked_by_everything_it_names(server:
         ("/costs", 404, "there is no report 'costs'"),
         ("/cost?by=servise", 400, "did you mean service?"),
         ("/slo?format=focus", 400, "of the report cost alone"),
+        (
+            "/cost?by=gpu,hour&format=focus",
+            400,
+            "by='gpu,hour': charges in FOCUS's columns are by one of hour, day, month",
+        ),
+        ("/cost?by=service&format=focus", 400, "or nothing, which is day"),
+        ("/utilisation?tenant=shop", 400, "of the whole fleet, and not of tenant 'shop'; leave tenant out"),
+        ("/savings_realised?tenant=shop", 400, "leave tenant out"),
         ("/cost?from=never", 400, "allowed: a date"),
         ("/cost?timezone=UTC", 400, "did you mean timeZone?"),
     ],
