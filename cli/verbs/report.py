@@ -33,6 +33,11 @@ Examples:
   gpuwright report energy --by gpuType,day --from 30d --chart energy.svg
 """
 AGO = re.compile(r"(\d{1,6})([smhdw])")
+COMES = {
+    "cost": "the cost of a quarter-hour comes some minutes after its end",
+    "savings": "the savings of an hour come some minutes after its end",
+    "savings_realised": "the savings of an hour come some minutes after its end",
+}
 DRAWN = {"cost": "totalCost", "slo": "attainment", "energy": "energyKwh"}  # of other reports the last figure
 
 
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.name:
             return _list(client.get("/api/v1/reports")["items"])
         query = {"by": args.by, "from": args.begins, "to": args.ends, "timeZone": args.zone}
-        query["tenant"] = client.connection.tenant
+        query["tenant"] = args.tenant or _own_tenant(client, args.name)
         path = f"/api/v1/reports/{args.name}"
         if args.output in ("csv", "focus"):
             _write(args.out, client.text(path, {**query, "format": args.output}, "text/csv"))
@@ -102,6 +107,15 @@ def _list(reports: Sequence[Mapping[str, Any]]) -> int:
     return exits.OK
 
 
+def _own_tenant(client: Client, name: str) -> str:
+    """The context's tenant, but for a report of the whole fleet: nobody asked that for a tenant."""
+    tenant = client.connection.tenant
+    if not tenant:
+        return ""
+    reports = {one["name"]: one for one in client.get("/api/v1/reports")["items"]}
+    return "" if name in reports and "tenant" not in reports[name]["by"] else tenant
+
+
 def flat(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Rows of a table: the period first, then what it is by, then the figures."""
     return [
@@ -118,7 +132,9 @@ def show(report: Mapping[str, Any]) -> None:
     """A table for reading, with the total last."""
     rows = flat(report)
     if not rows:
-        say(f"nothing from {report['window']['start']} to {report['window']['end']}")
+        begins, ends = (to_the_second(report["window"][end]) for end in ("start", "end"))
+        comes = COMES.get(report["report"], "")
+        say(f"nothing from {begins} to {ends}" + (f"; {comes}" if comes else ""))
         return
     hidden = {"gpuCost", "sharedCost"}  # they are in the JSON: of GPUs is all cost, and none is shared out
     names = [name for name in rows[0] if name not in hidden]
@@ -131,9 +147,14 @@ def show(report: Mapping[str, Any]) -> None:
     )
 
 
+def to_the_second(moment: str) -> str:
+    """`2026-11-01T12:00:00.000Z` -> `2026-11-01T12:00:00Z`."""
+    return re.sub(r"(:\d\d)\.\d+", r"\1", moment)
+
+
 def heading(name: str, currency: str) -> str:
-    """`totalCost` -> `TOTAL COST EUR`."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).upper()
+    """`totalCost` -> `TOTAL COST EUR`, `costPer1000Requests` -> `COST PER 1000 REQUESTS EUR`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])", " ", name).upper()
     return f"{words} {currency}" if "cost" in name.lower() or name == "saved" else words
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.contexts import remember
+from cli.verbs.report import heading
 from tests.cli.conftest import Run
 from tests.support import history
 from tests.support.postgres import DatabaseServer
@@ -76,12 +78,36 @@ def test_reports_are_listed_with_what_they_are_by(run: Run) -> None:
     assert {"cost", "slo", "energy", "savings", "usage"} <= {line.split()[0] for line in done.lines[1:]}
 
 
+def test_a_contexts_tenant_narrows_what_a_tenant_has_and_leaves_reports_of_the_fleet_whole(
+    run: Run, server: RunningServer
+) -> None:
+    remember("lab", {"server": server.url, "tenant": "lab"}, select=True)
+    cost = run("report", "cost", "--by", "service", *NOVEMBER)
+    assert {line.split()[0] for line in cost.lines[1:]} == {"lab"}
+    fleet = run("report", "utilisation", *NOVEMBER)
+    assert (fleet.code, fleet.err) == (0, "")
+    assert len(fleet.lines) > 1
+    asked = run("report", "utilisation", "--tenant", "lab", *NOVEMBER)
+    assert asked.code != 0
+    assert "leave tenant out" in asked.err
+
+
+def test_figures_in_names_stand_as_words_of_a_heading() -> None:
+    assert heading("costPer1000Requests", "EUR") == "COST PER 1000 REQUESTS EUR"
+    assert heading("gpuHours", "EUR") == "GPU HOURS"
+
+
 def test_what_is_wrong_is_said_with_what_is_allowed(run: Run, tmp_path: Path) -> None:
     assert "did you mean service?" in run("report", "cost", "--by", "servise").err
     assert "say where with --out FILE" in run("report", "cost", "-o", "parquet").err
     assert "allowed are .png and .svg" in run("report", "cost", "--chart", "cost.pdf").err
     empty = run("report", "cost", "--from", "2020-01-01", "--to", "2020-02-01")
     assert (empty.code, empty.out) == (0, "")
-    assert "nothing from 2020-01-01" in empty.err
+    assert empty.err == (
+        "nothing from 2020-01-01T00:00:00Z to 2020-02-01T00:00:00Z; "
+        "the cost of a quarter-hour comes some minutes after its end\n"
+    )
+    empty = run("report", "savings", "--from", "2020-01-01", "--to", "2020-02-01")
+    assert empty.err.endswith("; the savings of an hour come some minutes after its end\n")
     undrawn = run("report", "cost", "--from", "2020-01-01", "--to", "2020-02-01", "--chart", str(tmp_path / "a.svg"))
     assert (undrawn.code, undrawn.err) == (2, "gpuwright: there is nothing to draw in that time\n")
