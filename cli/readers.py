@@ -6,10 +6,13 @@ import argparse
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli import exits
 from cli.exits import Failed
+
+if TYPE_CHECKING:
+    from app.store.readers import Reader
 
 MOST_GRAMS = 10_000
 
@@ -21,7 +24,7 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     )
     grant.add_argument("role", metavar="ROLE", help="made, with a password that is shown once, where it is not there")
     whose = grant.add_mutually_exclusive_group(required=True)
-    whose.add_argument("--tenant", metavar="NAME", action="append", default=[], help="its rows; may be repeated")
+    whose.add_argument("--tenant", metavar="NAME", action="append", type=_tenant, help="its rows; may be repeated")
     whose.add_argument("--fleet", action="store_true", help="every row")
     revoke = actions.add_parser("revoke-report", help="take back what grant-report gave; the role itself stays")
     revoke.add_argument("role", metavar="ROLE")
@@ -32,6 +35,12 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     carbon.add_argument("--from", dest="begins", metavar="DATE", type=date.fromisoformat, required=True, help="UTC day")
     carbon.add_argument("--source", default="", help="where the figure is from")
     return [grant, revoke, readers, carbon]
+
+
+def _tenant(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("a tenant's name is empty; --fleet stands for every tenant")
+    return text
 
 
 def _amount(text: str) -> Decimal:
@@ -63,15 +72,20 @@ def _grant(args: argparse.Namespace, url: str, database: Any) -> int:
     import psycopg
 
     from app.store import readers, schema
+    from cli.output import say
 
     database.read(schema.require)
+    tenants = readers.FLEET if args.fleet else sorted(set(args.tenant))
+    database.read(lambda connection: readers.check(connection, args.role, tenants))
     with psycopg.connect(_maker(args.data_dir, url), autocommit=True) as connection:
         password = readers.make(connection, args.role)
-    tenants = [readers.FLEET] if args.fleet else sorted(set(args.tenant))
+        if password:  # said before anything else can fail: nobody can ask for it again
+            print(f"{args.role} was made with the password {password}, which is not shown again", flush=True)
+        left_to_run = readers.limit(connection, args.role)
     database.write(lambda connection: readers.grant(connection, args.role, tenants))
-    print(f"{args.role} reads the reports of {'the whole fleet' if args.fleet else ', '.join(tenants)}")
-    if password:
-        print(f"it was made with the password {password}, which is not shown again")
+    print(f"{args.role} reads the reports of {'the whole fleet' if tenants is readers.FLEET else ', '.join(tenants)}")
+    if left_to_run:
+        say(f"{args.role} can take every connection of Postgres; as a superuser of the database: {left_to_run}")
     return exits.OK
 
 
@@ -111,5 +125,13 @@ def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
     from cli.output import Table
 
     found = database.read(readers.listed)
-    Table(["ROLE", "READS"]).rows([[one.role, one.tenant or "the whole fleet"] for one in found])
+    Table(["ROLE", "READS", "NOTE"]).rows(
+        [one.role, "the whole fleet" if one.tenant is readers.FLEET else one.tenant, _note(one)] for one in found
+    )
     return exits.OK
+
+
+def _note(reader: Reader) -> str:
+    if not reader.is_known:
+        return "no such role: grant again"
+    return "" if reader.is_admitted else "may not read the views: grant again"

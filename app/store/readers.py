@@ -5,16 +5,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 from sqlalchemy import Connection
 
 from app.store.database import statement
 
-FLEET = ""  # in place of a tenant: everything
+FLEET: Final = None  # in place of tenants: everything. No name of a tenant can be taken for it
+_FLEET_ROW = ""  # how report_reader and its policies say so; a tenant without a name cannot be declared
 SECONDS_A_STATEMENT = 60
+MOST_CONNECTIONS = 5  # at once, of a reader: Postgres' hundred are for the control plane
+MOST_BYTES_OF_A_NAME = 63  # Postgres cuts off what is longer
 
 KNOWN = statement("is_role_known", "SELECT 1 FROM pg_roles WHERE rolname = :role")
 IS_ABOVE = statement(
@@ -33,7 +36,15 @@ TIE = statement(
 UNTIE = statement("untie_reader", "DELETE FROM report_reader WHERE role = :role")
 ADMIT = statement("admit_reader", "SELECT report.admit(:role)")
 DISMISS = statement("dismiss_reader", "SELECT report.dismiss(:role)")
-LISTED = statement("report_readers", "SELECT role, tenant FROM report_reader ORDER BY role, tenant")
+# Backups of one file hold the table, but neither roles nor what was granted to them: those are the server's.
+LISTED = statement(
+    "report_readers",
+    """
+    SELECT role, tenant, rolname IS NOT NULL AS is_known,
+        coalesce(has_schema_privilege(pg_roles.oid, 'report', 'USAGE'), false) AS is_admitted
+    FROM report_reader LEFT JOIN pg_roles ON rolname = role ORDER BY role, tenant
+    """,
+)
 
 
 class ReaderRefused(Exception):
@@ -45,22 +56,42 @@ class Reader:
     """A role and the tenant whose reports it reads; FLEET for all."""
 
     role: str
-    tenant: str
+    tenant: str | None
+    is_known: bool = True  # to this server
+    is_admitted: bool = True  # to the views
 
 
-def grant(connection: Connection, role: str, tenants: Sequence[str]) -> None:
-    """Let a role that is there read the reports of these tenants, and of no others."""
-    declared = set(connection.execute(NAMES).scalars())
-    unknown = [name for name in tenants if name not in (FLEET, *declared)]
-    if unknown:
-        raise ReaderRefused(f"there is no tenant {', '.join(unknown)}; declare it first (kind Tenant)")
-    is_above = connection.execute(IS_ABOVE, {"role": role}).scalar()
-    if is_above is None:
-        raise ReaderRefused(f"there is no role {role} in this database")
-    if is_above:
+def check(connection: Connection, role: str, tenants: Sequence[str] | None) -> None:
+    """Refuse what cannot be granted, before a role is made for it."""
+    _check_name(role)
+    if tenants is not FLEET:
+        declared = set(connection.execute(NAMES).scalars())
+        unknown = [name or "''" for name in tenants if name not in declared]
+        if unknown:
+            raise ReaderRefused(f"there is no tenant {', '.join(unknown)}; declare it first (kind Tenant)")
+        if not tenants:
+            raise ReaderRefused(f"no tenant is named whose reports {role} shall read")
+    if connection.execute(IS_ABOVE, {"role": role}).scalar():
         raise ReaderRefused(f"{role} owns the tables or is above their policies: it sees everything already")
+
+
+def _check_name(role: str) -> None:
+    allowed = f"allowed are 1 to {MOST_BYTES_OF_A_NAME} bytes of printable text"
+    if not role or not role.isprintable() or len(role.encode()) > MOST_BYTES_OF_A_NAME:
+        raise ReaderRefused(f"{role!r} is no name for a role; {allowed}")
+    if role in ("public", "none") or role.startswith("pg_"):
+        raise ReaderRefused(
+            f"{role} is Postgres' own, and no role of one reader; {allowed}, but not public, none or pg_..."
+        )
+
+
+def grant(connection: Connection, role: str, tenants: Sequence[str] | None) -> None:
+    """Let a role that is there read the reports of these tenants, and of no others; with FLEET, of all."""
+    check(connection, role, tenants)
+    if connection.execute(KNOWN, {"role": role}).scalar() is None:
+        raise ReaderRefused(f"there is no role {role} in this database")
     connection.execute(UNTIE, {"role": role})
-    for tenant in tenants:
+    for tenant in [_FLEET_ROW] if tenants is FLEET else tenants:
         connection.execute(TIE, {"role": role, "tenant": tenant})
     connection.execute(ADMIT, {"role": role})
 
@@ -75,27 +106,51 @@ def revoke(connection: Connection, role: str) -> bool:
 
 
 def listed(connection: Connection) -> list[Reader]:
-    return [Reader(row.role, row.tenant) for row in connection.execute(LISTED)]
+    return [
+        Reader(row.role, FLEET if row.tenant == _FLEET_ROW else row.tenant, row.is_known, row.is_admitted)
+        for row in connection.execute(LISTED)
+    ]
 
 
 def make(connection: psycopg.Connection[Any], role: str) -> str:
-    """A login that only reads, and no statement of which runs for long; its password, or '' where it is there already.
+    """A login that only reads unless it says otherwise; its password, or '' where it is there already.
 
     On a connection that commits by itself, of somebody who may make roles: they are the server's, not the database's.
     """
+    _check_name(role)
     if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone():
         return ""
-    row = connection.execute("SELECT rolcreaterole OR rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    row = connection.execute(
+        "SELECT rolcreaterole OR rolsuper, quote_ident(%s) FROM pg_roles WHERE rolname = current_user", [role]
+    ).fetchone()
     if row is None or not row[0]:
+        quoted = row[1] if row else role
         raise ReaderRefused(
             f"there is no role {role}, and gpuwright may not make one here. As a superuser of the database:\n"
-            f"  CREATE ROLE {role} LOGIN PASSWORD '...';\nthen run this again"
+            f"  CREATE ROLE {quoted} LOGIN CONNECTION LIMIT {MOST_CONNECTIONS} PASSWORD '...';\nthen run this again"
         )
     name, password = sql.Identifier(role), secrets.token_urlsafe(24)
     verifier = connection.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
+    create = sql.SQL("CREATE ROLE {} LOGIN CONNECTION LIMIT {} PASSWORD {}")
     timeout = sql.Literal(f"{SECONDS_A_STATEMENT}s")
     with connection.transaction():
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, verifier))
+        connection.execute(create.format(name, sql.Literal(MOST_CONNECTIONS), verifier))
         connection.execute(sql.SQL("ALTER ROLE {} SET default_transaction_read_only = on").format(name))
         connection.execute(sql.SQL("ALTER ROLE {} SET statement_timeout = {}").format(name, timeout))
     return password
+
+
+def limit(connection: psycopg.Connection[Any], role: str) -> str:
+    """Bound the connections of a role that nobody has set a limit for; else what a superuser has to run for that.
+
+    On a role that `check` let pass, and a connection as that of `make`.
+    """
+    unbounded = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin AND rolconnlimit < 0"
+    if not connection.execute(unbounded, [role]).fetchone():
+        return ""
+    change = sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}").format(sql.Identifier(role), sql.Literal(MOST_CONNECTIONS))
+    try:
+        connection.execute(change)
+    except errors.InsufficientPrivilege:
+        return change.as_string(connection)
+    return ""

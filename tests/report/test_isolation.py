@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -59,13 +60,13 @@ def roles(postgres: DatabaseServer, history_url: str) -> Iterator[Mapping[str, s
     """URLs of four roles: of two tenants, of the fleet, and of nobody."""
     database = Database(history_url, pool_size=1)
     urls, made = {}, []
-    reads = {"shop": ["shop"], "lab": ["lab"], "fleet": [FLEET], "nobody": []}
+    reads = {"shop": ["shop"], "lab": ["lab"], "fleet": FLEET, "nobody": []}
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
         for name, tenants in reads.items():
             role = f"{name}_{secrets.token_hex(4)}"
             made.append(role)
             urls[name] = as_role(history_url, role, readers.make(admin, role))
-            if tenants:
+            if name != "nobody":
                 database.write(partial(readers.grant, role=role, tenants=tenants))
         yield urls
         for role in made:
@@ -188,7 +189,7 @@ def test_granting_again_replaces_and_revoking_ends(
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
         url = as_role(database_url, role, readers.make(admin, role))
         assert readers.make(admin, role) == ""
-        database.write(lambda c: readers.grant(c, role, [FLEET]))
+        database.write(lambda c: readers.grant(c, role, FLEET))
         with pytest.raises(ReaderRefused, match="no tenant shop"):
             database.write(lambda c: readers.grant(c, role, ["shop"]))
         assert database.read(readers.listed) == [Reader(role, FLEET)]
@@ -207,10 +208,95 @@ def test_a_role_that_cannot_be_made_or_bound_is_refused_with_what_to_do(database
     with connection, pytest.raises(ReaderRefused, match="CREATE ROLE finance LOGIN"):
         readers.make(connection, "finance")
     with pytest.raises(ReaderRefused, match="owns the tables"):
-        database.write(lambda c: readers.grant(c, "gpuwright", [FLEET]))
+        database.write(lambda c: readers.grant(c, "gpuwright", FLEET))
     with pytest.raises(ReaderRefused, match="there is no role finance"):
-        database.write(lambda c: readers.grant(c, "finance", [FLEET]))
+        database.write(lambda c: readers.grant(c, "finance", FLEET))
     database.close()
+
+
+@pytest.mark.parametrize("tenants", [[""], ["shop", ""], []])
+def test_no_name_of_a_tenant_stands_for_the_fleet(database_url: str, tenants: list[str]) -> None:
+    database = Database(database_url, pool_size=1)
+    role = f"finance_{secrets.token_hex(4)}"
+    with pytest.raises(ReaderRefused, match="no tenant"):
+        database.write(lambda c: readers.grant(c, role, tenants))
+    assert database.read(readers.listed) == []
+    database.close()
+
+
+@pytest.mark.parametrize("role", ["", "public", "none", "pg_read_all_data", "a\nb", "r" * 64, "\udc80"])
+def test_names_that_are_no_readers_are_refused(
+    postgres: DatabaseServer, database_url: str, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    database = Database(database_url, pool_size=1)
+    with pytest.raises(ReaderRefused, match="allowed are 1 to 63 bytes"):
+        database.read(lambda c: readers.check(c, role, FLEET))
+    database.close()
+    with (
+        psycopg.connect(postgres.server.admin_conninfo) as admin,
+        pytest.raises(ReaderRefused, match="allowed are 1 to 63 bytes"),
+    ):
+        readers.make(admin, role)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    assert main(["db", "grant-report", role, "--fleet"]) == 3
+
+
+def test_a_reader_holds_few_connections(postgres: DatabaseServer, database_url: str) -> None:
+    role = f"eager_{secrets.token_hex(4)}"
+    with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
+        url = as_role(database_url, role, readers.make(admin, role))
+        with ExitStack() as held:
+            for _ in range(readers.MOST_CONNECTIONS):
+                held.enter_context(psycopg.connect(url))
+            with pytest.raises(psycopg.OperationalError, match="too many connections for role"):
+                psycopg.connect(url)
+        admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def test_a_role_that_was_there_gets_a_limit_where_it_has_none(postgres: DatabaseServer, database_url: str) -> None:
+    role = f"teller_{secrets.token_hex(4)}"
+    name = sql.Identifier(role)
+    with (
+        psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin,
+        psycopg.connect(database_url, autocommit=True) as ours,
+    ):
+
+        def limit_of_role() -> int:
+            row = admin.execute("SELECT rolconnlimit FROM pg_roles WHERE rolname = %s", [role]).fetchone()
+            assert row
+            return int(row[0])
+
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
+        assert readers.limit(ours, role) == f'ALTER ROLE "{role}" CONNECTION LIMIT 5'
+        assert limit_of_role() == -1
+        assert readers.limit(admin, role) == ""
+        assert limit_of_role() == readers.MOST_CONNECTIONS
+        admin.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 20").format(name))
+        assert readers.limit(admin, role) == ""
+        assert limit_of_role() == 20
+        admin.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+def test_readers_whose_role_or_rights_are_gone_are_marked(
+    postgres: DatabaseServer, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after a backup of one file was restored: the table is back, roles and their rights are not."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    role = f"finance_{secrets.token_hex(4)}"
+    with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
+        readers.make(admin, role)
+        with psycopg.connect(database_url, autocommit=True) as ours:
+            ours.execute("INSERT INTO report_reader VALUES (%s, ''), ('gone', 'shop')", [role])
+        assert main(["db", "readers"]) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert told[1].split(maxsplit=4)[1:] == ["the", "whole", "fleet", "may not read the views: grant again"]
+        assert told[2].split(maxsplit=2) == ["gone", "shop", "no such role: grant again"]
+        assert main(["db", "grant-report", role, "--fleet"]) == 0
+        assert main(["db", "revoke-report", "gone"]) == 0
+        assert main(["db", "readers"]) == 0
+        assert "grant again" not in capsys.readouterr().out
+        assert main(["db", "revoke-report", role]) == 0
+        admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
 def test_going_back_to_an_older_schema_leaves_no_reader_without_policies(
@@ -222,7 +308,7 @@ def test_going_back_to_an_older_schema_leaves_no_reader_without_policies(
     database = Database(database_url, pool_size=1)
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
         url: Any = as_role(database_url, role, readers.make(admin, role))
-        database.write(lambda c: readers.grant(c, role, [FLEET]))
+        database.write(lambda c: readers.grant(c, role, FLEET))
         database.close()
         schema.migrate(database_url, "0005")
         with pytest.raises(errors.InsufficientPrivilege):
@@ -237,6 +323,8 @@ def test_the_command_line_lets_a_role_in_and_out(
     role = f"finance_{secrets.token_hex(4)}"
     assert main(["db", "grant-report", role, "--fleet"]) == 3
     assert f"CREATE ROLE {role} LOGIN" in capsys.readouterr().err
+    assert main(["db", "grant-report", role, "--tenant", ""]) == 2
+    assert "a tenant's name is empty" in capsys.readouterr().err
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
         readers.make(admin, role)
         assert main(["db", "grant-report", role, "--fleet"]) == 0
@@ -254,6 +342,8 @@ def test_on_a_folder_the_role_is_made_with_a_password_that_is_shown(
     monkeypatch.delenv("DATABASE_URL", raising=False)
     role, folder = f"finance_{secrets.token_hex(4)}", str(postgres.server.data_dir)
     assert main(["db", "migrate", "--data-dir", folder]) == 0
+    assert main(["db", "grant-report", role, "--tenant", "nowhere", "--data-dir", folder]) == 3
+    assert "no tenant nowhere" in capsys.readouterr().err  # and no role is left that has a password nobody saw
     assert main(["db", "grant-report", role, "--fleet", "--data-dir", folder]) == 0
     password = capsys.readouterr().out.split("password ")[1].split(",")[0]
     url = as_role(postgres.server.url, role, password)
