@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from app.store.readers import Reader
 
 MOST_GRAMS = 10_000
+PLACES = 9
 
 
 def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
@@ -30,9 +32,9 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     revoke.add_argument("role", metavar="ROLE")
     readers = actions.add_parser("readers", help="list the roles that read reports, and whose")
     carbon = actions.add_parser("carbon", help="how much carbon a region's grid emits, from a day on, for reports")
-    carbon.add_argument("region", metavar="REGION", help="that of nodes; `default` where they name none")
+    carbon.add_argument("region", metavar="REGION", type=_region, help="that of nodes; `default` where they name none")
     carbon.add_argument("grams", metavar="GRAMS", type=_amount, help="grams of CO2 equivalent a kilowatt hour")
-    carbon.add_argument("--from", dest="begins", metavar="DATE", type=date.fromisoformat, required=True, help="UTC day")
+    carbon.add_argument("--from", dest="begins", metavar="DATE", type=_day, required=True, help="UTC day")
     carbon.add_argument("--source", default="", help="where the figure is from")
     return [grant, revoke, readers, carbon]
 
@@ -43,14 +45,29 @@ def _tenant(text: str) -> str:
     return text
 
 
+def _region(text: str) -> str:
+    from app.manifests.quantities import WORD  # nodes' regions are such words, and no other is ever looked up
+
+    if not re.fullmatch(WORD, text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no region; allowed are 1 to 63 letters, digits, - _ and .")
+    return text
+
+
 def _amount(text: str) -> Decimal:
     try:
         found = Decimal(text)
     except InvalidOperation:
-        found = Decimal(-1)
-    if not 0 <= found <= MOST_GRAMS:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to {MOST_GRAMS}")
-    return found
+        found = Decimal("nan")
+    if not found.is_finite() or not 0 <= found <= MOST_GRAMS or round(found, PLACES) != found:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to {MOST_GRAMS} of at most {PLACES} decimals")
+    return found.copy_abs()  # not -0
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a day; allowed is YYYY-MM-DD, as 2026-02-01") from None
 
 
 def run(args: argparse.Namespace, url: str) -> int:
@@ -116,7 +133,7 @@ def _carbon(args: argparse.Namespace, url: str, database: Any) -> int:
     from app.store import carbon
 
     database.write(lambda connection: carbon.put(connection, args.region, args.begins, args.grams, args.source))
-    print(f"{args.region} emits {args.grams} g a kWh from {args.begins} on")
+    print(f"{args.region} emits {args.grams:f} g a kWh from {args.begins} on")
     return exits.OK
 
 

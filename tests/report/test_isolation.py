@@ -354,6 +354,33 @@ def test_on_a_folder_the_role_is_made_with_a_password_that_is_shown(
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["eu", "nan", "--from", "2026-02-01"], "nan is not a number from 0 to 10000"),
+        (["eu", "inf", "--from", "2026-02-01"], "inf is not a number from 0 to 10000"),
+        (["eu", "1e-999999", "--from", "2026-02-01"], "of at most 9 decimals"),
+        (["", "5", "--from", "2026-02-01"], "'' is no region"),
+        (["eu west", "5", "--from", "2026-02-01"], "'eu west' is no region"),
+        (["eu", "5", "--from", "2026-13-01"], "2026-13-01 is not a day; allowed is YYYY-MM-DD"),
+    ],
+)
+def test_an_intensity_that_makes_no_sense_is_refused_with_what_is_allowed(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    assert main(["db", "carbon", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_intensity_is_told_in_plain_digits(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    assert main(["db", "carbon", "eu", "1e3", "--from", "2026-02-01"]) == 0
+    assert "eu emits 1000 g a kWh" in capsys.readouterr().out
+
+
 def test_an_intensity_ends_where_the_next_begins(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", database_url)
     for grams, begins in (("300", "2026-01-01"), ("200", "2026-06-01"), ("250.5", "2026-03-01"), ("240", "2026-03-01")):
