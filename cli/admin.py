@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.contexts import reason
+from cli.exits import Failed
+
 if TYPE_CHECKING:
     from app.store.database import Database
     from app.tokens import NewToken
@@ -20,7 +23,10 @@ def made(database: Database, path: Path, label: str) -> NewToken:
     from app.store import tokens as rows
 
     new = tokens.new()
-    write_privately(path, new.text + "\n")
+    try:
+        write_privately(path, new.text + "\n")
+    except OSError as error:
+        raise Failed(f"cannot write {path}: {reason(error)}; no token was made") from None
     database.write(
         lambda connection: rows.insert(
             connection,

@@ -133,3 +133,14 @@ def test_a_folder_that_is_named_wins_over_the_database_of_the_shell(
     assert main(["db", "migrate", "--data-dir", str(tmp_path / "here")]) == 0
     assert main(["db", "check"]) == 4
     assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_a_token_that_cannot_be_written_is_said_and_not_made(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    file = tmp_path / "none" / "admin.token"
+    assert main(["db", "token", "--out", str(file)]) == 2
+    assert f"cannot write {file}: no such file or directory; no token was made" in capsys.readouterr().err
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute("SELECT count(*) FROM token").fetchone() == (0,)
