@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Settings:
     tls_cert: Path | None = None  # certificate, PEM
     tls_key: Path | None = None  # its key, PEM
     allow_plaintext: bool = False  # listen beyond loopback without TLS
+    trusted_proxies: str = ""  # addresses and networks, comma between: whom they say they forward is believed
     rate_per_second: float = 100.0  # requests of one principal
     rate_burst: int = 300  # requests of one principal at once
     report_rate_per_second: float = 10.0  # node reports have a lane of their own
@@ -59,6 +61,7 @@ class Settings:
             raise SettingsError(f"port {self.port} is outside 0..65535")
         if not re.fullmatch("[A-Z]{3}", self.currency):
             raise SettingsError(f"currency {self.currency!r} is no ISO 4217 code, as EUR")
+        self.proxies()
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
         for name in (field.name for field in fields(self) if field.type in ("int", "float")):
@@ -67,6 +70,15 @@ class Settings:
                 raise SettingsError(
                     f"{name} must be a finite number, {'0 or more' if name in MAY_BE_ZERO else 'over 0'}, not {value}"
                 )
+
+    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of trusted_proxies."""
+        try:
+            return tuple(ip_network(one.strip()) for one in self.trusted_proxies.split(",") if one.strip())
+        except ValueError as error:
+            raise SettingsError(
+                f"trusted_proxies: {error}; allowed: addresses and networks, as 10.0.0.5,10.1.0.0/16"
+            ) from None
 
 
 class SettingsError(ValueError):

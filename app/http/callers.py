@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from app.access import Principal
 from app.http import metrics
@@ -29,7 +29,7 @@ class Callers:
     """Finds the principal of a request.
 
     Failures cost the peer's address a token of its bucket. An address without one gets 429 for tokens not
-    known to be good; those go on working, so a guesser behind a shared address locks nobody out.
+    known to be good; those go on working. Behind a proxy all have its address, unless it is trusted to say theirs.
     """
 
     def __init__(self, authenticate: Authenticate, remembered: Remembered, failures: Buckets) -> None:
@@ -98,17 +98,39 @@ def too_many(what: str, wait: float, buckets: Buckets) -> Problem:
     )
 
 
-def peer_of(client: tuple[str, int] | None) -> str:
-    """The address that limits are kept by; of IPv6 the /64, which is what one customer gets."""
+def peer_of(client: tuple[str, int] | None, forwarded: str, proxies: Sequence[IPv4Network | IPv6Network]) -> str:
+    """The address that limits are kept by; of IPv6 the /64, which is what one customer gets.
+
+    Of a request that a proxy of ours forwards, it is the last address in X-Forwarded-For that is no proxy of ours: what
+    stands before that one, anybody may have written.
+    """
     if client is None:
         return "local"
     host = client[0]
-    if ":" not in host:
-        return host
+    for before in reversed(forwarded.split(",") if proxies and forwarded else ()):
+        if not _is_among(host, proxies):
+            break
+        host = before.strip()
+    return _counted(host) or _counted(client[0]) or client[0]
+
+
+def _is_among(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
+        address = ip_address(host)
     except ValueError:
-        return host
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return any((mapped or address) in network for network in networks)
+
+
+def _counted(host: str) -> str:
+    """The address, or its /64; empty where it is none."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, IPv4Address):
+        return str(address)
     if address.ipv4_mapped:
         return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+    return str(IPv6Network((int(address) >> 64 << 64, 64)))

@@ -74,6 +74,7 @@ class Gate:
         self._app = app
         self._settings = settings
         self._capacity = limits
+        self._proxies = settings.proxies()
         failures = Buckets(limits.peer_failures_per_second, limits.peer_failures_burst)
         self._callers = Callers(authenticate, remembered, failures)
         self._visitors = Callers(admitted or authenticate, lambda cookie: None, failures)
@@ -104,9 +105,8 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008})
             return
         head = Head(scope)
-        visit = Visit(
-            scope, send, lane_of(scope["method"], scope["path"]), head.request_id, peer_of(scope.get("client"))
-        )
+        peer = peer_of(scope.get("client"), head.forwarded, self._proxies)
+        visit = Visit(scope, send, lane_of(scope["method"], scope["path"]), head.request_id, peer)
         scope.setdefault("state", {})["request_id"] = visit.request_id
         REQUEST_ID.set(visit.request_id)
         metrics.IN_FLIGHT.inc()
@@ -262,11 +262,12 @@ class Gate:
 class Head:
     """The headers that matter here, picked in one pass."""
 
-    __slots__ = ("authorization", "encoding", "has_body", "length", "request_id", "traceparent")
+    __slots__ = ("authorization", "encoding", "forwarded", "has_body", "length", "request_id", "traceparent")
 
     def __init__(self, scope: Scope) -> None:
         self.authorization: str | None = None
         self.encoding: bytes = b""
+        self.forwarded = ""
         self.length: int | None = None
         self.has_body = False
         self.request_id: str | None = None
@@ -282,6 +283,8 @@ class Head:
                 self.has_body = True
             elif name == b"content-encoding":
                 self.encoding = value.strip().lower()
+            elif name == b"x-forwarded-for":
+                self.forwarded = ",".join(filter(None, (self.forwarded, value.decode("latin-1"))))
             elif name == b"x-request-id":
                 self.request_id = value.decode("latin-1")
             elif name == b"traceparent":

@@ -207,6 +207,23 @@ def test_guessing_tokens_slows_the_guesser_down_and_nobody_else(start: Start) ->
     assert server.ask("GET", "/api/v1/services").status == 200  # from the same address, with a known token
 
 
+def test_a_guesser_behind_a_trusted_proxy_is_slowed_down_and_nobody_else_there(start: Start) -> None:
+    few = {"peer_failures_burst": 5, "peer_failures_per_second": 0.001}
+
+    def statuses(server: Running, said: str, *who: str) -> list[int]:
+        return [server.ask("GET", "/api/v1/services", one, x_forwarded_for=said).status for one in who]
+
+    guesses = [f"guess{number}" for number in range(7)]
+    server = start(settings={"trusted_proxies": "127.0.0.1, 10.1.0.0/16"}, capacity=few)
+    # What a guesser writes itself stands before what the proxies add.
+    assert statuses(server, "198.51.100.7, 203.0.113.5, 10.1.2.3", *guesses) == [401] * 5 + [429] * 2
+    assert statuses(server, "203.0.113.5", "other") == [429]
+    assert statuses(server, "198.51.100.7", "admin") == [200]
+    server = start(capacity=few)  # which trusts nobody
+    assert statuses(server, "203.0.113.5", *guesses) == [401] * 5 + [429] * 2
+    assert statuses(server, "198.51.100.7", "admin") == [429]
+
+
 def test_open_metrics_are_limited_by_address(start: Start) -> None:
     server = start(settings={"open_metrics": True}, capacity={"peer_burst": 5, "peer_per_second": 0.001})
     assert [server.ask("GET", "/metrics", None).status for _ in range(7)] == [200] * 5 + [429] * 2
