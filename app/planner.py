@@ -54,6 +54,7 @@ class PlannerProcess:
             self._solver,
             Hearing(self._database),
             budget=Budget(seconds=settings.solve_seconds),
+            currency=settings.currency,
         )
         self._scheduler = Clockwork(6)
         self._woken: Reason | None = None

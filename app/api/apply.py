@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.api import selectors
-from app.api.asking import Body, By, DryRun, answer, write_once
+from app.api.asking import Body, By, DryRun, answer, context, write_once
 from app.api.bodies import manifests
 from app.manifests.diff import diff
 from app.store.objects import Stored
@@ -31,9 +31,11 @@ def apply(
 ) -> Response:
     wanted = manifests(request, body)
     terms = selectors.parse(prune_selector)
+    pruned = Prune(terms.has, terms.lacks) if prune else None
+    currency = context(request).settings.currency
 
     def write(connection: Connection) -> Response:
-        done = declare(connection, by, wanted, dry_run=dry, prune=Prune(terms.has, terms.lacks) if prune else None)
+        done = declare(connection, by, wanted, dry_run=dry, prune=pruned, currency=currency)
         return answer(
             {
                 "dryRun": dry,

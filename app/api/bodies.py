@@ -16,7 +16,7 @@ from app.manifests.parsing import Busy
 from app.manifests.reader import Media, decode
 from app.manifests.validate import Examined
 from app.problem import Problem
-from app.world.consistent import dangling, invalid
+from app.world.consistent import dangling, foreign, invalid
 
 FILES = "application/vnd.gpuwright.files+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -83,11 +83,13 @@ def _parsed(
 
 
 def _also_wrong(request: Request, found: Examined) -> list[Fault]:
-    """Where references of the other documents lead nowhere, so that one answer names every fault."""
+    """What is wrong with the other documents in this world, so that one answer names every fault."""
     at_fault, who = found.at_fault, principal(request)
     if at_fault is None or not all(may(who, m.kind, Verb.WRITE, m.tenant) for m in found.manifests):
         return []
-    return context(request).database.read(lambda connection: dangling(connection, found.manifests, at_fault))
+    ctx = context(request)
+    unknown = ctx.database.read(lambda connection: dangling(connection, found.manifests, at_fault))
+    return unknown + foreign(found.manifests, ctx.settings.currency)
 
 
 def _refusal(refused: Refused) -> Problem:

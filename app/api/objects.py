@@ -90,12 +90,16 @@ def router(kind: Kind) -> APIRouter:
         return _answer(stored, who.tenant)
 
     @routes.put(one, summary=f"Declare a {kind}", operation_id=f"put{kind}")
-    def put_object(request: Request, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False) -> Response:
+    def put_object(
+        request: Request, ctx: Asked, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False
+    ) -> Response:
         require(who, kind, Verb.WRITE, key.tenant)
         wanted, expected = manifest(request, body, key), if_match(request)
 
         def write(connection: Connection) -> Response:
-            done = declare.declare(connection, by, [wanted], dry_run=dry, expected=expected)
+            done = declare.declare(
+                connection, by, [wanted], dry_run=dry, expected=expected, currency=ctx.settings.currency
+            )
             first = done.decisions[0]
             return _answer(first.object, who.tenant, 200 if first.before else 201)
 
@@ -103,13 +107,15 @@ def router(kind: Kind) -> APIRouter:
 
     @routes.patch(one, summary=f"Merge into a {kind} (RFC 7396)", operation_id=f"patch{kind}")
     def patch_object(
-        request: Request, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False
+        request: Request, ctx: Asked, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False
     ) -> Response:
         require(who, kind, Verb.WRITE, key.tenant)
         patch, expected = merge_patch(request, body), if_match(request)
 
         def write(connection: Connection) -> Response:
-            done = declare.patch(connection, by, key, patch, dry_run=dry, expected=expected)
+            done = declare.patch(
+                connection, by, key, patch, dry_run=dry, expected=expected, currency=ctx.settings.currency
+            )
             return _answer(done.decisions[0].object, who.tenant)
 
         return write_once(request, body, write, dry_run=dry)

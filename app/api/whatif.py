@@ -59,7 +59,7 @@ def what_if(
 
     def read(connection: Connection) -> tuple[Snapshot, Change]:
         if wanted:
-            declare(connection, by, wanted, dry_run=True)
+            declare(connection, by, wanted, dry_run=True, currency=ctx.settings.currency)
         snapshot = with_solvers(lambda: asides.now(connection))
         known = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind == "Service"}
         known |= {f"{one.tenant}/{one.name}" for one in wanted if one.kind == "Service"}

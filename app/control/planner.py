@@ -54,6 +54,7 @@ class Planner:
     loads: Forecasting
     budget: Budget = field(default_factory=Budget)
     cycle_seconds: float = CYCLE_SECONDS
+    currency: str = ""  # of all prices
     called_for: Reason | None = None  # a cycle is wanted before its time
     _asked: Asked = field(default_factory=Asked)
     _lane: FastLane = field(init=False)
@@ -69,7 +70,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self._lane = FastLane(self.store, self.solver)
-        self._telling = Telling(self.store.database, self.solver)
+        self._telling = Telling(self.store.database, self.solver, self.currency)
 
     def world_moved(self) -> bool:
         """Whether anything is declared otherwise than the last cycle knew; statuses do not count.
@@ -256,5 +257,5 @@ class Planner:
         self._lane = FastLane(self.store, self.solver)
         self._declared, self._window = None, Window()
         self._brought_at = self._lived_at = None
-        self._telling = Telling(self.store.database, self.solver)
+        self._telling = Telling(self.store.database, self.solver, self.currency)
         metrics.show(Figures())

@@ -126,7 +126,9 @@ class Budget(Spec):
     """Money a tenant may spend."""
 
     per_month: NotNegative = Field(description="In a calendar month, UTC")
-    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = Field(None, description="ISO 4217 code, as EUR")
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = Field(
+        None, description="That of all prices, by its ISO 4217 code"
+    )
 
 
 class TenantSpec(Spec):

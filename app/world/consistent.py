@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.manifests import prices
 from app.manifests import references as rules
-from app.manifests.faults import Fault
+from app.manifests.faults import Fault, quoted
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.problem import Problem
 from app.store import objects, references
@@ -20,7 +20,11 @@ MOST_NAMED = 100
 
 
 def check(
-    connection: Connection, principal: Principal, decisions: Sequence[Decision], documents: Mapping[Key, str]
+    connection: Connection,
+    principal: Principal,
+    decisions: Sequence[Decision],
+    documents: Mapping[Key, str],
+    currency: str,
 ) -> None:
     """Raise a Problem that names every broken reference; `documents` says where each manifest stood."""
     deleted = {d.key: d.before for d in decisions if d.action is Action.DELETED and d.before}
@@ -28,6 +32,7 @@ def check(
     manifests = [Manifest(*d.key, d.object.spec, d.object.labels, documents.get(d.key, "")) for d in written]
     world = _AfterChange(connection, manifests, set(deleted))
     faults = rules.faults(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
+    faults += foreign(manifests, currency)
     if faults:
         raise invalid(faults)
     rewritten = {decision.object.uid for decision in written}
@@ -85,6 +90,25 @@ def _too_dear(manifests: Sequence[Manifest]) -> list[Fault]:
         if manifest.kind is Kind.GPU_TYPE
         for field, price in prices.dear(manifest.spec)
     ]
+
+
+def foreign(manifests: Sequence[Manifest], currency: str) -> list[Fault]:
+    """Budgets in another currency than that of the prices; where that is not known (empty), none."""
+    found: list[Fault] = []
+    for manifest in manifests:
+        budget: Any = manifest.spec.get("budget") if manifest.kind is Kind.TENANT else None
+        named = (budget or {}).get("currency") or currency
+        if currency and named != currency:
+            found.append(
+                Fault(
+                    document=f"{manifest.document} {manifest.key}".strip(),
+                    field="spec.budget.currency",
+                    message=f"{quoted(named)} is not the currency of the prices that are spent",
+                    allowed=f"{currency}, or leave the field out",
+                    value=named,
+                )
+            )
+    return found
 
 
 def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> list[Fault]:

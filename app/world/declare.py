@@ -45,8 +45,12 @@ def declare(
     dry_run: bool = False,
     expected: int | None = None,
     prune: Prune | None = None,
+    currency: str = "",
 ) -> Declared:
-    """Make the world say what `manifests` say: all of it, or a Problem that names every fault."""
+    """Make the world say what `manifests` say: all of it, or a Problem that names every fault.
+
+    `currency` is that of all prices; where it is empty, budgets may be in any.
+    """
     for manifest in manifests:
         require(actor.principal, manifest.kind, Verb.WRITE, manifest.tenant)
     latest = _latest(connection, dry_run)
@@ -56,7 +60,7 @@ def declare(
     decisions = decide(manifests, current, clock.now(connection))
     if prune is not None:
         decisions += deletions(_left_out(connection, manifests, prune))
-    return _carry_out(connection, actor, decisions, latest, dry_run, {m.key: m.document for m in manifests})
+    return _carry_out(connection, actor, decisions, latest, dry_run, {m.key: m.document for m in manifests}, currency)
 
 
 def patch(
@@ -67,12 +71,13 @@ def patch(
     *,
     dry_run: bool = False,
     expected: int | None = None,
+    currency: str = "",
 ) -> Declared:
     """Merge a change (RFC 7396) into one object's labels and spec."""
     latest, stored = _there(connection, key, dry_run, expected)
     manifest = merged(stored.wire(), change, key)
     decisions = decide([manifest], {key: stored}, clock.now(connection))
-    return _carry_out(connection, actor, decisions, latest, dry_run, {key: manifest.document})
+    return _carry_out(connection, actor, decisions, latest, dry_run, {key: manifest.document}, currency)
 
 
 def delete(
@@ -94,8 +99,9 @@ def _carry_out(
     latest: int,
     dry_run: bool,
     documents: Mapping[Key, str],
+    currency: str = "",
 ) -> Declared:
-    consistent.check(connection, actor.principal, decisions, documents)
+    consistent.check(connection, actor.principal, decisions, documents, currency)
     decided = len(decisions)
     now = clock.now(connection)
     decisions = consequences.follow(connection, decisions, now)

@@ -47,6 +47,7 @@ class Ground:
     limits: Mapping[str, Limit] = field(default_factory=dict)  # entitled
     used: Mapping[str, Used] = field(default_factory=dict)
     mode: str = "auto"
+    currency: str = ""  # of all prices; empty: it is not known
 
 
 def said(ground: Ground) -> dict[Key, tuple[Statement, ...]]:
@@ -81,7 +82,7 @@ def of_service(
     )
     account = ground.accounts.get(service.tenant)
     if account:
-        found.append(within_budget(service.tenant, account))
+        found.append(within_budget(service.tenant, account, ground.currency))
     return tuple(found)
 
 
@@ -112,9 +113,10 @@ def attained(service: Service, share: float | None) -> Statement:
     return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"fewer are in time than promised: {promised}")
 
 
-def within_budget(tenant: str, account: Account) -> Statement:
+def within_budget(tenant: str, account: Account, currency: str) -> Statement:
     """How the tenant stands with its budget, and what follows."""
-    budget = f"the budget of {account.per_month:g} a month"
+    amount = f"{account.per_month:.12g} {currency}".strip()
+    budget = f"the budget of {amount} a month"
     if account.is_over:
         follows = {
             "alarm": "this is only said",
@@ -134,7 +136,7 @@ def of_tenant(ground: Ground, tenant: str) -> tuple[Statement, ...]:
     terms, limit = ground.terms[tenant], ground.limits.get(tenant, Limit())
     gpus = ground.used.get(tenant, Used()).gpus
     account = ground.accounts.get(tenant)
-    found = [within_budget(tenant, account)] if account else []
+    found = [within_budget(tenant, account, ground.currency)] if account else []
     is_cut = limit.gpus is not None and (terms.limit.gpus is None or limit.gpus < terms.limit.gpus * (1 - 1e-6))
     if is_cut:
         told = f"there is not enough for all: it is entitled to {limit.gpus:.3g} GPUs now"

@@ -48,6 +48,7 @@ class Telling:
 
     database: Database
     solver: Solving
+    currency: str = ""  # of all prices
     _saying: Saying = field(default_factory=Saying)
     _sheds: Mapping[str, Shed] = field(default_factory=dict)
     _reasons: dict[str, Unserved] = field(default_factory=dict)
@@ -91,7 +92,9 @@ class Telling:
         attained = {
             name: one.attainment[ATTAINED_IN] for name, one in promises.items() if ATTAINED_IN in one.attainment
         }
-        ground = Ground(problem, plan, self._reasons, attained, worse, terms, known, problem.limits, used, mode)
+        ground = Ground(
+            problem, plan, self._reasons, attained, worse, terms, known, problem.limits, used, mode, self.currency
+        )
         told = {key: Told(statements) for key, statements in said(ground).items()} | jobs
         specs = {Key(Kind(one.kind), one.tenant, one.name): one.spec for one in snapshot.declared}
         self._saying.say(self.database, epoch, told, specs)

@@ -107,3 +107,29 @@ def test_another_media_type_is_refused_with_those_that_are_understood(server: Ru
     reply = server.request("POST", "/api/v1/apply", "x", headers={"Content-Type": "text/csv"})
     assert reply.status == 415
     assert "application/yaml" in reply.json["detail"]
+
+
+def test_a_budget_is_in_the_currency_that_is_spent(server: RunningServer) -> None:
+    def tenant(currency: str) -> dict[str, object]:
+        return manifest("Tenant", "thrifty", {"budget": {"perMonth": 1000, "currency": currency}})
+
+    wrong = [
+        server.request("POST", "/api/v1/apply", [tenant("USD")]),
+        server.request("POST", "/api/v1/apply?dryRun=true", [tenant("USD")]),
+        server.request("PUT", "/api/v1/tenants/thrifty", tenant("USD")),
+        server.request("POST", "/api/v1/whatif", [tenant("USD")]),
+    ]
+    assert server.request("GET", "/api/v1/tenants/thrifty").status == 404
+    assert server.request("POST", "/api/v1/apply", [tenant("EUR")]).status == 200
+    patch = {"spec": {"budget": {"currency": "USD"}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    wrong.append(server.request("PATCH", "/api/v1/tenants/thrifty", patch, headers=merge))
+    for reply in wrong:
+        assert reply.status == 422, reply.text
+        (fault,) = reply.json["faults"]
+        assert (fault["field"], fault["value"]) == ("spec.budget.currency", "USD")
+        assert fault["allowed"] == "EUR, or leave the field out"
+    without = {"spec": {"budget": {"currency": None}}}
+    assert server.request("PATCH", "/api/v1/tenants/thrifty", without, headers=merge).status == 200
+    both = server.request("POST", "/api/v1/apply", [tenant("USD"), model("dear", variants=[])])
+    assert {fault["field"] for fault in both.json["faults"]} == {"spec.budget.currency", "spec.variants"}

@@ -64,10 +64,11 @@ def test_a_degraded_service_says_why() -> None:
 
 def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
     accounts = {"shop": Account(101.0, 100.0, 200.0, "freeze")}
-    standing = replace(GROUND, accounts=accounts, terms={"shop": Terms(budget_per_month=100.0)})
+    standing = replace(GROUND, accounts=accounts, terms={"shop": Terms(budget_per_month=100.0)}, currency="CHF")
     for key in (SHOP, SEARCH, RANK):
         told = statement(standing, key, "WithinBudget")
         assert (told.status, told.reason) == ("False", "OverBudget")
+        assert told.message.startswith("shop has spent the budget of 100 CHF a month; ")
         assert told.message.endswith("its services get nothing more than they have")
     assert not [one for one in said(standing)[Key(Kind.SERVICE, "lab", "alone")] if one.type == "WithinBudget"]
 
