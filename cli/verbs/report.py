@@ -15,7 +15,7 @@ from typing import Any
 from cli import exits
 from cli.arguments import UNITS, add_connection_arguments, completes
 from cli.client import Client
-from cli.contexts import resolve
+from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.output import Table, as_json, number, plain, say
 
@@ -175,5 +175,8 @@ def shown(name: str, value: object, *, days: bool) -> str:
 def _write(file: Path | None, text: str) -> None:
     if file is None:
         sys.stdout.write(text)
-    else:
+        return
+    try:
         file.write_bytes(text.encode())  # line ends as the server sent them
+    except OSError as error:
+        raise Failed(f"cannot write {file}: {reason(error)}") from None

@@ -54,6 +54,13 @@ def test_json_and_csv_are_the_servers(run: Run, tmp_path: Path) -> None:
     assert run("report", "cost", *NOVEMBER, "-o", "focus").out.startswith("BilledCost,BillingAccountId,")
 
 
+def test_a_file_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "none" / "cost.csv"
+    for output in ("csv", "json"):
+        done = run("report", "cost", *NOVEMBER, "-o", output, "--out", str(file))
+        assert (done.code, done.err) == (2, f"gpuwright: cannot write {file}: no such file or directory\n")
+
+
 def test_parquet_holds_money_as_decimals(run: Run, tmp_path: Path) -> None:
     from pyarrow import parquet
 
