@@ -170,6 +170,22 @@ def test_a_role_cannot_widen_what_it_sees(roles: Mapping[str, str], trick: str) 
         assert found == [("shop",)]
 
 
+def test_a_reader_has_no_right_to_write_whatever_it_sets(roles: Mapping[str, str]) -> None:
+    """What it begins with, it can change for itself; this it cannot."""
+    with psycopg.connect(roles["fleet"], autocommit=True) as connection:
+        connection.execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = off")
+        written = connection.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p', 'v') "
+            "AND relnamespace IN ('public'::regnamespace, 'report'::regnamespace) "
+            "AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')"
+        ).fetchall()
+        made = connection.execute(
+            "SELECT has_schema_privilege('public', 'CREATE') OR has_schema_privilege('report', 'CREATE')"
+        ).fetchone()
+        connection.execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
+    assert (written, made) == ([], (False,))
+
+
 def test_members_of_a_role_read_what_it_reads(
     postgres: DatabaseServer, history_url: str, roles: Mapping[str, str]
 ) -> None:  # fmt: skip
