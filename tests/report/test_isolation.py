@@ -173,6 +173,7 @@ def test_a_role_cannot_widen_what_it_sees(roles: Mapping[str, str], trick: str) 
 def test_a_reader_has_no_right_to_write_whatever_it_sets(roles: Mapping[str, str]) -> None:
     """What it begins with, it can change for itself; this it cannot."""
     with psycopg.connect(roles["fleet"], autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
         connection.execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = off")
         written = connection.execute(
             "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p', 'v') "
