@@ -6,7 +6,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -87,14 +88,16 @@ def run(args: argparse.Namespace) -> int:
     if args.chart:
         from cli.charts import draw
 
-        draw(report, DRAWN.get(args.name, ""), args.chart)
+        with _writing(args.chart):
+            draw(report, DRAWN.get(args.name, ""), args.chart)
         say(f"drawn: {args.chart}")
     if args.output == "json":
         _write(args.out, as_json(json.loads(answer)) + "\n")
     elif args.output == "parquet":
         from cli.parquet import write
 
-        write(flat(report), args.out)
+        with _writing(args.out):
+            write(flat(report), args.out)
     elif args.output == "table":
         show(report)
     return exits.OK
@@ -176,7 +179,13 @@ def _write(file: Path | None, text: str) -> None:
     if file is None:
         sys.stdout.write(text)
         return
-    try:
+    with _writing(file):
         file.write_bytes(text.encode())  # line ends as the server sent them
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise Failed(f"cannot write {file}: {reason(error)}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -55,10 +56,12 @@ def test_json_and_csv_are_the_servers(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "none" / "cost.csv"
-    for output in ("csv", "json"):
-        done = run("report", "cost", *NOVEMBER, "-o", output, "--out", str(file))
-        assert (done.code, done.err) == (2, f"gpuwright: cannot write {file}: no such file or directory\n")
+    file = tmp_path / "none" / "cost.svg"
+    ways = [["-o", output, "--out", str(file)] for output in ("csv", "json", "parquet")] + [["--chart", str(file)]]
+    for way in ways:
+        done = run("report", "cost", *NOVEMBER, *way)
+        assert done.code == 2
+        assert re.fullmatch(rf"gpuwright: cannot write {file}: .*no such file or directory\n", done.err, re.IGNORECASE)
 
 
 def test_parquet_holds_money_as_decimals(run: Run, tmp_path: Path) -> None:
