@@ -56,7 +56,7 @@ class FastLane:
                 snapshot = replace(snapshot, nodes=nodes)
                 posed = posing(snapshot)
             base = self.base
-            if base is None or (base.snapshot.target, base.posed.question) != (snapshot.target, posed.question):
+            if not (base and base.snapshot.target == snapshot.target and base.posed.question == posed.question):
                 self.base = base_of(snapshot, posed)
 
     def make_ready(self) -> None:
