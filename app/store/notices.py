@@ -86,7 +86,7 @@ class Notices:
         return self._versions.get(name, 0)
 
     def seen(self, name: str, version: int) -> None:
-        """Takes in a version, from whatever source: they only ever grow."""
+        """Takes in a version that was read: they only ever grow."""
         with self._lock:
             if version <= self._versions.get(name, -1):
                 return
