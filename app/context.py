@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.control.desk import Desk
+from app.control.solve.questions import Desk
 from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
 from app.sessions import Sessions

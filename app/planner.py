@@ -15,14 +15,14 @@ from prometheus_client import start_http_server
 
 from app import garbage
 from app.clockwork import Clockwork
-from app.control import metrics, tracing
+from app.control.answer.savings import keeping as savings
 from app.control.cycle import Budget
-from app.control.events import Reason
-from app.control.observing.hearing import Hearing
+from app.control.domain.events import Reason
+from app.control.measure import metrics, tracing
+from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
-from app.control.savings import keeping as savings
-from app.control.solving import Solver
-from app.control.store import Store
+from app.control.record.planner_store import Store
+from app.control.solve import Solver
 from app.http.metrics import REGISTRY
 from app.settings import Settings
 from app.store.database import Database, Unavailable, libpq_url

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from app.control.deciding.formulate import POLICY_FIELDS
+from app.control.formulate.problem import POLICY_FIELDS
 from benchmarks.hardware import FLEET
 from solvers.planning.problem import Curve, Demand, GpuType, Job, Node, Policy, Problem, Profile, Service
 

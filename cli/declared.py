@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def problem(args: argparse.Namespace) -> Problem:
     """The problem that the files of -f declare; Failed with every fault where they declare none."""
-    from app.control.deciding.formulate import formulate
+    from app.control.formulate.problem import formulate
     from app.manifests.faults import Refused
     from app.manifests.offline import load
 

@@ -21,7 +21,7 @@ STARTED = (
     "cli.main",
     "cli.verbs.solve",
     "cli.verbs.verify",
-    "app.control.deciding.formulate",
+    "app.control.formulate.problem",
     "app.manifests.offline",
     "solvers.planning.explain",
     "solvers.planning.jobs",

@@ -15,8 +15,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from app.control import metrics as planner  # noqa: E402
-from app.control.events import Reason  # noqa: E402
+from app.control.domain.events import Reason  # noqa: E402
+from app.control.measure import metrics as planner  # noqa: E402
 from app.http.metrics import REGISTRY  # noqa: E402
 from app.nodes import counted  # noqa: E402
 

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from app.control.events import Reason  # noqa: E402
+from app.control.domain.events import Reason  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from cli.exits import MEANINGS  # noqa: E402
 from cli.main import VERBS, Verb  # noqa: E402

@@ -16,12 +16,12 @@ from sqlalchemy import text
 from agents.contract import Assignment
 from agents.copies import Copy, Stage
 from app.control.cycle import Budget
-from app.control.decision import Answer, Outcome
-from app.control.observing.hearing import Hearing
+from app.control.domain.decision import Answer, Outcome
+from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
-from app.control.solving import Inline
-from app.control.solving.orders import Meanwhile, nothing
-from app.control.store import Store
+from app.control.record.planner_store import Store
+from app.control.solve import Inline
+from app.control.solve.orders import Meanwhile, nothing
 from simulation.node import LightNode
 from simulation.run import LEASE_SECONDS, WORK, Simulation
 from simulation.shapes import Shape, steady

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.control.cycle import Budget, Cycled
-from app.control.events import Reason
-from app.control.observing.hearing import Hearing
+from app.control.domain.events import Reason
+from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
-from app.control.solving.inline import Inline
-from app.control.store import Store
+from app.control.record.planner_store import Store
+from app.control.solve.inline import Inline
 from app.manifests.offline import World
 from app.nodes import noting
 from app.store.database import Database

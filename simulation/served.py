@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract import Assignment
-from app.control.observing.observe import EPOCH
+from app.control.observe.observer import EPOCH
 from app.nodes.detail import Detail
 from app.store import observed
 

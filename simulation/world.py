@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.access import Principal, Scope
-from app.control.deciding.formulate import formulate
+from app.control.formulate.problem import formulate
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import Input, World, load
 from app.store import observed

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.control.deciding.formulate import formulate
+from app.control.formulate.problem import formulate
 from app.manifests.offline import load
 from cli.main import main
 from solvers.latency import kernels, limits

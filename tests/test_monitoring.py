@@ -17,7 +17,7 @@ import yaml
 
 from agents.prometheus.text import families
 from agents.prometheus.view import View
-from app.control.events import known
+from app.control.domain.events import known
 from app.http.metrics import REGISTRY
 
 ROOT = Path(__file__).parent.parent

@@ -11,13 +11,13 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.desk import Busy, NoAnswer
+from app.control.solve.questions import Busy, NoAnswer
 from app.problem import Problem
 from app.store import pieces, plan_reads, plans
 
 if TYPE_CHECKING:
-    from app.control.snapshot import Expected, Snapshot
-    from app.control.solving.aside import Aside
+    from app.control.domain.snapshot import Expected, Snapshot
+    from app.control.solve.aside import Aside
     from solvers.planning.plan import Plan
 
 RETRY = {"Retry-After": "5"}
@@ -35,7 +35,7 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
 
 def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
     """A plan and what it was made from. Generation 0: the one in force, else the newest."""
-    from app.control.recording.kept import whole
+    from app.control.record.encoding import whole
     from solvers.planning.plan import Plan
 
     number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
@@ -52,8 +52,8 @@ def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
 
 def now(connection: Connection) -> Snapshot:
     """The world as it is, with the rates that were planned for last where services still are what they were."""
-    from app.control.observing.observe import Knowledge, Observer
-    from app.control.snapshot import Expected
+    from app.control.domain.snapshot import Expected
+    from app.control.observe.observer import Knowledge, Observer
 
     number = plan_reads.newest(connection)
     last: Mapping[str, Expected] = {}

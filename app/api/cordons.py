@@ -13,7 +13,7 @@ from app.access import Noun, Verb, require
 from app.api import asking
 from app.api.asking import Asked, By, Who, answer, write_once
 from app.api.objects import Name
-from app.control.events import Reason, happened
+from app.control.domain.events import Reason, happened
 from app.manifests.model import Key, Kind
 from app.problem import Problem
 from app.store import audit, clock, cordons, events, objects

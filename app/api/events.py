@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from app.access import Noun, Reach, Verb, require
 from app.api import cursors
 from app.api.asking import Asked, Who, answer
-from app.control.events import Reason
+from app.control.domain.events import Reason
 from app.manifests.faults import escaped, nearest
 from app.problem import Problem
 from app.store import events

@@ -13,8 +13,8 @@ from app.api.asking import Asked, Who, answer
 from app.api.objects import Name
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.explain.plan import spelled_plan, why_held_back, why_nothing_changed
-from app.control.explain.words import count
+from app.control.answer.explain.plan import spelled_plan, why_held_back, why_nothing_changed
+from app.control.answer.explain.words import count
 from app.manifests.model import Key, Kind
 from app.problem import Problem
 from app.store import objects, plan_reads
@@ -116,7 +116,7 @@ def _asked(
     ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int
 ) -> dict[str, Any]:
     def order() -> Any:
-        from app.control.explain.asked import Explain
+        from app.control.answer.explain.asked import Explain
 
         snapshot, plan = ctx.database.read(lambda connection: asides.recorded(connection, of))
         return Explain(snapshot, plan, what, name)

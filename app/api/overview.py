@@ -16,10 +16,10 @@ from app.api.asides import recorded
 from app.api.asking import Asked, Who, answer
 from app.api.slo import promises
 from app.api.solvers import with_solvers
-from app.control.deciding.pose import pose
-from app.control.explain.counting import counted
-from app.control.explain.shares import costs_of_services
-from app.control.telling import slo
+from app.control.answer.explain.counting import counted
+from app.control.answer.explain.shares import costs_of_services
+from app.control.formulate.pose import pose
+from app.control.tell import slo
 from app.problem import Problem
 from app.store import events, lease, loads, outlook, plan_reads, plans, telemetry
 from app.store.events import Wanted
@@ -119,7 +119,7 @@ MOST_KNOWN = 8
 def _left_out() -> list[str]:
     """What of the answer needs the solvers, where they are not installed."""
     try:
-        with_solvers(lambda: import_module("app.control.recording.kept"))
+        with_solvers(lambda: import_module("app.control.record.encoding"))
     except Problem as problem:
         return [f"pricePerHour of services: {problem.detail}"]
     return []

@@ -13,9 +13,9 @@ from app.access import Noun, Reach, Verb, require
 from app.api import asking, cursors, plan_wire
 from app.api.asking import JSON, Asked, By, Who, answer, write_once
 from app.api.solvers import with_solvers
-from app.control.decision import State
-from app.control.events import Reason, happened
-from app.control.explain.difference import ServiceDifference, differences, in_words
+from app.control.answer.explain.difference import ServiceDifference, differences, in_words
+from app.control.domain.decision import State
+from app.control.domain.events import Reason, happened
 from app.problem import Problem
 from app.store import audit, events, plan_reads
 
@@ -102,7 +102,7 @@ def plan_record(ctx: Asked, who: Who, generation: Generation) -> Response:
     require(who, Noun.PLAN_RECORD, Verb.READ)
 
     def read(connection: Connection) -> bytes:
-        from app.control.recording import replay
+        from app.control.answer import replay
 
         try:
             record = replay.record_of(connection, generation)

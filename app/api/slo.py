@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from app.access import Noun, Reach, Verb, require
 from app.api.asking import Asked, Who, answer
-from app.control.telling import slo
+from app.control.tell import slo
 from app.manifests.model import Kind
 from app.store import objects
 from app.store.objects import Selection

@@ -14,8 +14,8 @@ from app.api import asides, asking
 from app.api.asking import Asked, By, Who, answer
 from app.api.bodies import manifests
 from app.api.solvers import with_solvers
-from app.control.snapshot import Declared, Snapshot
-from app.control.whatif.change import Change, Rate
+from app.control.answer.whatif.change import Change, Rate
+from app.control.domain.snapshot import Declared, Snapshot
 from app.manifests.model import Manifest
 from app.problem import Problem
 from app.world.declare import declare
@@ -71,7 +71,7 @@ def what_if(
     snapshot, change = ctx.database.read(read)
 
     def order() -> Any:
-        from app.control.whatif.asked import WhatIf
+        from app.control.answer.whatif.asked import WhatIf
 
         prices: Sequence[str] | None = tuple(price_slo) if price_slos or price_slo else None
         return WhatIf(snapshot, change, seconds, work, 0, prices, plan)

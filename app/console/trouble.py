@@ -11,7 +11,7 @@ from app.console.fleet import Fleet
 from app.console.reading import Seen
 from app.console.services import Row
 from app.console.wording import age, number
-from app.control.events import Reason, known
+from app.control.domain.events import Reason, known
 
 NAMED = 3
 BURNS = 6.0  # times as fast as a month's allowance may be spent

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from app.control.blame import named, suspects
-from app.control.deciding.decide import drafted, holding, mode_of, parts, posing, under_way
-from app.control.deciding.posed import Posed
-from app.control.deciding.small import following, is_preferred, is_upheaval, saying
-from app.control.decision import Answer, Decision, HeldBack, Outcome, State
-from app.control.events import Event, Reason, happened
-from app.control.observing.observe import Expecting
+from app.control.decide.decide import drafted, holding, mode_of, parts, posing, under_way
+from app.control.decide.least_change import following, is_preferred, is_upheaval, saying
+from app.control.domain.blame import named, suspects
+from app.control.domain.decision import Answer, Decision, HeldBack, Outcome, State
+from app.control.domain.events import Event, Reason, happened
+from app.control.domain.snapshot import Declared, Snapshot
+from app.control.formulate.question import Posed
+from app.control.measure.tracing import note, phase
+from app.control.observe.observer import Expecting
+from app.control.record.planner_store import Overtaken, Store
 from app.control.seams import Solving
-from app.control.snapshot import Declared, Snapshot
-from app.control.store import Overtaken, Store
-from app.control.tracing import note, phase
 from solvers.planning.plan import Plan
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle

@@ -13,24 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control import metrics
+from app.control.act.jobs import answer, live
+from app.control.act.operating import expire, rolled_back, undoing
+from app.control.act.rolling import bring
 from app.control.cycle import Asked, Budget, Cycled, run_cycle
-from app.control.deciding.posed import Posed
-from app.control.events import Reason
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import Declared, Expected, Snapshot
+from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.fast.lane import FastLane
+from app.control.formulate.question import Posed
 from app.control.jobs import Window, arrived
-from app.control.metrics import Figures
-from app.control.observing.observe import Knowledge
-from app.control.running.bringing import bring
-from app.control.running.living import answer, live
-from app.control.running.operating import expire, rolled_back, undoing
+from app.control.measure import metrics
+from app.control.measure.metrics import Figures
+from app.control.measure.tracing import phase
+from app.control.observe.observer import Knowledge
+from app.control.record.planner_store import Deposed, Look, Overtaken, Store
 from app.control.seams import Forecasting, Solving
-from app.control.snapshot import Declared, Expected, Snapshot
-from app.control.store import Deposed, Look, Overtaken, Store
-from app.control.telling.figures import After
-from app.control.telling.tell import Telling
-from app.control.times import cycle_seconds, start_seconds
-from app.control.tracing import phase
+from app.control.tell.figures import After
+from app.control.tell.tell import Telling
 from app.store import plans
 from app.store.database import Unavailable
 from solvers.planning.plan import Plan

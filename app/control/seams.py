@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Protocol
 
 from agents.contract import AssignedInstance
-from app.control.decision import Answer
+from app.control.domain.decision import Answer
+from app.control.domain.snapshot import Correction, Declared, Expected
 from app.control.fast import Seen
 from app.control.jobs import Reading
 from app.control.rollout import Trial
-from app.control.snapshot import Correction, Declared, Expected
-from app.control.solving.orders import Meanwhile, nothing
+from app.control.solve.orders import Meanwhile, nothing
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 

@@ -18,9 +18,9 @@ from cli.arguments import whole
 from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
 
 if TYPE_CHECKING:
-    from app.control.decision import Answer
+    from app.control.domain.decision import Answer
     from app.control.planner import Planner
-    from app.control.solving import Solver
+    from app.control.solve import Solver
     from cli.bench.system import System
     from simulation.run import Simulation
     from solvers.planning.plan import Plan
@@ -122,7 +122,7 @@ class Cycles:
 
     def run(self) -> Took:
         """One cycle now."""
-        from app.control.events import Reason
+        from app.control.domain.events import Reason
 
         before, asked = self.solver.seconds, self.solver.asked
         cpu, postgres, began = process_time(), self.system.cpu_seconds()["postgres"], perf_counter()
@@ -142,7 +142,7 @@ class Cycles:
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """One row, for one size."""
     from app.control.cycle import Budget
-    from app.control.solving import Solver
+    from app.control.solve import Solver
     from app.garbage import settled
     from benchmarks.families import family
     from benchmarks.manifests import manifests

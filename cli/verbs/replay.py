@@ -15,7 +15,7 @@ from cli.exits import Failed
 from cli.output import plain
 
 if TYPE_CHECKING:
-    from app.control.recording.replay import Replayed
+    from app.control.answer.replay import Replayed
 
 EPILOG = """\
 The snapshot, the seed and the steps done come from the server, or from a file; nothing else is asked of it.
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
-    from app.control.recording.replay import Refused, from_json, replay
-    from app.control.solving import Solver
+    from app.control.answer.replay import Refused, from_json, replay
+    from app.control.solve import Solver
 
     body = _body(args)
     try:

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.control.deciding.formulate import formulate
+from app.control.formulate.problem import formulate
 from app.manifests.offline import Input, load
 from benchmarks import hardware
 from benchmarks.families import FAMILIES, LOADS, PERCENTILES, family

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from app.control.explain.service import why_service, with_its_relaxation
+from app.control.answer.explain.service import why_service, with_its_relaxation
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, State

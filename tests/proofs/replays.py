@@ -19,13 +19,13 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from app.control.deciding.base import base_of
-from app.control.deciding.decide import drafted, holding, parts, posing
-from app.control.decision import Decision, Outcome
+from app.control.answer.replay import Record, from_json, replay, to_json
+from app.control.decide.decide import drafted, holding, parts, posing
+from app.control.domain.decision import Decision, Outcome
+from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
 from app.control.fast import Call, Cause, quicken
-from app.control.recording.replay import Record, from_json, replay, to_json
-from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
-from app.control.solving import Inline, Solver, versions
+from app.control.fast.base import base_of
+from app.control.solve import Inline, Solver, versions
 from tests.app.control.as_manifests import manifests
 from tests.solvers.planning.random_problems import NOON, random_problem
 

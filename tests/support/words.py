@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from agents.contract import LATENCY_EDGES_MS, GatewayCounts, ServiceCounts
-from app.control.loads import Cursor, Readings
-from app.control.loads.hearing import Heard, Word
+from app.control.observe.loads import Cursor, Readings
+from app.control.observe.loads.hearing import Heard, Word
 from app.store.gateways import GatewayTold
 from tests.support.reports import instance, report
 

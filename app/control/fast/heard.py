@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.control.decision import Answer
+from app.control.domain.decision import Answer
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from app.control.decision import Answer, Outcome
+from app.control.domain.decision import Answer, Outcome
 from app.control.fast.heard import Follows, Heard
 from app.control.fast.neighbourhood import Neighbourhood, around, cost_on
 from app.control.fast.resize import in_the_way, resized, without

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from app.control.cycle import Cycled
-from app.control.deciding.base import Base, base_of
-from app.control.deciding.decide import parts, posing
-from app.control.deciding.posed import Posed
-from app.control.deciding.stands import staying
-from app.control.decision import State
-from app.control.events import Reason, happened, known
+from app.control.decide.decide import parts, posing
+from app.control.domain.decision import State
+from app.control.domain.events import Reason, happened, known
+from app.control.domain.snapshot import Snapshot
+from app.control.fast.base import Base, base_of
 from app.control.fast.ladder import quicken
 from app.control.fast.watch import Call, Seen, Watch, watched
+from app.control.formulate.question import Posed
+from app.control.formulate.running import staying
+from app.control.record.planner_store import Overtaken, Store
 from app.control.seams import Solving
-from app.control.snapshot import Snapshot
-from app.control.store import Overtaken, Store
 
 SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
 

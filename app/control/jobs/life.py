@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import exp
 
-from app.control.events import Event, Reason, happened
+from app.control.domain.events import Event, Reason, happened
 from app.control.jobs.state import OVER, WAITING, JobState, Need, Phase, Place, Reading, Work
 
 MOST_FAILURES = 5  # without getting on between them

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil, floor, inf, log
 
+from app.control.domain.snapshot import JobFacts, Snapshot
 from app.control.jobs.order import Task, in_order
 from app.control.jobs.room import free, widest
 from app.control.jobs.state import JobState, Need, Work, works
-from app.control.snapshot import JobFacts, Snapshot
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.control.domain.snapshot import Snapshot
 from app.control.jobs.state import Work
-from app.control.snapshot import Snapshot
 
 
 def free(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from agents.contract import Copy, HeldBack, InstanceMinute
-from app.control.desired import Desired
-from app.control.snapshot import Declared, JobFacts, NodeFacts
+from app.control.domain.desired import Desired
+from app.control.domain.snapshot import Declared, JobFacts, NodeFacts
 from app.manifests.work import JobSpec
 
 PRIORITY: int = JobSpec.model_fields["priority"].default

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from app.control.snapshot import Declared
+from app.control.domain.snapshot import Declared
 
 LEAST_MS, MOST_MS, STEP_MS = 50.0, 1000.0, 10.0
 MOST_CRITICAL = 0.7  # of all that waits

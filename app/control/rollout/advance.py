@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from app.control.desired import Desired, NodeDesired, Observed
-from app.control.events import Reason
+from app.control.domain.desired import Desired, NodeDesired, Observed
+from app.control.domain.events import Reason
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes, owner_of
 from app.control.rollout.check import check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from app.control.desired import Observed, Seen
+from app.control.domain.desired import Observed, Seen
 
 
 class _AllServe(Mapping[str, Seen]):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, Observed
-from app.control.events import Reason
+from app.control.domain.desired import Desired, Observed
+from app.control.domain.events import Reason
 from app.control.rollout.capacity import serves
 from app.control.rollout.rules import Canary, Pending, Rules, Trial
 

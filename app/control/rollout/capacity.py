@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, Observed
+from app.control.domain.desired import Desired, Observed
 from app.control.rollout.changes import owner_of
 from app.control.rollout.rules import Pending, Rules
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, NodeDesired
+from app.control.domain.desired import Desired, NodeDesired
 
 NOTHING = NodeDesired()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from agents.contract import AssignedGpu, Frame
-from app.control.desired import NodeDesired
+from app.control.domain.desired import NodeDesired
 
 
 def raised(was: AssignedGpu, shall: AssignedGpu) -> AssignedGpu:

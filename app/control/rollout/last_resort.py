@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from app.control.events import Reason
+from app.control.domain.events import Reason
 from app.control.rollout.changes import Change, Kind, owner_of
 from app.control.rollout.scene import Scene
 

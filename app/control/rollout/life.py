@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from app.control.decision import HeldBack
-from app.control.desired import Desired
-from app.control.events import Reason
+from app.control.domain.decision import HeldBack
+from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import NodeFacts
 from app.control.rollout.changes import owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
 from app.control.rollout.rules import Order, RolloutState, Rules
-from app.control.snapshot import NodeFacts
 
 
 def begin(before: RolloutState, told: Desired, target: Desired, rules: Rules) -> RolloutState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from app.control.desired import NodeDesired
+from app.control.domain.desired import NodeDesired
 from app.control.rollout.changes import NOTHING, Change
 from app.control.rollout.clocks import settings
 from app.control.rollout.queue import queues_of, usually

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from app.control.decision import Decision, HeldBack, State
-from app.control.desired import Desired
-from app.control.events import Reason
+from app.control.domain.decision import Decision, HeldBack, State
+from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
 from app.control.rollout.changes import changes
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from app.control.decision import HeldBack
-from app.control.desired import Desired, NodeDesired
-from app.control.events import Reason
+from app.control.domain.decision import HeldBack
+from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.events import Reason
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import Change, Kind, changes, components, owner_of
 from app.control.rollout.keeping import without

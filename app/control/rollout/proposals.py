@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.control.snapshot import Expected, NodeFacts, Snapshot
+from app.control.domain.snapshot import Expected, NodeFacts, Snapshot
 
 NOISE = 0.05  # of a rate, where its forecast gave no band
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from app.control.desired import Desired
+from app.control.domain.desired import Desired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import Change, Kind, changes
 from app.control.rollout.making import as_set, in_turn, make, said

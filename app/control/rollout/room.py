@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.contract import AssignedInstance
-from app.control.desired import NodeDesired
+from app.control.domain.desired import NodeDesired
 from app.control.rollout.changes import owner_of
 
 TINY = 1e-6

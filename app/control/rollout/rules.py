@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.contract import AssignedInstance
-from app.control.decision import HeldBack
-from app.control.desired import Desired
+from app.control.domain.decision import HeldBack
+from app.control.domain.desired import Desired
 
 
 @dataclass(frozen=True, slots=True)

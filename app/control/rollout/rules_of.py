@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from app.control.domain.snapshot import Declared
 from app.control.rollout.rules import Rules
-from app.control.snapshot import Declared
 from app.manifests.fleet import PolicySpec
 from app.manifests.work import ServiceSpec
 

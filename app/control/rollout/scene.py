@@ -10,8 +10,8 @@ from functools import cached_property
 import msgspec
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, NodeDesired, Observed
-from app.control.events import Reason
+from app.control.domain.desired import Desired, NodeDesired, Observed
+from app.control.domain.events import Reason
 from app.control.rollout import canary
 from app.control.rollout.capacity import Ledger
 from app.control.rollout.changes import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, NodeDesired
+from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import NOTHING, Change, owner_of
 from app.control.rollout.clocks import raised

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, NodeDesired
+from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.changes import with_instance
 from app.control.rollout.room import Gpu, lack
 from app.control.rollout.rules import Leaving, Pending, RolloutState, Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from app.control.desired import Desired
+from app.control.domain.desired import Desired
 from app.control.rollout.capacity import Ledger
 from app.control.rollout.changes import Change, components, owner_of
 

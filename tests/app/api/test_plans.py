@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 import pytest
 
-from app.control.recording.replay import Record
+from app.control.answer.replay import Record
 from app.store.database import libpq_url
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from app.control.solving.aside import Aside
+from app.control.solve.aside import Aside
 
 
 @dataclass(frozen=True, slots=True)

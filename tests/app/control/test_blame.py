@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.control.blame import named, suspects
-from app.control.decision import Answer, Outcome
-from app.control.snapshot import Declared
-from app.control.solving import Inline
-from app.control.solving.orders import Meanwhile, nothing
+from app.control.domain.blame import named, suspects
+from app.control.domain.decision import Answer, Outcome
+from app.control.domain.snapshot import Declared
+from app.control.solve import Inline
+from app.control.solve.orders import Meanwhile, nothing
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import World
 from simulation.run import Simulation, simulated

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.control.desk import MOST_OF_ONE, MOST_WAITING, Busy, Desk, NoAnswer
+from app.control.solve.questions import MOST_OF_ONE, MOST_WAITING, Busy, Desk, NoAnswer
 from tests.app.control.asides import Dies, Pid, Sleeps
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.control.events import Reason, happened, known
+from app.control.domain.events import Reason, happened, known
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.control import metrics
-from app.control.decision import Answer, Decision, Lane, Outcome
-from app.control.events import Reason, happened
-from app.control.metrics import Figures, ServiceFigures, TenantFigures
-from app.control.tracing import WHOLE, phase
+from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.events import Reason, happened
+from app.control.measure import metrics
+from app.control.measure.metrics import Figures, ServiceFigures, TenantFigures
+from app.control.measure.tracing import WHOLE, phase
 from app.http.metrics import REGISTRY, render
 from solvers.planning.plan import Changes, Plan
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.control.decision import Outcome
-from app.control.observing.hearing import Hearing
+from app.control.domain.decision import Outcome
+from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
-from app.control.solving import Inline
-from app.control.store import Store
+from app.control.record.planner_store import Store
+from app.control.solve import Inline
 from app.manifests.model import Key, Kind
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, withdraw

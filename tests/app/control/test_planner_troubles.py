@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from app.control.deciding.predicting import sayable
-from app.control.observing.hearing import Hearing
+from app.control.formulate.predicting import sayable
+from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
-from app.control.solving import Inline
-from app.control.store import Store
+from app.control.record.planner_store import Store
+from app.control.solve import Inline
 from app.manifests.model import Key, Kind
 from app.store import cordons, plan_reads
 from app.store.database import Unavailable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.control import tracing
+from app.control.measure import tracing
 from app.settings import Settings
 from tests.app.http.test_tracing import Spans, collector  # noqa: F401
 

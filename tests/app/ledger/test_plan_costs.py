@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from app.control.deciding.formulate import formulate
+from app.control.formulate.problem import formulate
 from app.ledger.allocation import allocate
 from app.ledger.facts import HOUR, NodeFacts, Owned, Rate, Usage
 from app.manifests.offline import Input, load

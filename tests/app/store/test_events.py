@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, TextClause, text
 
-from app.control.events import Reason, happened
+from app.control.domain.events import Reason, happened
 from app.store import events
 from app.store.database import Database
 from app.store.events import Wanted

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from agents.contract import GatewayCounts, ServiceCounts
-from app.control.loads import Cursor, Loads, hear
+from app.control.observe.loads import Cursor, Loads, hear
 from app.store import gateways, loads
 from app.store.database import Database
 from app.store.loads import Bucket

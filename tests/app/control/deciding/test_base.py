@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from app.control.deciding.base import Base, base_of
-from app.control.deciding.decide import posing
-from app.control.deciding.predicting import foreseen
+from app.control.decide.decide import posing
 from app.control.fast import Call, Cause, quicken
-from app.control.solving import Inline
+from app.control.fast.base import Base, base_of
+from app.control.formulate.predicting import foreseen
+from app.control.solve import Inline
 from solvers.planning.judge import Standing
 from solvers.planning.promise import keep
 from tests.proofs.replays import begun

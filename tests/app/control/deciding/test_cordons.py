@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.control.deciding.cordons import drained, draining, leaving, progress
-from app.control.decision import Answer, Decision, Lane, Outcome
-from app.control.desired import Desired
-from app.control.snapshot import NodeFacts
+from app.control.decide.cordons import drained, draining, leaving, progress
+from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.desired import Desired
+from app.control.domain.snapshot import NodeFacts
 from app.store.cordons import WHOLE, Cordon
 from solvers.planning.plan import Plan, Unserved
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, replace_struct, rules

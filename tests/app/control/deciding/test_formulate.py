@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.control.deciding.formulate import POLICY_FIELDS, formulate, policy
+from app.control.formulate.problem import POLICY_FIELDS, formulate, policy
 from app.manifests.kinds import parse
 from app.manifests.model import Kind
 from app.manifests.offline import Input, load

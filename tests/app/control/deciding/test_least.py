@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.deciding.decide import drafted, holding, posing
-from app.control.decision import Decision
-from app.control.snapshot import NodeFacts, Snapshot
-from app.control.solving.orders import Solve, solved
+from app.control.decide.decide import drafted, holding, posing
+from app.control.domain.decision import Decision
+from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.solve.orders import Solve, solved
 from tests.app.control.whatif.worlds import snapshot
 
 SERVICE = "shop/search"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.control.deciding.predicting import foreseen
+from app.control.formulate.predicting import foreseen
 from solvers.planning.judge import Standing, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, GpuType, Instance, Node, Problem, Profile, Service, Variant

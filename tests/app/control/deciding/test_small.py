@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agents.contract import AssignedInstance
-from app.control.deciding.small import ORDERED, handed_over, is_preferred, is_upheaval
-from app.control.desired import NodeDesired
-from app.control.snapshot import Snapshot
+from app.control.decide.least_change import ORDERED, handed_over, is_preferred, is_upheaval
+from app.control.domain.desired import NodeDesired
+from app.control.domain.snapshot import Snapshot
 from solvers.planning.plan import Certificate, Changes, Cost, Plan
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.deciding.stands import as_it_stands
-from app.control.degrade import Promise, degraded, shed
-from app.control.events import Reason
-from app.control.snapshot import Expected
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import Expected
+from app.control.formulate.running import as_it_stands
+from app.control.tell.degrade import Promise, degraded, shed
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import GpuType, Node, Policy, Problem, Profile, Service, State, Variant

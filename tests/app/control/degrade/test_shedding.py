@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.degrade import Promise, Shed, shed
-from app.control.snapshot import Expected
+from app.control.domain.snapshot import Expected
+from app.control.tell.degrade import Promise, Shed, shed
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance
 

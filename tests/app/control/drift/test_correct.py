@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.control.drift import Corrected, Observation, corrected
-from app.control.drift.kept import of_row, row_of
-from app.control.drift.settings import Settings
-from app.control.snapshot import Correction
+from app.control.domain.snapshot import Correction
+from app.control.observe.drift import Corrected, Observation, corrected
+from app.control.observe.drift.kept import of_row, row_of
+from app.control.observe.drift.settings import Settings
 from tests.support.soak import scaled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

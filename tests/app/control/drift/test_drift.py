@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.drift import Drift, predictions
-from app.control.drift.kept import of_row, row_of
-from app.control.snapshot import Correction
+from app.control.domain.snapshot import Correction
+from app.control.observe.drift import Drift, predictions
+from app.control.observe.drift.kept import of_row, row_of
 from app.store import corrections
 from app.store.database import Database
 from solvers.planning.problem import (

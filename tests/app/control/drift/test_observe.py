@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.control.drift import Observation, Prediction
-from app.control.drift.observe import Minutes, ShedSince, nobody
-from app.control.drift.settings import Settings
+from app.control.observe.drift import Observation, Prediction
+from app.control.observe.drift.observe import Minutes, ShedSince, nobody
+from app.control.observe.drift.settings import Settings
 from tests.support.words import at, heard, served
 
 SEARCH = Prediction(

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.deciding.pose import pose
-from app.control.deciding.posed import Posed
-from app.control.decision import Outcome
-from app.control.explain.asked import Explain
-from app.control.explain.counting import counted, predicted
-from app.control.snapshot import NodeFacts, Snapshot
-from app.control.solving.orders import Solve, solved
+from app.control.answer.explain.asked import Explain
+from app.control.answer.explain.counting import counted, predicted
+from app.control.domain.decision import Outcome
+from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.formulate.pose import pose
+from app.control.formulate.question import Posed
+from app.control.solve.orders import Solve, solved
 from solvers.planning.plan import Plan
 from tests.app.control.explain.test_explain import planned
 from tests.app.control.whatif.worlds import snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.control.explain.difference import differences, in_words
-from app.control.explain.plan import spelled_plan, why_nothing_changed
+from app.control.answer.explain.difference import differences, in_words
+from app.control.answer.explain.plan import spelled_plan, why_nothing_changed
 
 
 def line(service: str, gpu: int, **fields: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from app.control.explain.job import why_job
-from app.control.explain.service import spelled_service, why_service, with_its_relaxation
-from app.control.explain.shares import costs_of_services
+from app.control.answer.explain.job import why_job
+from app.control.answer.explain.service import spelled_service, why_service, with_its_relaxation
+from app.control.answer.explain.shares import costs_of_services
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.control.fast import Call, Cause, Quick, Rung, quicken
-from app.control.solving import Inline
+from app.control.solve import Inline
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.problem import Problem, State

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.control.decision import Answer, Outcome
+from app.control.domain.decision import Answer, Outcome
 from app.control.fast import Call, Cause, Quick, Rung, quicken
-from app.control.solving import Inline
+from app.control.solve import Inline
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.control.events import Reason
+from app.control.domain.events import Reason
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, put
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service

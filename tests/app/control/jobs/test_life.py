@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.control.events import Reason
+from app.control.domain.events import Reason
 from app.control.jobs import JobState, Lived, Phase, Place, Reading, Work, lived, predicted_end, said
 from app.control.jobs.life import MOST_FAILURES
 from tests.support.soak import SOAK

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import AssignedInstance
-from app.control.deciding.pose import pose
-from app.control.desired import NodeDesired
+from app.control.domain.desired import NodeDesired
+from app.control.domain.snapshot import Declared, JobFacts, NodeFacts, Snapshot
+from app.control.formulate.pose import pose
 from app.control.jobs import Arrived, JobState, Phase, Task, Window, answered, arrived, in_order, queued
 from app.control.jobs.queue import MOST_REST, REST, STAYS
 from app.control.jobs.room import free
-from app.control.snapshot import Declared, JobFacts, NodeFacts, Snapshot
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
 from solvers.planning.solve import Budget, solve

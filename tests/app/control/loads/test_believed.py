@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from app.control.loads.believed import KEPT, Believed
+from app.control.observe.loads.believed import KEPT, Believed
 from tests.support.words import NOON, heard, served
 
 LATER = NOON + timedelta(seconds=30)

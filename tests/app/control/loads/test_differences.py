@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agents.contract import GatewayCounts, ServiceCounts
-from app.control.loads.differences import Came, GatewayTotals, NodeTotals
+from app.control.observe.loads.differences import Came, GatewayTotals, NodeTotals
 from tests.support.words import at, fast, gateway, heard, served
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.control.loads import Loads
+from app.control.observe.loads import Loads
 from app.store.loads import Course
 from tests.support.words import at, gateway, heard, readings, served
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.control.drift import Corrected
-from app.control.observing.learning import learnt
-from app.control.snapshot import Correction
-from app.control.store import Deposed, Store
+from app.control.domain.snapshot import Correction
+from app.control.observe.drift import Corrected
+from app.control.observe.learning import learnt
+from app.control.record.planner_store import Deposed, Store
 from app.store import corrections, events
 from app.store.database import Database
 

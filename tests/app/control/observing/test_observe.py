@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment, Report
-from app.control.observing.observe import Observer
+from app.control.observe.observer import Observer
 from app.nodes.intake import Intake
 from app.store import assignments
 from app.store.database import Database

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.control.observing.world import World
-from app.control.snapshot import Declared
+from app.control.domain.snapshot import Declared
+from app.control.observe.world import World
 from app.manifests.model import Key, Kind
 from app.store import changes, observed, versions
 from app.store.database import Database

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.control.decision import Answer, Lane, Outcome
-from app.control.recording.replay import Record, Refused, difference, from_json, replay, to_json
-from app.control.snapshot import Expected
-from app.control.solving import Inline, Solver, versions
+from app.control.answer.replay import Record, Refused, difference, from_json, replay, to_json
+from app.control.domain.decision import Answer, Lane, Outcome
+from app.control.domain.snapshot import Expected
+from app.control.solve import Inline, Solver, versions
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.proofs.replays import decisions

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from agents.contract import AssignedGpu, AssignedInstance, Frame
-from app.control.desired import Desired, NodeDesired, Observed, Seen
+from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
 from app.control.rollout.changes import owner_of
 from app.control.rollout.room import Gpu, over_full
 from app.control.rollout.rules import Rules

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, NodeDesired, Observed, Seen
+from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
 from app.control.rollout.changes import same_process
 from app.control.rollout.rules import Rules
 

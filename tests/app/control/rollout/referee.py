@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, NodeDesired
+from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.rules import Rules
 from tests.app.control.rollout.fleets import served
 

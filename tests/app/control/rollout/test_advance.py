@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.contract import AssignedGpu, Frame
-from app.control.desired import Desired, Observed, Seen
+from app.control.domain.desired import Desired, Observed, Seen
 from app.control.rollout import Advance, RolloutState, Rules, advance
 from app.control.rollout.changes import WrongTarget
 from tests.app.control.rollout.fleets import a_job, a_node, all_serve, an_instance, replace_struct, rules

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from agents.contract import AssignedInstance
-from app.control.desired import Desired, Observed
+from app.control.domain.desired import Desired, Observed
 from app.control.rollout import Advance, RolloutState, Trial, advance, begin, order
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
 

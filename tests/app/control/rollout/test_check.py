@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from app.control.desired import Desired, Observed, Seen
+from app.control.domain.desired import Desired, Observed, Seen
 from app.control.rollout import Advance, RolloutState, advance
 from app.control.rollout.rules import Leaving
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.control.desired import Desired
+from app.control.domain.desired import Desired
 from app.control.rollout import Advance, RolloutState, advance, begin
 from app.control.rollout.rules import Leaving, Pending
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, rules

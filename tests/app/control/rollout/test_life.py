@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from app.control.domain.snapshot import NodeFacts
 from app.control.rollout import RolloutState, begin, roll_back
 from app.control.rollout.rules import Leaving, Pending
-from app.control.snapshot import NodeFacts
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import standing
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.control.decision import Answer, Decision, Lane, Outcome, State
-from app.control.desired import Desired
+from app.control.domain.decision import Answer, Decision, Lane, Outcome, State
+from app.control.domain.desired import Desired
 from app.control.rollout.modes import ByMode, by_mode
 from solvers.planning.plan import Plan
 from tests.app.control.rollout.fleets import a_node, an_instance, rules

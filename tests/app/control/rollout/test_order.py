@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 
-from app.control.desired import Desired
+from app.control.domain.desired import Desired
 from app.control.rollout import order
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, drawn, rules, served
 from tests.app.control.rollout.referee import faults, has_an_order, standing

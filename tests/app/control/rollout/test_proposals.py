@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.control.domain.snapshot import Correction, Declared, Expected, JobFacts, NodeFacts, Snapshot, TenantFacts
 from app.control.rollout.proposals import no_longer
-from app.control.snapshot import Correction, Declared, Expected, JobFacts, NodeFacts, Snapshot, TenantFacts
 
 THEN = Snapshot(
     at=datetime(2026, 1, 1, tzinfo=UTC),

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.control.desired import Desired
+from app.control.domain.desired import Desired
 from app.control.rollout import RolloutState, Rules, advance, begin, order
 from tests.app.control.rollout.fleets import drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet

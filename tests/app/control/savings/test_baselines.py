@@ -8,9 +8,9 @@ from math import ceil
 
 import pytest
 
-from app.control.deciding.formulate import formulate
-from app.control.savings.baselines import BASELINES, Baseline, costs, placed, plan_costs
-from app.control.savings.fitting import Placed
+from app.control.answer.savings.baselines import BASELINES, Baseline, costs, placed, plan_costs
+from app.control.answer.savings.fitting import Placed
+from app.control.formulate.problem import formulate
 from simulation.world import of_documents
 from solvers.latency import max_rate
 from solvers.planning.plan import Plan

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.control.savings import keeping
-from app.control.store import Deposed
+from app.control.answer.savings import keeping
+from app.control.record.planner_store import Deposed
 from app.store import savings
 from app.store.database import Database
 from app.store.savings import Due

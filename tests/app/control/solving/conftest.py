@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.control.solving import Solver
+from app.control.solve import Solver
 
 
 @pytest.fixture(scope="package")

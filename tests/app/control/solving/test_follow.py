@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.control.decision import Outcome
-from app.control.solving import Inline, Solver
+from app.control.domain.decision import Outcome
+from app.control.solve import Inline, Solver
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.degrade import Degraded
-from app.control.events import Reason
-from app.control.telling.conditions import Ground, Statement, attained, said
-from app.control.tenants import Account, Terms, Used
+from app.control.domain.events import Reason
+from app.control.formulate.tenants import Account, Terms, Used
+from app.control.tell.conditions import Ground, Statement, attained, said
+from app.control.tell.degrade import Degraded
 from app.manifests.model import Key, Kind
 from solvers.planning.plan import Unserved
 from solvers.planning.problem import Limit

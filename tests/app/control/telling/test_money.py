@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from app.control.telling.money import Addition, addition, empty_nodes, releasable, renting
+from app.control.tell.money import Addition, addition, empty_nodes, releasable, renting
 from app.store import idle_nodes
 from app.store.database import Database
 from solvers.planning.judge import judge

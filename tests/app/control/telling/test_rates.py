@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.telling.rates import IDLE, OTHERS, UNALLOCATED, cost_rates, named
+from app.control.tell.rates import IDLE, OTHERS, UNALLOCATED, cost_rates, named
 from app.ledger.division import shares_of
 from app.ledger.facts import Usage
 from solvers.planning.plan import Plan

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.access import Principal, Scope
-from app.control.events import Reason
-from app.control.telling.conditions import Statement
-from app.control.telling.saying import Saying, Specs, Statements, Told, of_job
+from app.control.domain.events import Reason
+from app.control.tell.conditions import Statement
+from app.control.tell.saying import Saying, Specs, Statements, Told, of_job
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.telling.slo import Told, all_kept, kept
+from app.control.tell.slo import Told, all_kept, kept
 from app.store import loads
 from app.store.database import Database
 from app.store.loads import WINDOWS, Bucket

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from app.access import Principal, Scope
-from app.control.deciding.decide import posing
-from app.control.deciding.drafting import draft
-from app.control.deciding.stands import as_it_stands
-from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
-from app.control.solving.inline import Inline
-from app.control.telling.figures import After
-from app.control.telling.tell import Telling
+from app.control.decide.decide import posing
+from app.control.decide.drafting import draft
+from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.formulate.running import as_it_stands
+from app.control.solve.inline import Inline
+from app.control.tell.figures import After
+from app.control.tell.tell import Telling
 from app.http.metrics import REGISTRY
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.contract import AssignedInstance
-from app.control.deciding.cordons import Drain
-from app.control.desired import NodeDesired
-from app.control.snapshot import Correction, NodeFacts, Snapshot
-from app.control.telling.slo import Kept
-from app.control.telling.turns import burning, drains_turned, gateways_turned, turned
+from app.control.decide.cordons import Drain
+from app.control.domain.desired import NodeDesired
+from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
+from app.control.tell.slo import Kept
+from app.control.tell.turns import burning, drains_turned, gateways_turned, turned
 from app.store.cordons import Cordon
 
 NODE = NodeFacts("node-1", "reporting")

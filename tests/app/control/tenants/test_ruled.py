@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agents.contract import AssignedInstance
-from app.control.desired import NodeDesired
-from app.control.snapshot import Declared, Snapshot, TenantFacts
-from app.control.tenants import Terms, ruled, used_by_service, used_by_tenant
-from app.control.tenants.budget import accounts
+from app.control.domain.desired import NodeDesired
+from app.control.domain.snapshot import Declared, Snapshot, TenantFacts
+from app.control.formulate.tenants import Terms, ruled, used_by_service, used_by_tenant
+from app.control.formulate.tenants.budget import accounts
 from solvers.planning.problem import (
     GpuType,
     Limit,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.tenants import Terms, entitled, fair, shared
+from app.control.formulate.tenants import Terms, entitled, fair, shared
 from solvers.planning.problem import Limit
 
 AMOUNTS = st.floats(0, 100)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.control.snapshot import Declared, Snapshot
-from app.control.whatif.asked import WhatIf
-from app.control.whatif.change import Change, Rate, WrongChange, changed
+from app.control.answer.whatif.asked import WhatIf
+from app.control.answer.whatif.change import Change, Rate, WrongChange, changed
+from app.control.domain.snapshot import Declared, Snapshot
 from tests.app.control.whatif.worlds import snapshot
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.control.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
 from tests.solvers.planning.random_problems import NOON
 
 PROFILE = {

@@ -1,0 +1,51 @@
+"""Jobs live between cycles: what nodes say of them is added to what is known, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection
+
+from app.control.domain.events import Event
+from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.jobs import Reading, answered, kept, lived, places, queued, works
+from app.control.measure import metrics
+from app.control.record.planner_store import Deposed, Look
+from app.store import events, lease
+from app.store.database import Database
+from solvers.planning.plan import Plan
+
+
+def live(database: Database, epoch: int, look: Look, readings: Iterable[Reading]) -> Sequence[Event]:
+    """One moment in the life of every job; what happened."""
+    known = works(look.declared)
+    told = places(look.told, {node: NodeFacts(node, "lost") for node in look.seen.lost})
+    heard = list(readings)
+
+    def write(connection: Connection) -> tuple[Event, ...]:
+        if not lease.held(connection, epoch):
+            raise Deposed(f"epoch {epoch} is over")
+        before = kept.read(connection)
+        if not before and not known:
+            return ()
+        after = lived(before, known, told, heard, look.at)
+        kept.write(connection, before, after.states)
+        events.record(connection, after.events)
+        return after.events
+
+    happened = database.write(write)
+    metrics.happened(happened)
+    return happened
+
+
+def answer(database: Database, epoch: int, snapshot: Snapshot, plan: Plan) -> None:
+    """What a plan means for the queue: who got a place, and who rests, since nobody had room."""
+
+    def write(connection: Connection) -> None:
+        if not lease.held(connection, epoch):
+            raise Deposed(f"epoch {epoch} is over")
+        before = kept.read(connection)
+        if before:
+            kept.write(connection, before, answered(before, queued(snapshot), plan, snapshot, snapshot.at))
+
+    database.write(write)

@@ -1,0 +1,85 @@
+"""What operators ask of the leader: an earlier plan again, and proposals that stand only while they still hold."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from app.control.decide.decide import settled
+from app.control.domain.decision import Answer, Decision, Lane, Outcome, State
+from app.control.domain.events import Event, Reason, happened
+from app.control.domain.snapshot import Snapshot
+from app.control.record.planner_store import Look, Store
+from app.control.record.records import recorded, snapshot_of
+from app.control.rollout.life import roll_back
+from app.control.rollout.proposals import no_longer
+from app.control.rollout.rules_of import rules_of
+from app.store import plan_reads
+
+
+def undoing(store: Store) -> bool:
+    """Whether somebody wants the plan in force undone, and has no answer yet."""
+
+    def asked(connection: Connection) -> bool:
+        return _asked(connection, plan_reads.in_force(connection)) is not None
+
+    return store.database.read(asked)
+
+
+def rolled_back(store: Store, snapshot: Snapshot, look: Look) -> int:
+    """Bring back the plan before the one in force, if that was asked; the generation, 0 where nothing was done."""
+    if not snapshot.target:
+        return 0
+    asked = store.database.read(lambda connection: _asked(connection, snapshot.target))
+    if asked is None:
+        return 0
+    base, who = asked
+    earlier = store.database.read(lambda connection: recorded(connection, base))
+    if earlier is None:
+        return _refused(store, snapshot, f"plan {base}, which it followed, is not kept any more")
+    owners = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind in ("Service", "Job")}
+    order = roll_back(earlier.desired, look.told, snapshot.nodes, owners, rules_of(snapshot.declared))
+    decision = Decision(
+        lane=Lane.ROLLBACK,
+        plan=earlier.plan,
+        desired=snapshot.standing,
+        answer=Answer(Outcome.SOLVED, earlier.plan, recipe={"kind": "rollback", "to": base}),
+        reason=Reason.ROLLBACK,
+        message=f"{who} asked for plan {base} again",
+        state=State.ROLLING,
+    )
+    found = settled(snapshot, decision, order.target, order.stuck)
+    if found is None:
+        return _refused(store, snapshot, f"plan {base} would break a rule by now")
+    said = happened(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
+    (generation,) = store.record(snapshot, [found], [said])
+    return generation
+
+
+def expire(store: Store, snapshot: Snapshot) -> int:
+    """End the newest proposal if what it was made from no longer holds; its generation, or 0."""
+
+    def then(connection: Connection) -> tuple[int, Snapshot] | None:
+        generation = plan_reads.newest_waiting(connection)
+        one = recorded(connection, generation) if generation else None
+        return (one.generation, snapshot_of(connection, one)) if one else None
+
+    found = store.database.read(then)
+    why = no_longer(found[1], snapshot) if found else ""
+    if found is None or not why:
+        return 0
+    generation = found[0]
+    said = happened(Reason.PLAN_EXPIRED, why, kind="Plan", name=f"p{generation}", generation=generation)
+    store.move(generation, State.PROPOSED, State.EXPIRED, why, [said])
+    return generation
+
+
+def _asked(connection: Connection, generation: int) -> tuple[int, str] | None:
+    row = plan_reads.head(connection, generation)
+    wanted = (row or {}).get("asked", {}).get("rollback")
+    return (int(row["base"] or 0), str(wanted.get("by", "somebody"))) if row and wanted else None
+
+
+def _refused(store: Store, snapshot: Snapshot, why: str) -> int:
+    said: list[Event] = [happened(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
+    store.answered(snapshot.target, "rollback", said)
+    return 0

@@ -1,0 +1,146 @@
+"""Nodes are brought to the plan in force, a step at a time: what may change now is told, and how far it is is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from agents.contract import AssignedInstance
+from app.control.domain.decision import State
+from app.control.domain.desired import Desired
+from app.control.domain.events import Event, Reason, happened, known
+from app.control.measure import metrics
+from app.control.record.planner_store import Look, Settled, Store
+from app.control.rollout import Advance, RolloutState, Trial, advance, begin
+from app.control.rollout.rules_of import rules_of
+
+Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, Trial]]
+
+GOING = (State.ROLLING, State.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What came of one step."""
+
+    done: bool = True
+    moving: frozenset[str] = frozenset()  # services that are being handed over
+    told: int = 0  # nodes that were given a new assignment
+
+
+def bring(
+    store: Store, look: Look, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
+) -> Brought:
+    """Take the next step from what is told and seen to what the plan in force wants.
+
+    `answering` says how copies on trial have answered: they pass by that, and by time where it says nothing.
+    After a gap, in which nobody looked, the patience with steps that are under way begins anew.
+    """
+    plan = look.plan
+    if plan is None or plan.state == State.PAUSED:
+        return Brought()
+    if plan.state not in GOING:
+        _stay(store, look)
+        return Brought()
+    target = look.target
+    rules = rules_of(look.declared)
+    rules = replace(rules, unproven=_unproven(look.told, target, rules.gpu_types) - proven)
+    if "pending" in plan.rollout:
+        before = msgspec.convert(plan.rollout, RolloutState)
+    else:
+        before = begin(msgspec.convert(plan.inherited, RolloutState), look.told, target, rules)
+    if after_a_gap:
+        now = look.at.timestamp()
+        before = replace(before, pending={name: replace(one, since=now) for name, one in before.pending.items()})
+    trials = answering(_on_trial(before, look.told)) if before.canaries else {}
+    step = advance(target, look.told, look.seen, before, rules, look.at, trials)
+    state = _state(State(plan.state), step)
+    if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
+        settled = Settled(
+            state,
+            msgspec.to_builtins(step.state) | _failed(step, look),
+            step.message or None,
+            step.desired if state is State.STOPPED else None,
+        )
+        was_told = store.tell(plan, step.changed, settled, _said(plan.generation, plan.state, state, step))
+        if was_told and state != plan.state:
+            metrics.ROLLOUTS.labels(state).inc()
+    moving = frozenset(one.owner for one in step.waiting) | _rising(step)
+    return Brought(step.done or state is State.STOPPED, moving, len(step.changed))
+
+
+def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
+    """Copies that are watched, once they serve."""
+    watched = {one.instance for one in state.canaries.values() if one.ready_since}
+    if not watched:
+        return {}
+    return {one.id: one for wanted in told.values() for one in wanted.instances if one.id in watched}
+
+
+def _failed(step: Advance, look: Look) -> dict[str, Any]:
+    """Whose step failed: they rest before they are tried again."""
+    return {"failed": list(step.failed), "failedAt": look.at.isoformat()} if step.failed else {}
+
+
+def _unproven(told: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
+    """Shapes that run nowhere, of services that run in another one: those have something to lose."""
+    running: dict[str, set[str]] = {}
+    for node, one in _services(told):
+        running.setdefault(f"{one.tenant}/{one.service}", set()).add(_key(one, types.get(node, "")))
+    known = set().union(*running.values()) if running else set()
+    return frozenset(
+        key
+        for node, one in _services(target)
+        if f"{one.tenant}/{one.service}" in running and (key := _key(one, types.get(node, ""))) not in known
+    )
+
+
+def _services(desired: Desired) -> list[tuple[str, AssignedInstance]]:
+    return [(node, one) for node, wanted in desired.items() for one in wanted.instances if one.service]
+
+
+def _key(one: AssignedInstance, gpu_type: str) -> str:
+    return f"{one.model}/{one.variant}/{gpu_type}"
+
+
+def _rising(step: Advance) -> frozenset[str]:
+    """Services of which a copy is on its way up."""
+    return frozenset(
+        f"{one.tenant}/{one.service}"
+        for wanted in step.desired.values()
+        for one in wanted.instances
+        if one.id in step.state.pending
+    )
+
+
+def _stay(store: Store, look: Look) -> None:
+    """Where a rollout was ended half way, what nodes are told is what is wanted of them from now on."""
+    plan = look.plan
+    if plan is None or plan.state != State.ABORTED or look.target == look.told:
+        return
+    store.tell(plan, {}, Settled(State.ABORTED, dict(plan.rollout), None, look.told))
+
+
+def _state(before: State, step: Advance) -> State:
+    if before is State.ROLLING and step.stopped_reason:
+        return State.STOPPED
+    if before is State.ROLLING and step.done:
+        return State.DONE
+    return before
+
+
+def _said(generation: int, before: str, after: State, step: Advance) -> list[Event]:
+    name = f"p{generation}"
+    said = [
+        happened(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)
+        for key in step.passed
+    ]
+    if before != after:
+        reason = Reason.ROLLOUT_DONE
+        if after is State.STOPPED:
+            reason = known(step.stopped_reason) or Reason.ROLLOUT_STOPPED
+        said.append(happened(reason, step.message, kind="Plan", name=name, generation=generation))
+    return said

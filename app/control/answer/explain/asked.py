@@ -1,0 +1,187 @@
+"""Explanations as the solver's process gives them: a recorded plan and its snapshot in, sentences and numbers out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from app.control.answer.explain.alternatives import Alternative
+from app.control.answer.explain.counting import counted, predicted
+from app.control.answer.explain.instance import InstanceWhy, Real, described, spelled, why_instance
+from app.control.answer.explain.job import why_job
+from app.control.answer.explain.service import spelled_service, why_service
+from app.control.decide.decide import posing
+from app.control.domain.snapshot import JobFacts, Snapshot
+from app.control.formulate.question import Posed
+from app.control.solve.aside import Aside
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Aside):
+    """Why one thing of a plan is as it is; the plan is on the indexes that nodes use, as it was recorded."""
+
+    snapshot: Snapshot
+    plan: Plan
+    what: Literal["service", "instance", "job"]
+    name: str
+
+    def answered(self) -> dict[str, Any]:
+        """On the wire; `missing` says what the plan does not know."""
+        posed = posing(self.snapshot)
+        plan = predicted(posed.problem, counted(posed, self.plan))
+        if self.what == "job":
+            return _job(posed, plan, self.name, self.snapshot)
+        if self.what == "service":
+            return _service(posed, plan, self.name, self.snapshot)
+        found = next((one for one in plan.instances if one.id == self.name), None)
+        if found is None:
+            return {"missing": f"the plan has no instance {self.name}"}
+        why = why_instance(posed.problem, plan, found, real=_index(posed))
+        why = _real(posed, why)
+        return {"sentences": spelled(why), **_instance(why)}
+
+
+def _service(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+    if name not in posed.problem.services:
+        pinned = [one.id for _, one in posed.pinned if f"{one.tenant}/{one.service}" == name]
+        late = f"{name} was not there yet when this plan was made; the next cycle plans for it"
+        return {"missing": late if not pinned else f"{name} stands on cordoned GPUs, where it stays as it is"}
+    why = why_service(posed.problem, plan, name, _index(posed))
+    why = replace(
+        why,
+        instances=tuple(replace(one, gpu=posed.gpus[one.node][one.gpu]) for one in why.instances),
+        shapes=tuple(_real(posed, one) for one in why.shapes),
+    )
+    said = spelled_service(posed.problem, why)
+    expected = snapshot.expected.get(name)
+    if expected and expected.reason:
+        said.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
+    return {
+        "service": name,
+        "ratePerSecond": why.rate_per_second,
+        "costPerHour": why.cost_per_hour,
+        "sentences": said,
+        "instances": [_placed(one) for one in why.instances],
+        "unserved": {
+            "ratePerSecond": why.missing.rate_per_second,
+            "reason": why.missing.reason,
+            "relaxation": why.missing.relaxation,
+            "proved": why.missing.is_proved,
+        }
+        if why.missing
+        else None,
+        "shapes": [_instance(one) for one in why.shapes],
+    }
+
+
+def _job(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+    facts = snapshot.jobs.get(name, JobFacts())
+    why = why_job(posed.problem, plan, name, snapshot.at, facts)
+    placed = why.placed
+    return {
+        "job": name,
+        "phase": facts.phase,
+        "left": why.left,
+        "endsAt": why.ends_at.isoformat() if why.ends_at else None,
+        "placed": {
+            "node": placed.node,
+            "gpu": posed.gpus[placed.node][placed.gpu],
+            "gpuType": why.gpu_type,
+            "smPercent": placed.sm_percent,
+            "memoryGib": placed.memory_gib,
+            "unitsPerSecond": placed.units_per_second,
+        }
+        if placed
+        else None,
+        "reason": why.reason,
+        "relaxation": why.relaxation,
+        "sentences": list(why.sentences),
+    }
+
+
+def _forecast(reason: str) -> str:
+    return FORECASTS.get(reason, reason)
+
+
+FORECASTS = {
+    "declared": "what was declared",
+    "held": "the forecast holds, as what is asked stays inside its band",
+    "risen": "more is asked than before",
+    "fallen": "less is asked than before",
+    "what_if": "as was asked here",
+}
+
+
+def _index(posed: Posed) -> Real:
+    return lambda node, gpu: posed.gpus[node][gpu]
+
+
+def _real(posed: Posed, why: InstanceWhy) -> InstanceWhy:
+    """The same on the indexes that nodes use."""
+
+    def real(one: Instance) -> Instance:
+        return replace(one, gpu=posed.gpus[one.node][one.gpu])
+
+    found = replace(
+        why.found,
+        alternatives=tuple(
+            replace(other, instances=tuple(real(one) for one in other.instances)) for other in why.found.alternatives
+        ),
+    )
+    return replace(why, instance=real(why.instance), found=found)
+
+
+def _instance(why: InstanceWhy) -> dict[str, Any]:
+    runner_up = why.found.runner_up
+    return {
+        "instance": _placed(why.instance),
+        "gpuType": why.gpu_type,
+        "costPerHour": why.cost_per_hour,
+        "leastSmPercent": why.least_sm_percent,
+        "why": {
+            "gpu": why.why_gpu,
+            "batch": why.why_batch,
+            "smPercent": why.why_sm_percent,
+            "notCheaper": why.why_not_cheaper,
+        },
+        "batches": [
+            {"batch": one.batch, "ratePerSecond": one.rate_per_second, "execMs": one.exec_ms} for one in why.batches
+        ],
+        "runnerUp": _alternative(runner_up) if runner_up else None,
+        "alternatives": [_alternative(one) for one in why.found.alternatives],
+        "unfit": [{"gpuType": kind, "reason": reason} for kind, reason in why.found.unfit],
+    }
+
+
+def _alternative(other: Alternative) -> dict[str, Any]:
+    return {
+        "words": described(other),
+        "gpuType": other.gpu_type,
+        "instances": len(other.instances),
+        "node": other.first.node,
+        "variant": other.first.variant,
+        "batch": other.first.batch,
+        "smPercent": other.first.sm_percent,
+        "opensGpus": other.opens,
+        "addsPerHour": other.adds_per_hour,
+        "churn": other.churn,
+        "right": other.is_right,
+        "broken": other.broken or None,
+    }
+
+
+def _placed(one: Instance) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "service": one.service,
+        "node": one.node,
+        "gpu": one.gpu,
+        "variant": one.variant,
+        "batch": one.batch,
+        "smPercent": one.sm_percent,
+        "memoryGib": one.memory_gib,
+        "ratePerSecond": one.rate_per_second,
+        "predicted": {"execMs": one.exec_ms, "latencyMs": one.latency_ms},
+    }

@@ -1,0 +1,198 @@
+"""Why an instance is where it is and as it is: this GPU, this batch, this SM%, and what the runner-up would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.control.answer.explain.alternatives import Alternative, Found, alternatives
+from app.control.answer.explain.shares import costs_of_instances
+from app.control.answer.explain.words import count, money, ms, rate, signed
+from solvers.latency import limits
+from solvers.latency.kernels import accepted_load
+from solvers.planning.judge import Standing
+from solvers.planning.judge.readings import value_at
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.promise import keep
+
+ENOUGH = 1 - 1e-6  # of a rate
+TYPES_TOLD = 4  # in a sentence
+Real = Callable[[str, int], int]
+
+
+def itself(_node: str, gpu: int) -> int:
+    """Where the problem counts GPUs as their nodes do."""
+    return gpu
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCarries:
+    """The most that another batch would carry, all else as it is."""
+
+    batch: int
+    rate_per_second: float
+    exec_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceWhy:
+    """The reasons of one instance, in numbers and in words."""
+
+    instance: Instance
+    gpu_type: str
+    cost_per_hour: float  # its part of its GPU
+    least_sm_percent: int  # with which its rate is carried, on its GPU beside its neighbours
+    batches: tuple[BatchCarries, ...]
+    found: Found
+    why_gpu: str
+    why_batch: str
+    why_sm_percent: str
+    why_not_cheaper: str
+
+
+def why_instance(
+    problem: Problem, plan: Plan, instance: Instance, standing: Standing | None = None, real: Real = itself
+) -> InstanceWhy:  # fmt: skip
+    """All that can be said of one instance of a plan; the problem is that which the plan answers.
+
+    `real` is the index by which a node knows a GPU that the problem counts otherwise.
+    """
+    standing = standing or Standing(problem, plan, keep)
+    found = alternatives(problem, plan, instance, standing)
+    least = _least_sm(problem, instance)
+    batches = _batches(problem, instance, int(instance.sm_percent))
+    return InstanceWhy(
+        instance=instance,
+        gpu_type=problem.nodes[instance.node].gpu_type,
+        cost_per_hour=costs_of_instances(problem, plan)[instance.id],
+        least_sm_percent=least,
+        batches=batches,
+        found=found,
+        why_gpu=_why_gpu(problem, plan, instance, found),
+        why_batch=_why_batch(instance, batches),
+        why_sm_percent=_why_sm(problem, instance, least),
+        why_not_cheaper=_why_not_cheaper(problem, found, real),
+    )
+
+
+def described(other: Alternative, real: Real = itself) -> str:
+    """An alternative in words: `2 instances on a100 (node-3/0), batch 16 at 25 % of SMs`."""
+    first = other.first
+    where = f"{first.node}/{real(first.node, first.gpu)}" + (
+        f" and {len(other.instances) - 1} more" if len(other.instances) > 1 else ""
+    )
+    opened = ", a GPU that nothing runs on" if other.opens else ""
+    return (
+        f"{count(len(other.instances), 'instance')} of {first.variant} on {other.gpu_type} ({where}{opened}), "
+        f"batch {first.batch} at {first.sm_percent} % of its SMs"
+    )
+
+
+def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: Found) -> str:
+    name = problem.nodes[instance.node].gpu_type
+    price = problem.nodes[instance.node].price_per_hour
+    beside = [one.service for one in plan.instances if one.place == instance.place and one is not instance]
+    company = f"it shares the GPU with {', '.join(sorted(set(beside)))}" if beside else "no other service runs there"
+    said = f"{name} at {money(price)} an hour; {company}"
+    others = {one.gpu_type: one for one in reversed(found.alternatives) if one.is_right and one.gpu_type != name}
+    if others:
+        told = ", ".join(
+            f"on {kind} it would take {count(len(one.instances), 'instance')} and {signed(one.adds_per_hour)} an hour"
+            for kind, one in sorted(others.items())
+        )
+        return f"{said}; {told}"
+    unfit = [f"{kind}: {why}" for kind, why in found.unfit if kind != name]
+    if not unfit:
+        return f"{said}; the fleet has no other type"
+    more = f"; and {len(unfit) - TYPES_TOLD} more" if len(unfit) > TYPES_TOLD else ""
+    return f"{said}; no other type has a place for it ({'; '.join(unfit[:TYPES_TOLD])}{more})"
+
+
+def _why_batch(instance: Instance, batches: tuple[BatchCarries, ...]) -> str:
+    mine = next((one for one in batches if one.batch == instance.batch), None)
+    most = max(batches, key=lambda one: (one.rate_per_second, -one.batch), default=None)
+    if mine is None or most is None:
+        return f"batch {instance.batch} is not in its profile any more"
+    said = f"batch {mine.batch} carries up to {rate(mine.rate_per_second)} a second at this share within the SLO"
+    others = [one for one in batches if one.batch != mine.batch]
+    told = ", ".join(
+        f"batch {one.batch} {rate(one.rate_per_second)}" if one.rate_per_second > 0 else f"batch {one.batch} none"
+        for one in sorted(others, key=lambda one: -one.rate_per_second)[:3]
+    )
+    return f"{said}; {told}" if told else f"{said}; its profile has no other"
+
+
+def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
+    sm, carried = int(instance.sm_percent), rate(instance.rate_per_second)
+    if least and least < sm:
+        paid = "a GPU is paid whole, so a larger share costs nothing while nobody else needs it"
+        why = paid if problem.policy.pricing == "gpu" else "the plan left it some slack"
+        return f"{carried} a second would fit in {least} %; {why}"
+    below = max((one.rate_per_second for one in _batches(problem, instance, sm - 1)), default=None)
+    if below is None:
+        return f"{sm} % is the least that it was measured at"
+    return f"{sm} % is the least that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
+
+
+def _why_not_cheaper(problem: Problem, found: Found, real: Real) -> str:
+    best = found.runner_up
+    if best is None:
+        return "nothing else that was looked at carries its rate and keeps every rule"
+    told = described(best, real)
+    if best.adds_per_hour > 0:
+        return f"the runner-up costs {money(best.adds_per_hour)} an hour more: {told}"
+    if best.adds_per_hour == 0:
+        return f"the runner-up costs the same, and moving would only be churn: {told}"
+    saved, horizon = -best.adds_per_hour, problem.policy.horizon_minutes / 60
+    if saved * horizon <= best.churn:
+        return (
+            f"the runner-up would save {money(saved)} an hour, {money(saved * horizon)} over the horizon of "
+            f"{problem.policy.horizon_minutes:g} minutes, and cost {money(best.churn)} to change to: {told}"
+        )
+    return f"the runner-up would save {money(saved)} an hour; the search did not find it: {told}"
+
+
+def _least_sm(problem: Problem, instance: Instance) -> int:
+    """The least SM% with which it would carry its rate where it stands, by any batch; 0 where none does."""
+    for sm in range(1, int(instance.sm_percent) + 1):
+        if any(one.rate_per_second >= instance.rate_per_second * ENOUGH for one in _batches(problem, instance, sm)):
+            return sm
+    return 0
+
+
+def _batches(problem: Problem, instance: Instance, sm_percent: int) -> tuple[BatchCarries, ...]:
+    """What each batch would carry at a share, among its neighbours, at its clock; nothing below what was measured."""
+    profile = problem.profile(instance.service, instance.variant, instance.node)
+    service, policy = problem.services[instance.service], problem.policy
+    if profile is None or instance.batch not in profile.latency_ms:
+        return ()
+    alone = value_at(profile.latency_ms[instance.batch], instance.sm_percent)
+    slower = instance.exec_ms / alone if instance.exec_ms > 0 else 1.0
+    found = []
+    for batch, curve in sorted(profile.latency_ms.items()):
+        if sm_percent < curve[0][0]:
+            continue
+        exec_ms = value_at(curve, sm_percent) * slower
+        judged = exec_ms * (1 + policy.exec_margin)
+        row = limits(service.percentile, [batch]).loads[batch]
+        load = min(float(accepted_load(row, service.slo_ms / judged)), policy.utilization * (1 + policy.exec_margin))
+        found.append(BatchCarries(batch, max(0.0, 1000 * load * batch / judged), exec_ms))
+    return tuple(found)
+
+
+def spelled(why: InstanceWhy) -> list[str]:
+    """The sentences, the most important first."""
+    one = why.instance
+    head = (
+        f"{one.service} runs {one.variant} on {one.node}/{one.gpu} ({why.gpu_type}), batch {one.batch}, "
+        f"{one.sm_percent} % of the SMs, {one.memory_gib:g} GiB; it carries {rate(one.rate_per_second)} a second at "
+        f"{ms(one.latency_ms)} and costs {money(why.cost_per_hour)} an hour"
+    )
+    return [
+        head,
+        f"why this GPU: {why.why_gpu}",
+        f"why this batch: {why.why_batch}",
+        f"why this share: {why.why_sm_percent}",
+        f"why not cheaper: {why.why_not_cheaper}",
+    ]

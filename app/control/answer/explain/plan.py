@@ -1,0 +1,95 @@
+"""Why a plan is as it is, and why nothing changed: the cycle's outcome, what was held back, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from app.control.answer.explain.words import count, money, rate
+
+JSON: TypeAlias = Any
+NAMED = 5  # of each list, in words
+
+
+def spelled_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
+    """A recorded plan in words: `row` is what the store keeps beside its body."""
+    changes = plan.get("changes") or {}
+    moved = [count(changes[name], name) for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
+    because = f", called for by {row['reason']}" if row.get("reason") else ""
+    said = [
+        f"plan {row['generation']} ({row['lane']}{because}) is {row['state']}: "
+        + (f"{', '.join(moved)}; {changes.get('keep', 0)} kept" if moved else "it changes no instance")
+    ]
+    if row.get("message"):
+        said.append(str(row["message"]))
+    certificate = plan.get("certificate")
+    said += [_cost(certificate)] if certificate else []
+    said += _unserved(plan.get("unserved") or ())
+    said += why_held_back(held_back)
+    return said
+
+
+def _cost(certificate: Mapping[str, JSON]) -> str:
+    cost = certificate["cost"]
+    said = f"it costs {money(cost)} an hour"
+    if certificate.get("unservedCost"):
+        said += f", {money(certificate['unservedCost'])} of it for what is unserved"
+    if certificate.get("bound") is None:
+        return f"{said}; no bound is known ({certificate.get('method', '')})"
+    gap = certificate.get("gap")
+    away = f", {100 * gap:.1f} % away" if gap is not None else ""
+    return f"{said}; no plan can cost less than {money(certificate['bound'])}{away} ({certificate.get('method', '')})"
+
+
+def _unserved(unserved: Iterable[JSON]) -> list[str]:
+    left = sorted(unserved, key=lambda one: -one["ratePerSecond"])
+    said = [
+        f"unserved: {one['service']}, {rate(one['ratePerSecond'])} a second: {one.get('reason') or 'no reason given'}"
+        + (f"; least change that helps: {one['relaxation']}" if one.get("relaxation") else "")
+        for one in left[:NAMED]
+    ]
+    return said + ([f"and {count(len(left) - NAMED, 'more service')} unserved"] if len(left) > NAMED else [])
+
+
+def why_held_back(held_back: Sequence[JSON]) -> list[str]:
+    """What the plan would have changed and does not."""
+    said = [
+        f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}" for one in held_back[:NAMED]
+    ]
+    return said + ([f"and {count(len(held_back) - NAMED, 'more change')} held back"] if len(held_back) > NAMED else [])
+
+
+def why_nothing_changed(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
+    """The newest cycles in words, the newest first: what each saw, and what came of it."""
+    said: list[str] = []
+    for same in _runs(cycles):
+        first = same[0]
+        what = OUTCOMES.get(first["outcome"], first["outcome"])
+        many = f", {len(same)} times in a row" if len(same) > 1 else ""
+        told = f": {first['message']}" if first.get("message") else ""
+        said.append(f"{first['at']}: {what}{many}{told}")
+        if len(said) == NAMED:
+            break
+    return said or ["no cycle has been recorded yet: is a planner running?"]
+
+
+OUTCOMES = {
+    "solved": "a plan was made",
+    "unchanged": "nothing that decides a plan had changed",
+    "out_of_time": "the solver had no plan by its deadline, so the last one stands",
+    "crashed": "the solver's process died, so the last plan stands",
+    "wrong": "the judge refused the solver's plan, so the last one stands",
+    "nothing": "there was nothing to plan on, or for",
+}
+
+
+def _runs(cycles: Sequence[Mapping[str, JSON]]) -> Iterable[list[Mapping[str, JSON]]]:
+    """Cycles one after the other with the same outcome, reason and message."""
+    same: list[Mapping[str, JSON]] = []
+    for one in cycles:
+        if same and (one["outcome"], one.get("message")) != (same[0]["outcome"], same[0].get("message")):
+            yield same
+            same = []
+        same.append(one)
+    if same:
+        yield same

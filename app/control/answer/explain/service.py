@@ -1,0 +1,118 @@
+"""Why a service is served as it is, or is not: its instances, what they cost, and the least change that would help."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.control.answer.explain.instance import InstanceWhy, Real, itself, spelled, why_instance
+from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.explain.words import count, money, ms, rate
+from solvers.planning import explain
+from solvers.planning.explain.fleet import fleet
+from solvers.planning.judge import Standing, judge
+from solvers.planning.plan import Plan, Unserved
+from solvers.planning.problem import Instance, Problem
+from solvers.planning.promise import keep
+
+SHAPES_IN_FULL = 2  # of a service: the dearest
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What of a service is not served, and the least change that would serve it, as it was tried."""
+
+    rate_per_second: float
+    reason: str
+    relaxation: str
+    is_proved: bool  # with the change made, the judge finds the plan right that serves it
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceWhy:
+    """The reasons of one service."""
+
+    name: str
+    rate_per_second: float
+    instances: tuple[Instance, ...]
+    cost_per_hour: float
+    missing: Missing | None
+    shapes: tuple[InstanceWhy, ...]
+
+
+def why_service(problem: Problem, plan: Plan, name: str, real: Real = itself) -> ServiceWhy:
+    """All that can be said of one service of a plan."""
+    mine = tuple(one for one in plan.instances if one.service == name)
+    left = next((one for one in plan.unserved if one.service == name), None)
+    standing = Standing(problem, plan, keep) if mine else None
+    return ServiceWhy(
+        name=name,
+        rate_per_second=problem.services[name].rate_per_second,
+        instances=mine,
+        cost_per_hour=costs_of_services(problem, plan)[name],
+        missing=missing(problem, plan, left) if left else None,
+        shapes=tuple(why_instance(problem, plan, one, standing, real) for one in _of_each_shape(problem, mine)),
+    )
+
+
+def missing(problem: Problem, plan: Plan, left: Unserved) -> Missing:
+    """The reason in full, and the least change that serves the service while the others keep what they have."""
+    about = explain.case(problem, plan, left.service)
+    told = explain.told(about, fleet(problem, about.whole.at))
+    change = told.change
+    proved = change is not None and judge(change.problem, change.plan, simulate=False, keeps=keep).is_right
+    return Missing(left.rate_per_second, told.reason, told.relaxation, proved)
+
+
+def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
+    """The problem that the named change makes and the plan that then serves the service; None where none helps."""
+    about = explain.case(problem, plan, name)
+    change = explain.told(about, fleet(problem, about.whole.at)).change
+    return (change.problem, change.plan) if change else None
+
+
+def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]:
+    """One instance of each shape, the dearest shapes first."""
+    by_shape: dict[tuple[object, ...], list[Instance]] = defaultdict(list)
+    for one in mine:
+        by_shape[problem.nodes[one.node].gpu_type, one.variant, one.batch].append(one)
+
+    def price(alike: list[Instance]) -> float:
+        return sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in alike)
+
+    shapes = sorted(by_shape.values(), key=lambda alike: (-price(alike), alike[0].id))
+    return [max(alike, key=lambda one: (one.sm_percent, one.id)) for alike in shapes[:SHAPES_IN_FULL]]
+
+
+def spelled_service(problem: Problem, why: ServiceWhy) -> list[str]:
+    """The sentences, the most important first."""
+    service = problem.services[why.name]
+    asked = (
+        f"{rate(why.rate_per_second)} requests a second, {service.percentile:g} % of them within {service.slo_ms:g} ms"
+    )
+    served = sum(one.rate_per_second for one in why.instances)
+    if not why.instances:
+        said = [f"{why.name} asks for {asked}; nothing of it is served"]
+    else:
+        slowest = max(one.latency_ms for one in why.instances)
+        said = [
+            f"{why.name} asks for {asked}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
+            f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
+        ]
+    if why.missing:
+        gone = why.missing
+        said.append(f"unserved: {rate(gone.rate_per_second)} a second: {gone.reason}")
+        proved = " (tried: it then is served, and all others keep what they have)" if gone.is_proved else ""
+        if gone.relaxation:
+            said.append(f"least change that helps: {gone.relaxation}{proved}")
+    for shape in why.shapes:
+        said += spelled(shape)
+    return said
+
+
+def _types(problem: Problem, why: ServiceWhy) -> str:
+    counts: dict[str, int] = defaultdict(int)
+    for one in why.instances:
+        counts[problem.nodes[one.node].gpu_type] += 1
+    return ", ".join(f"{number} x {name}" for name, number in sorted(counts.items()))

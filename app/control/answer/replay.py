@@ -1,0 +1,191 @@
+"""A recorded decision made again, offline: by counted steps, and whatever the machine is, it comes out the same.
+
+What ended a search then, its seconds or a death, is on record with the steps that were done: nothing is waited for.
+The bound is not found again: it is another process's, and changes nothing of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.control.decide.decide import drafted, holding, parts, posing
+from app.control.decide.least_change import following
+from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.desired import NodeDesired
+from app.control.domain.snapshot import Snapshot
+from app.control.fast import Call, Cause, quicken
+from app.control.fast.base import base_of
+from app.control.formulate.question import Posed
+from app.control.record.records import recorded, snapshot_of
+from app.control.solve.versions import other_versions
+from solvers.planning.plan import Certificate, Plan
+from solvers.planning.problem import Problem
+
+SECONDS = 3600.0  # steps are counted, not time: this is a guard against a fault of ours
+
+
+class Refused(Exception):
+    """This decision cannot be made again here: the message says why."""
+
+
+class Remakes(Protocol):
+    """A solver that goes by recipes."""
+
+    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> Answer: ...
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that a decision was made from, and what was decided."""
+
+    generation: int
+    lane: Lane
+    outcome: Outcome
+    snapshot: Snapshot
+    recipe: dict[str, Any]
+    versions: dict[str, str]
+    plan: Plan | None = None
+    desired: dict[str, NodeDesired] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Whether the same was decided again, and if not, the first difference."""
+
+    is_identical: bool
+    difference: str = ""
+    message: str = ""
+
+
+def replay(record: Record, solver: Remakes) -> Replayed:
+    """Pose, solve, draft and hold back as it was done then; Refused where that would prove nothing."""
+    others = other_versions(record.versions)
+    if others:
+        raise Refused(f"plan {record.generation} was decided by other versions: {'; '.join(others)}")
+    if record.plan is None:
+        return Replayed(True, message=f"no plan came of it: {record.outcome}; that is what is on record")
+    kind = record.recipe.get("kind", "")
+    posed = posing(record.snapshot)
+    if kind == "solve":
+        decision = _solved_again(record, posed, solver)
+    elif kind == "follow":
+        decision = _followed_again(record, posed, solver)
+    elif kind == "quicken":
+        decision = _quickened_again(record, posed, solver)
+    else:
+        raise Refused(f"plan {record.generation} was not found by a solver: its lane is {record.lane}")
+    differences = [_difference(record, record.plan, part) for part in parts(record.snapshot, decision) or (decision,)]
+    return Replayed("" in differences, "" if "" in differences else differences[0])
+
+
+def _difference(record: Record, plan: Plan, decision: Decision) -> str:
+    found = difference(_unbounded(plan), _unbounded(decision.plan), "plan")
+    if not found and record.desired is not None:
+        found = difference(record.desired, dict(decision.desired), "desired")
+    return found
+
+
+def record_of(connection: Connection, generation: int) -> Record | None:
+    """As the store has it."""
+    one = recorded(connection, generation)
+    if one is None:
+        return None
+    return Record(
+        generation, Lane(one.lane), Outcome(one.outcome), snapshot_of(connection, one), dict(one.recipe),
+        dict(one.versions), one.plan, dict(one.desired),
+    )  # fmt: skip
+
+
+def to_json(record: Record) -> bytes:
+    """For another machine."""
+    return msgspec.json.encode(record, order="deterministic")
+
+
+def from_json(body: bytes) -> Record:
+    """Refused where it is no record."""
+    try:
+        return msgspec.json.decode(body, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refused(f"no record of a decision: {error}") from None
+
+
+def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
+    answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
+    if answer.plan is None:
+        raise Refused(f"plan {record.generation} cannot be found again: {answer.message}")
+    decision = drafted(record.snapshot, posed, answer, lane=record.lane)
+    return holding(record.snapshot, posed, decision)
+
+
+def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
+    answer = solver.follow(*following(posed), seconds=SECONDS)
+    if answer.plan is None:
+        raise Refused(f"plan {record.generation} cannot be found again: {answer.message}")
+    decision = drafted(record.snapshot, posed, answer, lane=record.lane)
+    return holding(record.snapshot, posed, decision)
+
+
+def _quickened_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
+    recipe = record.recipe
+    base = base_of(record.snapshot, posed)
+    calls = [Call(name, Cause.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()]
+    then = _AsThen(solver, list(recipe["followed"])) if recipe["solver"] else None
+    quick = quicken(base.posed.problem, base.plan, calls, then, strict=recipe["strict"], seconds=SECONDS)
+    if quick is None:
+        raise Refused(f"plan {record.generation} cannot be found again: no quick step helps")
+    return base.decided(quick)[1]
+
+
+class _AsThen:
+    """A solver that fails where it failed then."""
+
+    def __init__(self, solver: Remakes, outcomes: list[str]) -> None:
+        self._solver = solver
+        self._outcomes = outcomes
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+        outcome = Outcome(self._outcomes.pop(0)) if self._outcomes else Outcome.SOLVED
+        if outcome is not Outcome.SOLVED:
+            return Answer(outcome)
+        return self._solver.follow(problem, plan, rates, seconds=seconds)
+
+
+def difference(then: Any, now: Any, where: str) -> str:
+    """The first place where two values differ, and how; nothing where they are equal."""
+    if then == now:
+        return ""
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        for key in sorted(then.keys() | now.keys()):
+            if key not in then or key not in now:
+                return f"{where}: {key} is {'new' if key in now else 'gone'}"
+            if found := difference(then[key], now[key], f"{where}.{key}"):
+                return found
+    if isinstance(then, tuple) and isinstance(now, tuple):
+        for at, (one, other) in enumerate(zip(then, now, strict=False)):
+            if found := difference(one, other, f"{where}[{at}]"):
+                return found
+        return f"{where}: {len(then)} on record, {len(now)} now"
+    names = _names(then) if type(then) is type(now) else ()
+    for name in names:
+        if found := difference(getattr(then, name), getattr(now, name), f"{where}.{name}"):
+            return found
+    return f"{where}: {then!r} on record, {now!r} now"
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if is_dataclass(value):
+        return tuple(field.name for field in fields(value))
+    return tuple(getattr(value, "__struct_fields__", ()))
+
+
+def _unbounded(plan: Plan) -> Plan:
+    """All but what is said of the plan by the clock and by who ran beside its search."""
+    said = plan.certificate
+    return replace(plan, certificate=Certificate(said.cost, None, "", said.work, 0.0) if said else None)

@@ -1,0 +1,129 @@
+"""Three ways to serve what the plan serves, and what each of them would cost a tenant in an hour.
+
+`one_per_gpu`: every instance has a GPU to itself, of the type on which its service costs least.
+`hetsev`: HetSev's greedy says how many instances of which type each service runs; they share GPUs, first fit.
+`largest`: every service runs on the type with most memory, in the shape that takes least of it; they share, first fit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Literal
+
+from app.control.answer.savings.fitting import EXACTLY, Placed, first_fit
+from app.control.answer.savings.paying import Gpu, Held, by_service, by_tenant, of_plan
+from app.control.answer.savings.shapes import Shape, prices, shapes
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, Service
+from solvers.scaling import greedy
+from solvers.scaling.problem import InstanceType, Promise
+from solvers.scaling.problem import Problem as Scaling
+
+Baseline = Literal["one_per_gpu", "hetsev", "largest"]
+BASELINES: tuple[Baseline, ...] = ("one_per_gpu", "hetsev", "largest")
+
+
+def served(plan: Plan) -> dict[str, float]:
+    """What the plan carries of each service a second."""
+    found: dict[str, float] = defaultdict(float)
+    for one in plan.instances:
+        found[one.service] += one.rate_per_second
+    return dict(found)
+
+
+def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
+    """By baseline and tenant, per hour. A service that a baseline cannot serve counts with what the plan pays."""
+    rates, price = served(plan), prices(problem)
+    paid = by_service(problem, of_plan(problem, plan))
+    found: dict[Baseline, dict[str, float]] = {}
+    for baseline in BASELINES:
+        gpus: dict[tuple[str, int], list[Held]] = defaultdict(list)
+        for one in placed(problem, rates, baseline):
+            held = Held(one.service, one.shape.sm_percent, one.shape.memory_gib)
+            gpus[one.shape.gpu_type, one.gpu].append(held)
+        is_alone = baseline == "one_per_gpu"
+        pays = by_service(problem, (Gpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
+        found[baseline] = by_tenant(problem, {service: pays.get(service, paid[service]) for service in rates})
+    return found
+
+
+def plan_costs(problem: Problem, plan: Plan) -> dict[str, float]:
+    """What tenants' services pay for GPUs in an hour of the plan; energy and jobs are left out on both sides."""
+    return by_tenant(problem, by_service(problem, of_plan(problem, plan)))
+
+
+def placed(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[Placed]:
+    """All instances of a baseline; services that it cannot serve have none."""
+    price = prices(problem)
+    largest = max(price, key=lambda name: (problem.gpu_types[name].memory_gib, price[name], name))
+    wanted: list[tuple[Service, Shape]] = []
+    for name, rate in sorted(rates.items()):
+        service = problem.services[name]
+        known = shapes(problem, service)
+        if baseline == "one_per_gpu":
+            wanted += _alone(service, known, rate, price)
+        elif baseline == "hetsev":
+            wanted += _hetsev(problem, service, known, rate, price)
+        else:
+            wanted += _cheapest(service, [one for one in known if one.gpu_type == largest], rate)
+    if baseline == "one_per_gpu":
+        return [Placed(service.name, shape, number) for number, (service, shape) in enumerate(wanted)]
+    return first_fit(problem, wanted)
+
+
+def _needed(service: Service, rate: float, each: float) -> int:
+    return max(ceil(rate / each * (1 - EXACTLY)), service.min_instances, 1)
+
+
+def _alone(
+    service: Service, known: Sequence[Shape], rate: float, price: Mapping[str, float]
+) -> list[tuple[Service, Shape]]:
+    best: dict[str, Shape] = {}
+    for shape in known:
+        if shape.gpu_type not in best or shape.rate_per_second > best[shape.gpu_type].rate_per_second:
+            best[shape.gpu_type] = shape
+    choices = [
+        (_needed(service, rate, shape.rate_per_second) * price[name], name, shape) for name, shape in best.items()
+    ]
+    if not choices:
+        return []
+    _, _, shape = min(choices, key=lambda choice: choice[:2])
+    return [(service, shape)] * _needed(service, rate, shape.rate_per_second)
+
+
+def _cheapest(service: Service, known: Sequence[Shape], rate: float) -> list[tuple[Service, Shape]]:
+    """Of one type: the shape whose instances together take least of GPUs."""
+    if not known:
+        return []
+    shape = min(
+        known, key=lambda one: (_needed(service, rate, one.rate_per_second) * one.share, one.sm_percent)
+    )  # fmt: skip
+    return [(service, shape)] * _needed(service, rate, shape.rate_per_second)
+
+
+def _hetsev(
+    problem: Problem, service: Service, known: Sequence[Shape], rate: float, price: Mapping[str, float]
+) -> list[tuple[Service, Shape]]:
+    """HetSev's heuristic over one shape a type: the one of least price per rate. It bills the memory that is held."""
+    best: dict[str, Shape] = {}
+    for shape in known:
+        before = best.get(shape.gpu_type)
+        if before is None or shape.share / shape.rate_per_second < before.share / before.rate_per_second:
+            best[shape.gpu_type] = shape
+    if not best:
+        return []
+    kinds = tuple(
+        InstanceType(
+            name=name,
+            throughput_per_second=shape.rate_per_second,
+            exec_ms=shape.exec_ms,
+            gpu_memory_gib=shape.share * problem.gpu_types[name].memory_gib,
+            price_per_gib=price[name] / problem.gpu_types[name].memory_gib,
+        )
+        for name, shape in sorted(best.items())
+    )
+    counts = greedy.solve(Scaling(rate, Promise(service.slo_ms, service.percentile), kinds))
+    found = [(service, best[name]) for name, count in sorted(counts.items()) for _ in range(count)]
+    return found + found[-1:] * (service.min_instances - len(found))

@@ -1,0 +1,64 @@
+"""Instances on as few GPUs as first fit, the largest first, makes of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from app.control.answer.savings.shapes import Shape
+from solvers.planning.problem import Policy, Problem, Service
+
+EXACTLY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An instance of a baseline on the `gpu`-th GPU of its type."""
+
+    service: str
+    shape: Shape
+    gpu: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A GPU that is being filled."""
+
+    sm_percent: int = 0
+    memory_gib: float = 0.0
+    clients: int = 0
+    is_dedicated: bool = False
+    models: Counter[str] = field(default_factory=Counter)
+
+    def fits(self, service: Service, shape: Shape, whole_gib: float, policy: Policy) -> bool:
+        return not (
+            self.sm_percent + shape.sm_percent > 100
+            or self.memory_gib + shape.memory_gib > whole_gib * (1 + EXACTLY)
+            or self.clients >= policy.clients_per_gpu
+            or self.models[service.model] >= policy.same_model_per_gpu
+            or self.is_dedicated
+            or (service.is_dedicated and self.clients)
+        )
+
+    def take(self, service: Service, shape: Shape) -> None:
+        self.sm_percent += shape.sm_percent
+        self.memory_gib += shape.memory_gib
+        self.clients += 1
+        self.models[service.model] += 1
+        self.is_dedicated = service.is_dedicated
+
+
+def first_fit(problem: Problem, wanted: Iterable[tuple[Service, Shape]]) -> list[Placed]:
+    """Each on the first GPU of its type that has room by SMs, memory, model and clients."""
+    open_gpus: dict[str, list[_Open]] = defaultdict(list)
+    found = []
+    for service, shape in sorted(wanted, key=lambda one: (-one[1].share, one[0].name)):
+        whole_gib, gpus = problem.gpu_types[shape.gpu_type].memory_gib, open_gpus[shape.gpu_type]
+        fitting = (n for n, gpu in enumerate(gpus) if gpu.fits(service, shape, whole_gib, problem.policy))
+        number = next(fitting, len(gpus))
+        if number == len(gpus):
+            gpus.append(_Open())
+        gpus[number].take(service, shape)
+        found.append(Placed(service.name, shape, number))
+    return found

@@ -1,0 +1,72 @@
+"""Once an hour the plan in force is held against the baselines, from its own record, and what comes of it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from app.control.answer.savings.baselines import costs, plan_costs
+from app.control.decide.decide import posing
+from app.control.domain.snapshot import Snapshot
+from app.control.record.planner_store import Deposed, Store
+from app.control.record.records import Recorded, recorded, snapshot_of
+from app.store import lease, savings
+from app.store.savings import Due, Saving
+
+MOST_PLANS = 3  # looked at in one turn: the rest has its own
+NANO = 10**9
+
+
+def keep(store: Store) -> int:
+    """Bring savings up to the last hour that is over; how many hours were added."""
+    if not store.epoch:
+        return 0
+    known: dict[int, Sequence[Saving]] = {}
+    hours = 0
+    for due in store.database.read(savings.due):
+        if due.generation not in known:
+            if len(known) == MOST_PLANS:
+                break
+            known[due.generation] = _of_plan(store, due)
+        _write(store, due, known[due.generation])
+        hours += 1
+    return hours
+
+
+def judged(snapshot: Snapshot, one: Recorded) -> list[Saving]:
+    """What a recorded plan and the baselines cost each tenant an hour, for what the plan serves."""
+    problem = posing(snapshot).problem
+    services = problem.services.keys()
+    standing = tuple(line for line in one.plan.instances if line.service in services and line.node in problem.nodes)
+    plan = type(one.plan)(standing)
+    paid, others = plan_costs(problem, plan), costs(problem, plan)
+    return [
+        Saving(tenant, _nano(paid[tenant]), *(_nano(by.get(tenant, 0.0)) for by in others.values()))
+        for tenant in sorted(paid)
+    ]
+
+
+def _of_plan(store: Store, due: Due) -> Sequence[Saving]:
+    def read(connection: Connection) -> tuple[Sequence[Saving], tuple[Snapshot, Recorded] | None]:
+        before = savings.last(connection, due.generation)
+        one = None if before else recorded(connection, due.generation)
+        return before, (snapshot_of(connection, one), one) if one else None
+
+    before, found = store.database.read(read)
+    return judged(*found) if found else before
+
+
+def _write(store: Store, due: Due, rows: Sequence[Saving]) -> None:
+    epoch = store.epoch
+
+    def write(connection: Connection) -> None:
+        if not lease.held(connection, epoch):
+            raise Deposed(f"epoch {epoch} is over")
+        savings.keep(connection, due, rows)
+
+    store.database.write(write)
+
+
+def _nano(per_hour: float) -> int:
+    return round(per_hour * NANO)

@@ -1,0 +1,107 @@
+"""A what-if as the solver's process answers it: two problems posed and solved alike, and compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.control.answer.whatif.change import Change, WrongChange, changed
+from app.control.answer.whatif.compare import Side, compared, in_words
+from app.control.answer.whatif.prices import Amount, SloPrice, slo_prices
+from app.control.decide.decide import posing
+from app.control.domain.decision import Outcome
+from app.control.domain.snapshot import Snapshot
+from app.control.solve.aside import Aside
+from app.control.solve.orders import Solve, solved
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, State, WrongProblem
+from solvers.planning.wire import to_json
+
+PRICE_WORK = 4  # steps for each of the many small plans that prices are differences of
+LEAST_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf(Aside):
+    """The question: what would this change do? Answered without touching anything."""
+
+    snapshot: Snapshot
+    change: Change
+    seconds: float
+    work: int | None = None
+    seed: int = 0
+    prices_of: Sequence[str] | None = None  # services whose SLOs are priced; empty: all, as far as the time goes
+    with_plan: bool = False
+
+    def answered(self) -> dict[str, Any]:
+        """The comparison on the wire; `failed` says why there is none."""
+        try:
+            return self._compared()
+        except (WrongChange, WrongProblem) as wrong:
+            return {"failed": str(wrong), "refused": True}
+
+    def _compared(self) -> dict[str, Any]:
+        deadline = time.monotonic() + self.seconds
+        same = self.change == Change()
+        share = 2 + 2 * (self.prices_of is not None)
+        each = max(LEAST_SECONDS, self.seconds / share)
+        now, then = posing(self.snapshot).problem, posing(changed(self.snapshot, self.change)).problem
+        found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
+        for answer in found:
+            if answer.outcome is not Outcome.SOLVED or answer.plan is None:
+                return {"failed": answer.message or str(answer.outcome)}
+        plans = [answer.plan for answer in found if answer.plan]
+        before = after = Side(now, plans[0])
+        if not same:  # each is also laid over the other: two searches from nothing differ by their luck, too
+            before = before.asked_also(plans[1]).asked_also(self._laid_over(now, plans[1]))
+            after = Side(then, plans[1]).asked_also(before.plan).asked_also(self._laid_over(then, before.plan))
+        said = compared(before, after, self.change.services)
+        said["sentences"] = in_words(said)
+        if self.prices_of is not None:
+            said["sloPrices"] = self._prices(then, deadline)
+        if self.with_plan:
+            said["plan"] = to_json(after.plan, then)
+        return said
+
+    def _laid_over(self, problem: Problem, other: Plan) -> Plan | None:
+        """The plan that another one becomes with the least changes, were it what runs."""
+        lines = tuple(
+            one for one in other.instances
+            if one.node in problem.nodes and one.service in problem.services
+            and problem.profile(one.service, one.variant, one.node) is not None
+        )  # fmt: skip
+        jobs = tuple(one for one in other.jobs if one.node in problem.nodes and one.job in problem.jobs)
+        state = State(problem.state.now if problem.state else None, lines, jobs)
+        return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
+
+    def _prices(self, problem: Problem, deadline: float) -> list[dict[str, Any]]:
+        fresh = replace(problem, state=None, jobs={})
+
+        def solve(some: Problem) -> Plan | None:
+            if time.monotonic() > deadline:
+                return None
+            return solved(Solve(some, max(LEAST_SECONDS, deadline - time.monotonic()), PRICE_WORK, self.seed)).plan
+
+        plan = solve(fresh)
+        found = []
+        for price in slo_prices(fresh, plan, solve, tuple(self.prices_of or ())) if plan else ():
+            if price.costs is None and price.shorter_adds is None:
+                break  # the time is over
+            found.append(_wire(price))
+        return found
+
+
+def _wire(price: SloPrice) -> dict[str, Any]:
+    return {
+        "service": price.service,
+        "sloMs": price.slo_ms,
+        "costsPerHour": _amount(price.costs),
+        "shorterAddsPerHour": _amount(price.shorter_adds),
+        "longerSavesPerHour": _amount(price.longer_saves),
+    }
+
+
+def _amount(amount: Amount | None) -> dict[str, float] | None:
+    return None if amount is None else {"gpus": amount.gpus, "unserved": amount.unserved}

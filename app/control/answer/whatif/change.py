@@ -1,0 +1,110 @@
+"""A snapshot as it would be: other manifests, more GPUs, other SLOs, other rates. Nothing else of it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+
+CORES, MEMORY_GIB = 16, 128  # for each GPU of a node that nothing in the fleet is like
+PREFIX = "what-if"
+
+
+class WrongChange(ValueError):
+    """A change that names what is not there; the message says what is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What is asked of a service: so many times as much, or so much."""
+
+    times: float = 1.0
+    per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is asked about."""
+
+    declared: tuple[Declared, ...] = ()  # put in place of what has the same name, or beside it
+    gone: tuple[tuple[str, str, str], ...] = ()  # kind, tenant, name
+    gpus: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more
+    slos_ms: Mapping[str, float] = field(default_factory=dict)  # service -> its latency
+    rates: Mapping[str, Rate] = field(default_factory=dict)  # service -> what is asked of it
+
+    @property
+    def services(self) -> frozenset[str]:
+        """Services that are named."""
+        stated = {f"{one.tenant}/{one.name}" for one in self.declared if one.kind == "Service"}
+        return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
+
+
+def changed(snapshot: Snapshot, change: Change) -> Snapshot:
+    """The snapshot with the change made."""
+    world = {(one.kind, one.tenant, one.name): one for one in snapshot.declared}
+    expected = dict(snapshot.expected)
+    for one in change.declared:
+        before = world.get((one.kind, one.tenant, one.name))
+        world[one.kind, one.tenant, one.name] = one
+        if one.kind == "Service" and (before is None or before.spec["ratePerSecond"] != one.spec["ratePerSecond"]):
+            expected[f"{one.tenant}/{one.name}"] = _asked(float(str(one.spec["ratePerSecond"])))
+    for key in change.gone:
+        world.pop(key, None)
+        expected.pop(f"{key[1]}/{key[2]}", None)
+    for name, slo_ms in change.slos_ms.items():
+        service = _service(world, name)
+        slo: Any = service.spec["slo"]
+        _put(world, service, {"slo": {**slo, "latencyMs": slo_ms}})
+    for name, rate in change.rates.items():
+        service = _service(world, name)
+        known = expected.get(name)
+        now = known.rate_per_second if known else float(str(service.spec["ratePerSecond"]))
+        expected[name] = _asked(now * rate.times if rate.per_second is None else rate.per_second)
+    for gpu_type, count in change.gpus.items():
+        for node in _more(world, gpu_type, count):
+            world["Node", "", node.name] = node
+    facts = {
+        name: snapshot.nodes.get(name, NodeFacts(name, "reporting")) for kind, _, name in world if kind == "Node"
+    }  # fmt: skip
+    declared = tuple(world[key] for key in sorted(world))
+    return replace(snapshot, declared=declared, expected=expected, nodes=facts)
+
+
+def _asked(per_second: float) -> Expected:
+    return Expected(per_second, per_second, per_second, reason="what_if")
+
+
+def _service(world: Mapping[tuple[str, str, str], Declared], name: str) -> Declared:
+    tenant, _, own = name.partition("/")
+    found = world.get(("Service", tenant, own))
+    if found is None:
+        raise WrongChange(f"there is no service {name}")
+    return found
+
+
+def _put(world: dict[tuple[str, str, str], Declared], one: Declared, fields: Mapping[str, Any]) -> None:
+    world[one.kind, one.tenant, one.name] = replace(one, spec={**one.spec, **fields})
+
+
+def _more(world: Mapping[tuple[str, str, str], Declared], gpu_type: str, count: int) -> list[Declared]:
+    """Nodes like the fleet's smallest of that type, or plain ones where it has none."""
+    if ("GpuType", "", gpu_type) not in world:
+        known = ", ".join(sorted(name for kind, _, name in world if kind == "GpuType")) or "none"
+        raise WrongChange(f"there is no GPU type {gpu_type}; known: {known}")
+    alike = [one for one in world.values() if one.kind == "Node" and one.spec["gpuType"] == gpu_type]
+    like = min(alike, key=lambda one: (int(str(one.spec["gpus"])), one.name), default=None)
+    each = int(str(like.spec["gpus"])) if like else count
+    found: list[Declared] = []
+    left = count
+    while left > 0:
+        gpus = min(each, left)
+        spec: dict[str, Any] = (
+            {**like.spec, "gpus": gpus}
+            if like
+            else {"gpuType": gpu_type, "gpus": gpus, "cpuCores": CORES * gpus, "memoryGib": MEMORY_GIB * gpus}
+        )
+        found.append(Declared("Node", "", f"{PREFIX}-{gpu_type}-{len(found) + 1}", spec))
+        left -= gpus
+    return found

@@ -1,0 +1,171 @@
+"""Two answers side by side: what the change costs, what it moves, and what it does to each service."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.explain.words import count, money, ms, rate, signed
+from solvers.planning.judge import judge
+from solvers.planning.plan import Cost, Plan
+from solvers.planning.problem import Problem
+from solvers.planning.promise import keep
+
+JSON: TypeAlias = Any
+MOST_SERVICES = 200
+EQUAL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A problem and its plan."""
+
+    problem: Problem
+    plan: Plan
+
+    @property
+    def cost(self) -> float:
+        assert self.plan.certificate
+        return self.plan.certificate.cost.total
+
+    @property
+    def value(self) -> float:
+        """What plans are chosen by: cost over the horizon, and what it takes to get there."""
+        assert self.plan.certificate
+        return _value(self.problem, self.plan.certificate.cost)
+
+    def asked_also(self, other: Plan | None) -> Side:
+        """This side, with the other plan where that is right here too, and better."""
+        if other is None:
+            return self
+        nodes = {one.node for one in other.instances} | {one.node for one in other.jobs}
+        if not nodes <= self.problem.nodes.keys():
+            return self
+        if not {one.service for one in other.instances} <= self.problem.services.keys():
+            return self
+        verdict = judge(self.problem, other, simulate=False, keeps=keep)
+        certificate = self.plan.certificate
+        worse = _value(self.problem, verdict.cost) >= self.value * (1 - EQUAL)
+        if not verdict.is_right or worse or certificate is None:
+            return self
+        better = replace(certificate, cost=verdict.cost)
+        return Side(self.problem, replace(other, certificate=better, changes=verdict.changes))
+
+
+def _value(problem: Problem, cost: Cost) -> float:
+    return cost.total * problem.policy.horizon_minutes / 60 + cost.churn
+
+
+def compared(before: Side, after: Side, named: Collection[str] = ()) -> dict[str, JSON]:
+    """The difference on the wire. Services that neither change nor are named are only counted."""
+    services = _services(before, after, named)
+    delta = after.cost - before.cost
+    certificate = after.plan.certificate
+    assert certificate
+    return {
+        "before": _side(before),
+        "after": _side(after),
+        "costDelta": 0.0 if abs(delta) <= EQUAL * max(1.0, before.cost) else delta,
+        "changes": {name: getattr(after.plan.changes, name) for name in CHANGES},
+        "churnCost": certificate.cost.churn,
+        "services": services[:MOST_SERVICES],
+        "servicesLeftOut": max(0, len(services) - MOST_SERVICES),
+        "unserved": [
+            {"service": one.service, "ratePerSecond": one.rate_per_second, "reason": one.reason,
+             "relaxation": one.relaxation} for one in after.plan.unserved
+        ],
+        "releasable": [{"node": one.node, "perHour": one.price_per_hour} for one in after.plan.releasable],
+    }  # fmt: skip
+
+
+CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
+
+
+def _side(side: Side) -> dict[str, JSON]:
+    certificate = side.plan.certificate
+    assert certificate
+    return {
+        "cost": certificate.cost.total,
+        "resourceCost": certificate.cost.resource,
+        "unservedCost": certificate.cost.unserved,
+        "bound": certificate.bound,
+        "gpus": len({one.place for one in side.plan.instances}),
+        "instances": len(side.plan.instances),
+        "unserved": len(side.plan.unserved),
+        "method": certificate.method,
+    }
+
+
+def _services(before: Side, after: Side, named: Collection[str]) -> list[dict[str, JSON]]:
+    old, new = _each(before), _each(after)
+    found = [
+        {"service": name, "before": old.get(name), "after": new.get(name)}
+        for name in sorted(old.keys() | new.keys())
+        if name in named or _is_other(old.get(name), new.get(name))
+    ]
+    return sorted(found, key=lambda one: one["service"] not in named)
+
+
+def _each(side: Side) -> dict[str, dict[str, JSON]]:
+    costs = costs_of_services(side.problem, side.plan)
+    missed = {one.service: one.rate_per_second for one in side.plan.unserved}
+    found: dict[str, dict[str, JSON]] = {}
+    for name, service in side.problem.services.items():
+        found[name] = {
+            "instances": 0,
+            "ratePerSecond": service.rate_per_second,
+            "unservedPerSecond": missed.get(name, 0.0),
+            "sloMs": service.slo_ms,
+            "latencyMs": 0.0,
+            "costPerHour": costs[name],
+        }
+    for one in side.plan.instances:
+        mine = found[one.service]
+        mine["instances"] += 1
+        mine["latencyMs"] = max(mine["latencyMs"], one.latency_ms)
+    return found
+
+
+def _is_other(old: Mapping[str, JSON] | None, new: Mapping[str, JSON] | None) -> bool:
+    if old is None or new is None:
+        return True
+    return any(abs(old[name] - new[name]) > 1e-6 * max(1.0, abs(old[name])) for name in old)
+
+
+def in_words(told: Mapping[str, JSON]) -> list[str]:
+    """The comparison in sentences, the most important first."""
+    before, after, changes = told["before"], told["after"], told["changes"]
+    paid, missed = after["resourceCost"] - before["resourceCost"], after["unservedCost"] - before["unservedCost"]
+    said = [
+        f"GPUs cost {money(before['resourceCost'])} -> {money(after['resourceCost'])} an hour ({signed(paid)}); "
+        f"in use {before['gpus']} -> {after['gpus']}, instances {before['instances']} -> {after['instances']}"
+    ]
+    if before["unservedCost"] or after["unservedCost"]:
+        worth = f"{money(before['unservedCost'])} -> {money(after['unservedCost'])} an hour ({signed(missed)})"
+        said.append(f"what is unserved is worth {worth}")
+    moved = [count(changes[name], name) for name in CHANGES[1:] if changes[name]]
+    said.append(
+        f"it would take {', '.join(moved)}; churn worth {money(told['churnCost'])}" if moved else "nothing would move"
+    )
+    if told["unserved"]:
+        said.append(f"{count(len(told['unserved']), 'service')} would be left unserved, {before['unserved']} now")
+    elif before["unserved"]:
+        said.append(f"{count(before['unserved'], 'service')} unserved now would be served")
+    return said + [_service_in_words(one) for one in told["services"][:10]]
+
+
+def _service_in_words(one: Mapping[str, JSON]) -> str:
+    old, new = one["before"], one["after"]
+    if old is None or new is None:
+        side = new or old
+        word = "new" if old is None else "gone"
+        return f"{one['service']}: {word}, {count(side['instances'], 'instance')}, {money(side['costPerHour'])} an hour"
+    said = [f"{old['instances']} -> {new['instances']} instances"]
+    said.append(f"{money(old['costPerHour'])} -> {money(new['costPerHour'])} an hour")
+    if new["latencyMs"] or old["latencyMs"]:
+        said.append(f"latency {ms(old['latencyMs'])} -> {ms(new['latencyMs'])} of {ms(new['sloMs'])}")
+    if new["unservedPerSecond"] or old["unservedPerSecond"]:
+        said.append(f"unserved {rate(old['unservedPerSecond'])} -> {rate(new['unservedPerSecond'])} a second")
+    return f"{one['service']}: {', '.join(said)}"

@@ -1,0 +1,100 @@
+"""What each SLO costs: the plan's cost against that without the service, and with its SLO a tenth shorter or longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from app.control.answer.explain.shares import costs_of_services
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, Service
+from solvers.planning.promise import keep
+
+PART = 0.1  # by which an SLO is made shorter and longer
+
+Solve = Callable[[Problem], Plan | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Money for GPUs an hour, and what the policy says that unserved requests are worth."""
+
+    gpus: float
+    unserved: float
+
+    def over(self, other: Amount | None) -> Amount | None:
+        """How much more this is."""
+        return None if other is None else Amount(self.gpus - other.gpus, self.unserved - other.unserved)
+
+
+@dataclass(frozen=True, slots=True)
+class SloPrice:
+    """Differences per hour; None where a plan did not come in time."""
+
+    service: str
+    slo_ms: float
+    costs: Amount | None  # what the fleet would cost less without the service
+    shorter_adds: Amount | None  # at 0.9 of its latency
+    longer_saves: Amount | None  # at 1.1 of it
+
+
+def slo_prices(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPrice]:
+    """Of these services, or of all, the dearest first; plan is one of the problem, without State."""
+    costs = costs_of_services(problem, plan)
+    chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))
+    now = _cost(problem, plan)
+    for name in chosen:
+        service = problem.services[name]
+        without = _cheapest(_without(problem, name), solve, _bereft(plan, name))
+        looser = _cheapest(_with_slo(problem, service, 1 + PART), solve, plan)
+        tighter = _cheapest(_with_slo(problem, service, 1 - PART), solve, None)
+        yield SloPrice(
+            name,
+            service.slo_ms,
+            now.over(_no_dearer(without, now)),
+            None if tighter is None else (tighter if _no_dearer(now, tighter) is now else now).over(now),
+            now.over(_no_dearer(looser, now)),
+        )
+
+
+def _no_dearer(less: Amount | None, more: Amount) -> Amount | None:
+    """What must not cost more than the other; where a search did not find that, the other."""
+    if less is None:
+        return None
+    return less if less.gpus + less.unserved < more.gpus + more.unserved else more
+
+
+def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> Amount | None:
+    """The least cost of what is found and what is known to be right, as far as it is; None if there was no time."""
+    found = solve(problem)
+    if found is None:
+        return None
+    costs = [_cost(problem, found)]
+    if known is not None:
+        verdict = judge(problem, known, simulate=False, keeps=keep)
+        costs += [Amount(verdict.cost.resource, verdict.cost.unserved)] if verdict.is_right else []
+    return min(costs, key=lambda cost: cost.gpus + cost.unserved)
+
+
+def _cost(problem: Problem, plan: Plan) -> Amount:
+    cost = judge(problem, plan, simulate=False).cost
+    return Amount(cost.resource, cost.unserved)
+
+
+def _without(problem: Problem, name: str) -> Problem:
+    return replace(problem, services={key: one for key, one in problem.services.items() if key != name})
+
+
+def _bereft(plan: Plan, name: str) -> Plan:
+    return replace(
+        plan,
+        instances=tuple(one for one in plan.instances if one.service != name),
+        unserved=tuple(one for one in plan.unserved if one.service != name),
+    )
+
+
+def _with_slo(problem: Problem, service: Service, times: float) -> Problem:
+    return replace(
+        problem, services={**problem.services, service.name: replace(service, slo_ms=service.slo_ms * times)}
+    )

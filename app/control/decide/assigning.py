@@ -1,0 +1,185 @@
+"""What each node shall run, by a plan: instances with ids that last, frames for the knobs that nodes own, devices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from agents.contract import AssignedGpu, AssignedInstance, Frame
+from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Posed
+from app.manifests.fleet import PolicySpec
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance, PlacedJob, Problem, Profile, Service
+
+JOB_TEMPLATE = "gpuwright-train"
+ID_BYTES = 4
+
+READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the problem does
+
+Place = tuple[str, int]
+Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
+
+
+def desired_of(snapshot: Snapshot, posed: Posed, real: Plan) -> dict[str, NodeDesired]:
+    """What each node shall run, by a plan on the indexes that nodes use.
+
+    What goes on where it stands keeps its id; the node itself makes the hand-over.
+    """
+    problem = posed.problem
+    specs = {(one.kind, one.tenant, one.name): one.spec for one in snapshot.declared if one.kind in READ}
+    ids = _Ids(snapshot.standing, snapshot.target)
+    shapes = _Shapes(problem, specs)
+    by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
+    clocks: dict[Place, float] = {}
+    for line in real.instances:
+        id_ = ids.of(line.node, line.gpu, line.service)
+        by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
+        clocks[line.node, line.gpu] = line.clock_mhz
+    for job in real.jobs:
+        id_ = ids.of(job.node, job.gpu, job.job)
+        by_node[job.node].append(_job(id_, job, problem, specs))
+    for node, one in posed.pinned:
+        by_node[node].append(one)
+    policy: Any = specs.get(("Policy", "", "default"), {})
+    fields = PolicySpec.model_fields
+    handover = policy.get("handover", fields["handover"].default)
+    seconds = float(policy.get("handoverSeconds", fields["handover_seconds"].default))
+    return {
+        node: NodeDesired(
+            instances=tuple(sorted(lines, key=lambda one: one.id)),
+            gpus=_gpus(node, lines, clocks, snapshot, problem),
+            handover=handover,
+            handover_seconds=seconds,
+            clients_per_gpu=problem.policy.clients_per_gpu,
+            same_model_per_gpu=problem.policy.same_model_per_gpu,
+        )
+        for node, lines in sorted(by_node.items())
+    }
+
+
+class _Ids:
+    """The id of what stands somewhere already, or a new one: made from what it is, so that it can be made again."""
+
+    def __init__(self, standing: Desired, target: int) -> None:
+        self._target = target
+        self._made = 0
+        self._held: dict[tuple[str, int, str], list[str]] = defaultdict(list)
+        for node, wanted in standing.items():
+            for one in wanted.instances:
+                self._held[node, one.gpu, f"{one.tenant}/{one.service or one.job}"].append(one.id)
+
+    def of(self, node: str, gpu: int, owner: str) -> str:
+        if self._held[node, gpu, owner]:
+            return self._held[node, gpu, owner].pop(0)
+        self._made += 1
+        digest = blake2b(f"{self._target} {node} {gpu} {owner} {self._made}".encode(), digest_size=ID_BYTES)
+        return f"{owner.rpartition('/')[2]}-{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What instances of one variant, batch and memory on one GPU type have in common."""
+
+    template: str
+    args: dict[str, Any] | None
+    batch: Frame
+
+
+class _Shapes:
+    """Looks shapes up; what was looked up once is remembered."""
+
+    def __init__(self, problem: Problem, specs: Specs) -> None:
+        self._problem = problem
+        self._specs = specs
+        self._known: dict[tuple[str, str, str, int, float], _Shape] = {}
+
+    def of(self, line: Instance) -> _Shape:
+        model, kind = self._problem.services[line.service].model, self._problem.nodes[line.node].gpu_type
+        key = (model, line.variant, kind, line.batch, line.memory_gib)
+        found = self._known.get(key)
+        if found is None:
+            runtime = _runtime(self._specs.get(("Model", "", model), {}), line.variant)
+            batch = _batch(line, self._problem.profiles.get((model, line.variant, kind)))
+            found = self._known[key] = _Shape(str(runtime.get("template", "")), runtime.get("args") or None, batch)
+        return found
+
+
+def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> AssignedInstance:
+    tenant, _, name = line.service.partition("/")
+    return AssignedInstance(
+        id=id_,
+        gpu=line.gpu,
+        tenant=tenant,
+        service=name,
+        model=service.model,
+        variant=line.variant,
+        template=shape.template,
+        args=shape.args,
+        sm_percent=float(line.sm_percent),
+        memory_gib=line.memory_gib,
+        batch=shape.batch,
+        batch_timeout_ms=line.batch_timeout_ms,
+        rate_per_second=line.rate_per_second,
+        slo_ms=service.slo_ms,
+        percentile=service.percentile,
+        dedicated=service.is_dedicated,
+        priority=float(service.priority),
+    )
+
+
+def _runtime(model: Mapping[str, Any], variant: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next((one for one in model.get("variants", ()) if one["name"] == variant), {})
+    return found.get("runtime") or {}
+
+
+def _batch(line: Instance, profile: Profile | None) -> Frame:
+    """The node may go down to the smallest batch, and up to what the memory that it starts with holds."""
+    known = profile.memory_gib if profile else {line.batch: line.memory_gib}
+    fitting = [batch for batch in known if batch in (profile.latency_ms if profile else known)]
+    most = max((batch for batch in fitting if known[batch] <= line.memory_gib + 1e-9), default=line.batch)
+    return Frame(float(line.batch), float(min([*fitting, line.batch])), float(max(most, line.batch)))
+
+
+def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> AssignedInstance:
+    job = problem.jobs[placed.job]
+    tenant, _, name = placed.job.partition("/")
+    profile = job.profiles[problem.nodes[placed.node].gpu_type]
+    speeds = ",".join(f"{sm}:{speed:g}" for sm, speed in profile.units_per_second)
+    spec = specs.get(("Job", tenant, name), {})
+    units = spec.get("steps") or spec.get("requests") or 0
+    return AssignedInstance(
+        id=id_,
+        gpu=placed.gpu,
+        tenant=tenant,
+        job=name,
+        template=JOB_TEMPLATE,
+        args={"speeds": speeds, "steps": int(units), "checkpoint": f"{tenant}.{name}"},
+        sm_percent=float(placed.sm_percent),
+        memory_gib=placed.memory_gib,
+        priority=float(job.priority),
+        preemptible=job.is_preemptible,
+    )
+
+
+def _gpus(
+    node: str, lines: Sequence[AssignedInstance], clocks: Mapping[Place, float], snapshot: Snapshot, problem: Problem
+) -> tuple[AssignedGpu, ...]:
+    """How the devices that something runs on are set; those of pinned instances as they stand."""
+    before = {gpu.index: gpu for gpu in snapshot.standing[node].gpus} if node in snapshot.standing else {}
+    facts = snapshot.nodes.get(node)
+    found: list[AssignedGpu] = []
+    for index in sorted({one.gpu for one in lines}):
+        if node not in problem.nodes or ((node, index) not in clocks and index in before):
+            found.append(before.get(index, AssignedGpu(index)))
+            continue
+        kind = problem.type_of(node)
+        clock = clocks.get((node, index), kind.top_clock_mhz)
+        uuid = facts.uuids[index] if facts and index < len(facts.uuids) else ""
+        frame = Frame(clock, kind.clocks_mhz[0], kind.top_clock_mhz)
+        found.append(AssignedGpu(index, uuid, frame, kind.max_w))
+    return tuple(found)

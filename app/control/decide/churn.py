@@ -1,0 +1,52 @@
+"""Whether what would change is worth its churn: hysteresis in cost, not in replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Posed
+from solvers.planning.judge import Verdict, judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, State
+from solvers.planning.promise import keep
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a plan costs over the horizon, its churn included; None where it breaks a rule."""
+
+    per_horizon: float | None
+    churn: float
+
+
+def worth(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> Worth:
+    """By the judge: services alone, as the contract adds it up. `verdict` is what it said of the whole, if it did."""
+    if verdict is None or problem.jobs:
+        state = problem.state
+        alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
+        verdict = judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keep)
+    if not verdict.is_right:
+        return Worth(None, verdict.cost.churn)
+    return Worth(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
+
+
+def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBack | None:
+    """Why the plan in force stands although there is another one; None where changing pays, or must be."""
+    changes = decision.plan.changes
+    if not snapshot.standing or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
+        return None
+    before = worth(posed.problem, posed.stands, posed.verdict)
+    if before.per_horizon is None or decision.answer.plan is None:
+        return None  # what stands is not right any more
+    after = worth(posed.problem, decision.answer.plan, decision.verdict)
+    if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
+        return None
+    saved = before.per_horizon - (after.per_horizon or 0.0) + after.churn
+    return HeldBack(
+        "",
+        Reason.NOT_WORTH_ITS_CHURN,
+        f"it would save {saved:.4g} over the horizon and its churn costs {after.churn:.4g}",
+    )

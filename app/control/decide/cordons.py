@@ -1,0 +1,134 @@
+"""Emptying a node or GPU: what can leave does, by a rollout like any other; what cannot is named, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from agents.contract import AssignedInstance
+from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import NodeFacts
+from app.control.rollout.changes import changes, owner_of
+from app.control.rollout.keeping import without
+from app.control.rollout.order import order
+from app.control.rollout.rules import Rules
+from app.store.cordons import WHOLE, Cordon
+from solvers.planning.plan import Unserved
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """What cannot leave a GPU that is to be emptied, and why."""
+
+    instance: str
+    owner: str
+    node: str
+    gpu: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """How far the emptying of a node or GPU is."""
+
+    asked: Cordon
+    left: tuple[str, ...]  # whose instances are still there, one name each
+    is_late: bool = False
+    is_under_way: bool = False  # a rollout still moves what is there
+
+    @property
+    def is_done(self) -> bool:
+        return not self.left and not self.is_under_way
+
+
+def draining(nodes: Mapping[str, NodeFacts]) -> frozenset[Place]:
+    """The GPUs that are to be emptied."""
+    return frozenset((name, gpu) for name, facts in nodes.items() for gpu in facts.draining_gpus)
+
+
+def leaving(
+    decision: Decision, standing: Desired, places: Collection[Place], waiting: Mapping[str, str] | None = None
+) -> tuple[Stays, ...]:
+    """What of these places cannot leave, by this decision.
+
+    A service stays where it would be served less elsewhere than it is now. A job that may be stopped leaves, if need
+    be into the queue; one that may not stays to its end. `waiting` says what each job waits for.
+    """
+    unserved = {one.service: one for one in decision.plan.unserved}
+    carried = _rates(decision.desired)
+    before = _rates(standing)
+    return tuple(
+        Stays(one.id, owner_of(one), node, one.gpu, *why)
+        for node, one in _there(standing, places)
+        if (why := _why(one, unserved, carried, before, waiting or {}))
+    )
+
+
+def drained(
+    decision: Decision, standing: Desired, places: Collection[Place], rules: Rules
+) -> tuple[Decision, tuple[Stays, ...]]:
+    """The decision with what cannot leave left where it stands, and the names of that."""
+    stays = leaving(decision, standing, places)
+    held = {one.owner: HeldBack(one.owner, one.reason, one.message) for one in stays}
+    found = order(standing, without(decision.desired, standing, held), rules)
+    there = {one.id for _, one in _there(found.target, places)}
+    named = {one.instance for one in stays}
+    reasons = {one.service: one for one in found.stuck}
+    stays += tuple(
+        Stays(one.id, owner_of(one), node, one.gpu, reasons[owner_of(one)].reason, reasons[owner_of(one)].message)
+        for node, one in _there(standing, places)
+        if one.id in there and one.id not in named and owner_of(one) in reasons
+    )
+    if not held and not found.stuck:
+        return decision, stays
+    services = tuple(sorted({change.owner for change in changes(standing, found.target)}))
+    held_back = (*decision.held_back, *held.values(), *found.stuck)
+    return replace(decision, desired=found.target, services=services, held_back=held_back), stays
+
+
+def progress(asked: Iterable[Cordon], told: Desired, now: datetime, *, is_rolling: bool = False) -> tuple[Drain, ...]:
+    """How far each drain is: done, under way, or past its deadline with something left."""
+    found = []
+    for one in asked:
+        lines = told[one.node].instances if one.node in told else ()
+        left = tuple(sorted(owner_of(line) for line in lines if one.gpu in (WHOLE, line.gpu)))
+        is_over = one.deadline is not None and now >= one.deadline
+        found.append(Drain(one, left, is_over and (bool(left) or is_rolling), is_rolling))
+    return tuple(found)
+
+
+def _why(
+    one: AssignedInstance, unserved: Mapping[str, Unserved], carried: Mapping[str, float],
+    before: Mapping[str, float], waiting: Mapping[str, str],
+) -> tuple[str, str] | None:  # fmt: skip
+    owner = owner_of(one)
+    if one.job:
+        if one.preemptible:
+            return None
+        return Reason.NOT_PREEMPTIBLE, waiting.get(owner) or f"job {owner} may not be stopped"
+    lacks = unserved.get(owner)
+    if lacks is None or carried.get(owner, 0.0) >= before.get(owner, 0.0):
+        return None
+    told = f"{lacks.rate_per_second:g} requests/s of {owner} would be served nowhere"
+    return Reason.NO_ROOM_ANYWHERE, "; ".join(filter(None, (told, lacks.reason, lacks.relaxation)))
+
+
+def _rates(desired: Desired) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for wanted in desired.values():
+        for one in wanted.instances:
+            found[owner_of(one)] = found.get(owner_of(one), 0.0) + one.rate_per_second
+    return found
+
+
+def _there(desired: Desired, places: Collection[Place]) -> Iterator[tuple[str, AssignedInstance]]:
+    for node, wanted in sorted(desired.items()):
+        for one in wanted.instances:
+            if (node, one.gpu) in places:
+                yield node, one

@@ -1,0 +1,153 @@
+"""What a snapshot asks, and what of an answer may be done: pure, so that it can be done again from the record.
+
+Between the two stands a solver. Tenants' rules and the queue of jobs shape the question; what is not worth its churn,
+what no order of steps leads to and what a mode forbids is held back of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from app.control.decide.churn import not_worth_it
+from app.control.decide.cordons import drained, draining
+from app.control.decide.drafting import changed, draft
+from app.control.domain.decision import Answer, Decision, HeldBack, Lane
+from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.pose import pose
+from app.control.formulate.predicting import foreseen, paced
+from app.control.formulate.question import Posed
+from app.control.formulate.running import staying
+from app.control.formulate.tenants import ruled
+from app.control.jobs import queued, steadied
+from app.control.rollout import order
+from app.control.rollout.keeping import without
+from app.control.rollout.modes import by_mode
+from app.control.rollout.rules_of import rules_of
+from app.manifests.fleet import PolicySpec
+from solvers.planning.judge import Standing
+from solvers.planning.promise import keep
+
+LEAST_HORIZON_MINUTES = 3.0
+ROLLED_BACK_HOLDS = timedelta(minutes=30)
+
+
+def posing(snapshot: Snapshot) -> Posed:
+    """The problem of this moment, under the rules of its tenants, with the jobs whose turn it is."""
+    queue = queued(snapshot)
+    posed = pose(snapshot, jobs=queue.left)
+    problem = queue.weighed(ruled(posed.problem, snapshot, posed.pinned).problem)
+    # What has moved four times in an hour will move again in a quarter of one: so long has a move to pay for itself.
+    horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
+    if horizon != problem.policy.horizon_minutes:
+        problem = replace(problem, policy=replace(problem.policy, horizon_minutes=horizon))
+    return replace(posed, problem=problem)
+
+
+def drafted(
+    snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = Reason.CYCLE
+) -> Decision:
+    """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
+    if answer.plan is not None:
+        queue = queued(snapshot)
+        plan = queue.told(steadied(posed.problem, answer.plan, queue.left))
+        answer = replace(answer, plan=plan)
+    return draft(snapshot, posed, answer, lane, reason)
+
+
+def holding(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
+    """The decision without what is not worth its churn and what no order of steps leads to.
+
+    Where all of it is held back, what stands is what it wants.
+    """
+    few = (HeldBack(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.short.items())
+    decision = replace(decision, held_back=(*decision.held_back, *few))
+    desired = decision.desired
+    is_least = decision.answer.recipe.get("kind") == "follow"  # the least change pays for itself, or is due
+    idle = None if is_least else not_worth_it(snapshot, posed, decision)
+    if idle is not None:
+        return _nothing_of(snapshot, decision, idle)
+    rules = rules_of(snapshot.declared)
+    if places := draining(snapshot.nodes):
+        left, _ = drained(decision, snapshot.standing, places, rules)
+        decision = replace(decision, desired=left.desired, held_back=left.held_back, services=left.services)
+    resting = {
+        owner: HeldBack(
+            owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it is tried again after {until:%H:%M:%SZ}"
+        )
+        for owner, until in snapshot.resting.items()
+        if owner in decision.services
+    }
+    found = order(snapshot.standing, without(decision.desired, snapshot.standing, resting), rules)
+    stuck = (*resting.values(), *found.stuck)
+    if not stuck and found.target == desired:
+        return decision
+    return settled(snapshot, decision, found.target, stuck) or _nothing_of(snapshot, decision, *stuck)
+
+
+def under_way(snapshot: Snapshot, posed: Posed) -> HeldBack | None:
+    """A rollout is let through to its end while its plan still serves all that is asked."""
+    if not snapshot.is_rolling:
+        return None
+    if posed.falls_short:
+        return None
+    return HeldBack("", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out, and serves all")
+
+
+def parts(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
+    """The decision as modes split it: what is acted upon, then what is proposed, then what is only shown."""
+    if decision.desired == snapshot.standing:
+        return ()
+    own = {
+        f"{one.tenant}/{one.name}": str(one.spec["mode"])
+        for one in snapshot.declared
+        if one.kind == "Service" and "mode" in one.spec
+    }
+    split = by_mode(decision, snapshot.standing, own, mode_of(snapshot), rules_of(snapshot.declared))
+    found = [
+        part if part.desired == decision.desired else settled(snapshot, part, part.desired, ())
+        for part in (split.acted, split.proposed, split.shown)
+        if part is not None
+    ]
+    return tuple(part for part in found if part is not None)
+
+
+def settled(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBack]) -> Decision | None:
+    """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
+    posed = posing(replace(snapshot, standing=desired, nodes=staying(snapshot.nodes)))
+    plan = posed.stands
+    stands = Standing(posed.problem, plan, keep)
+    verdict = stands.verdict()
+    if not verdict.is_right:
+        return None
+    told = foreseen(posed.problem, stands.residents)  # lines that run have no predictions
+    certificate = decision.plan.certificate
+    if certificate:
+        certificate = replace(certificate, cost=verdict.cost)
+    instances = tuple(told.get(id(line), line) for line in plan.instances)
+    jobs = paced(plan, stands.job_residents)
+    left = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
+    return replace(
+        decision,
+        plan=replace(posed.real(left), certificate=certificate),
+        desired=desired,
+        held_back=(*decision.held_back, *held),
+        services=changed(snapshot.standing, desired),
+    )
+
+
+def _nothing_of(snapshot: Snapshot, decision: Decision, *held: HeldBack) -> Decision:
+    return replace(decision, desired=snapshot.standing, held_back=(*decision.held_back, *held), services=())
+
+
+def mode_of(snapshot: Snapshot) -> str:
+    """How the fleet is run: advisory, approve or auto."""
+    policy: Any = snapshot.spec("Policy", "default") or {}
+    mode = str(policy.get("mode", PolicySpec.model_fields["mode"].default))
+    back = snapshot.rolled_back_at
+    # Somebody has just undone a plan: the next one that looks like it waits for a person.
+    return "approve" if mode == "auto" and back and snapshot.at < back + ROLLED_BACK_HOLDS else mode

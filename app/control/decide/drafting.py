@@ -1,0 +1,67 @@
+"""From an answer to a decision: judged again, on real GPUs, in the form in which nodes are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from agents.contract import AssignedInstance
+from app.control.decide.assigning import desired_of
+from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.predicting import paced
+from app.control.formulate.question import Posed
+from solvers.planning.judge import Standing, judge
+from solvers.planning.plan import Plan
+from solvers.planning.promise import keep
+
+
+def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = "") -> Decision:
+    """The decision that an answer makes; its outcome is WRONG where the judge refuses it."""
+    assert answer.plan is not None, "an answer without a plan decides nothing"
+    plan: Plan = answer.plan
+    if any(one.units_per_second <= 0 for one in plan.jobs):  # they go on where they ran, among others perhaps
+        plan = replace(plan, jobs=paced(plan, Standing(posed.problem, plan).job_residents))
+    verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
+    if not verdict.is_right:
+        wrong = "; ".join(str(one) for one in verdict.violations[:3])
+        answer = replace(answer, outcome=Outcome.WRONG, message=f"the judge refuses the plan: {wrong}")
+    plan = replace(plan, changes=verdict.changes)
+    real = posed.real(plan)
+    desired = desired_of(snapshot, posed, real)
+    return Decision(
+        lane=lane,
+        plan=real,
+        desired=desired,
+        answer=answer,
+        reason=reason,
+        base=snapshot.target,
+        services=changed(snapshot.standing, desired),
+        verdict=verdict,
+    )
+
+
+def changed(before: Desired, after: Desired) -> tuple[str, ...]:
+    """Services and jobs of which something else is wanted than before, weights apart."""
+
+    found: set[str] = set()
+    for node in {*before, *after}:
+        old, new = _lines(before.get(node)), _lines(after.get(node))
+        if old != new:
+            found |= {name for name, _ in _told(old) ^ _told(new)}
+    return tuple(sorted(found))
+
+
+def _lines(wanted: NodeDesired | None) -> tuple[AssignedInstance, ...]:
+    return wanted.instances if wanted else ()
+
+
+def _told(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
+    return {(f"{one.tenant}/{one.service or one.job}", _weightless(one)) for one in lines}
+
+
+def _weightless(one: AssignedInstance) -> tuple[object, ...]:
+    skipped = ("rate_per_second", "batch", "args")
+    said = [getattr(one, name) for name in one.__struct_fields__ if name not in skipped]
+    return (*said, one.batch.planned if one.batch else 0, *sorted((one.args or {}).items()))

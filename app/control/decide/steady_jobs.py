@@ -1,0 +1,66 @@
+"""Jobs stay as they run, unless another GPU or share makes them finish sooner by more than it costs to get there.
+
+A job has no hand-over: another GPU or share means that it saves, ends, starts again and warms up. A plan's objective
+knows nothing of that; this puts back what was changed for too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.control.formulate.predicting import foreseen
+from solvers.planning.judge import Change, Standing
+from solvers.planning.plan import Plan
+from solvers.planning.problem import PlacedJob, Problem
+from solvers.planning.promise import keep
+
+RESTART_SECONDS = 120.0  # saved work done again, and the way up
+WORTH = 0.05  # of the time that is left
+MOST_TRIES = 50
+
+
+def steadied(problem: Problem, plan: Plan, left: Mapping[str, float] | None = None) -> Plan:
+    """The plan with running jobs as they run, where that is right and costs them little.
+
+    `left` is what each has to do; of the problem's jobs, if it is not given.
+    """
+    state = problem.state
+    before = {one.job: one for one in state.jobs} if state else {}
+    changed = [one for one in plan.jobs if one.job in before and not _same(one, before[one.job])]
+    if not changed:
+        return plan
+    standing = Standing(problem, plan, keep)
+    wrong = {(one.where, one.rule) for one in standing.verdict().violations}
+    found = {one.job: one for one in plan.jobs}
+    cost = standing.verdict().cost.job
+    for new in changed[:MOST_TRIES]:
+        old = before[new.job]
+        verdict = standing.apply(Change(stop_jobs=(found[new.job],), start_jobs=(old,)))
+        right = all((one.where, one.rule) in wrong for one in verdict.violations)
+        pace = next((one.units_per_second or 0.0 for one in standing.job_residents if one.placed.job == new.job), 0.0)
+        units = (left or {}).get(new.job, problem.jobs[new.job].units)
+        if right and verdict.cost.job <= cost * (1 + 1e-9) and not _pays(units, pace, new.units_per_second):
+            found[new.job] = replace(old, units_per_second=pace)
+            standing.apply(Change(stop_jobs=(old,), start_jobs=(found[new.job],)))
+        else:
+            standing.apply(Change(stop_jobs=(old,), start_jobs=(found[new.job],)))
+    places = {one.place for one in changed} | {before[one.job].place for one in changed}
+    told = foreseen(problem, (one for one in standing.residents if one.instance.place in places))
+    return replace(
+        plan,
+        jobs=tuple(found[one.job] for one in plan.jobs),
+        instances=tuple(told.get(id(line), line) for line in plan.instances),
+    )
+
+
+def _same(one: PlacedJob, other: PlacedJob) -> bool:
+    return one.place == other.place and one.sm_percent == other.sm_percent
+
+
+def _pays(units: float, before: float, after: float) -> bool:
+    """Whether it is done sooner by more than a start anew takes."""
+    if before <= 0:
+        return after > 0
+    now, then = units / before, units / max(after, 1e-12)
+    return now - then > max(RESTART_SECONDS, WORTH * now)

@@ -1,0 +1,122 @@
+"""What the fast lane starts from: the question that the plan in force answers, and that plan in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from app.control.decide.assigning import desired_of
+from app.control.decide.decide import posing
+from app.control.decide.drafting import changed
+from app.control.domain.decision import Decision, Lane
+from app.control.domain.snapshot import Expected, Snapshot
+from app.control.fast import Planned, Quick
+from app.control.formulate.predicting import foreseen, paced
+from app.control.formulate.question import Posed
+from solvers.planning.judge import Change, Standing
+from solvers.planning.plan import Certificate, Plan
+from solvers.planning.problem import Instance
+from solvers.planning.promise import keep
+
+START_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Base:
+    """One plan in force. Problem and plan are the same objects for as long as it is: a solver keeps them warm."""
+
+    snapshot: Snapshot
+    posed: Posed
+    plan: Plan
+
+    def planned(self, starts: Mapping[str, float]) -> dict[str, Planned]:
+        """What each service is planned for, pinned instances included."""
+        found = {}
+        for name, service in self.posed.problem.services.items():
+            expected = self.snapshot.expected.get(name)
+            rate = expected.rate_per_second if expected else service.rate_per_second
+            high = expected.high if expected else 0.0
+            found[name] = Planned(
+                rate, high, service.percentile, starts.get(name, START_SECONDS), service.slo_ms / 1000
+            )
+        return found
+
+    @property
+    def elsewhere(self) -> dict[str, float]:
+        """What pinned instances carry, which the problem does not know of."""
+        carried: dict[str, float] = {}
+        for _, one in self.posed.pinned:
+            name = f"{one.tenant}/{one.service}"
+            carried[name] = carried.get(name, 0.0) + one.rate_per_second
+        return carried
+
+    @cached_property
+    def judged(self) -> Standing:
+        """The plan, judged: made ready while nobody waits, a step is judged by what it changes."""
+        return Standing(self.posed.problem, self.plan, keep)
+
+    def decided(self, quick: Quick) -> tuple[Snapshot, Decision]:
+        """What a quick step decides, and the snapshot that goes on record with it. `judged` goes on to that plan."""
+        held = self.elsewhere
+        problem = self.posed.problem.with_rates(
+            {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
+        )
+        standing, lines = self.judged, self._known(quick.plan.instances)
+        del self.__dict__["judged"]  # it is of the next plan from here on
+        verdict = standing.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
+        told = foreseen(problem, standing.residents)
+        certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
+        instances = tuple(told.get(id(line), line) for line in lines)
+        jobs = paced(quick.plan, standing.job_residents)
+        plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
+        real = self.posed.real(plan)
+        desired = desired_of(self.snapshot, self.posed, real)
+        decision = Decision(
+            lane=Lane.FAST,
+            plan=real,
+            desired=desired,
+            answer=replace(quick.answer, plan=quick.plan),
+            reason=quick.reason,
+            message=quick.message,
+            base=self.snapshot.target,
+            services=changed(self.snapshot.standing, desired),
+        )
+        return self.snapshot, decision
+
+    def _known(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
+        """The lines, those of this plan as the very objects that are judged."""
+        ours = {one.id: one for one in self.plan.instances}
+        return tuple(known if (known := ours.get(one.id)) == one else one for one in lines)
+
+    def after(self, quick: Quick, decision: Decision, generation: int) -> Base:
+        """The base of the next step, made from nothing but what will be on record: this one was taken."""
+        rates = quick.rates
+        known = {**dict.fromkeys(rates, Expected(0.0)), **self.snapshot.expected}
+        expected = {
+            name: replace(one, rate_per_second=rates[name], high=max(one.high, rates[name])) if name in rates else one
+            for name, one in known.items()
+        }
+        snapshot = replace(self.snapshot, expected=expected, standing=decision.desired, target=generation)
+        return base_of(snapshot, posing(snapshot))
+
+
+def base_of(snapshot: Snapshot, posed: Posed) -> Base:
+    """The plan that stands in this snapshot."""
+    return Base(snapshot, posed, posed.stands)
+
+
+def difference(before: Plan, after: Plan) -> Change:
+    """What becomes of one plan, so that it is the other."""
+    was, now = set(map(id, before.instances)), set(map(id, after.instances))
+    ran, runs = set(before.jobs), set(after.jobs)
+    left = {one.service: one for one in after.unserved}
+    out = {one.job: one for one in after.unplaced}
+    return Change(
+        stop=tuple(one for one in before.instances if id(one) not in now),
+        start=tuple(one for one in after.instances if id(one) not in was),
+        stop_jobs=tuple(one for one in before.jobs if one not in runs),
+        start_jobs=tuple(one for one in after.jobs if one not in ran),
+        unserved={name: left.get(name) for name in (*left, *(one.service for one in before.unserved))},
+        unplaced={name: out.get(name) for name in (*out, *(one.job for one in before.unplaced))},
+    )

@@ -1,0 +1,67 @@
+"""What is asked of solvers: a problem, what of the fleet it is about, and what stands, judged by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import msgspec
+
+from agents.contract import AssignedInstance
+from app.control.formulate.running import as_it_stands
+from app.store.pieces import hashed
+from solvers.planning.judge import Verdict, judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A problem, and what of the fleet it is about."""
+
+    problem: Problem
+    gpus: Mapping[str, tuple[int, ...]]  # by node: the index of each of the problem's GPUs
+    pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): as they are, whatever is planned
+    short: Mapping[str, str] = field(default_factory=dict)  # services that ask for more GPUs than are there: in words
+
+    @cached_property
+    def question(self) -> bytes:
+        """What makes two problems the same question: not the time of day, nor how far jobs are and how they press."""
+        problem = self.problem
+        state = replace(problem.state, now=None) if problem.state else None
+        nodes = [(replace(node, templates=None), sorted(node.templates or ())) for node in problem.nodes.values()]
+        rest = replace(problem, state=None, nodes={}, profiles={}, services={}, jobs={})
+        jobs = [replace(job, units=0.0, priority=0) for job in problem.jobs.values()]
+        named = [*problem.profiles.values(), *problem.services.values(), *jobs]
+        return hashed(msgspec.json.encode((rest, state, nodes, named, self.gpus, self.pinned)))
+
+    @cached_property
+    def stands(self) -> Plan:
+        """The plan in force."""
+        return as_it_stands(self.problem)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Of the judge, on the plan in force."""
+        from solvers.planning.promise import keep  # it needs the solvers, and who reads plans may be without them
+
+        return judge(self.problem, self.stands, simulate=False, keeps=keep)
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
+        return bool(self.stands.unserved) or not self.verdict.is_right
+
+    def real(self, plan: Plan) -> Plan:
+        """The plan on the indexes that the nodes themselves use."""
+        index = {node: gpus for node, gpus in self.gpus.items() if gpus != tuple(range(len(gpus)))}
+        if not index:
+            return plan
+        return replace(
+            plan,
+            instances=tuple(
+                replace(one, gpu=index[one.node][one.gpu]) if one.node in index else one for one in plan.instances
+            ),
+            jobs=tuple(replace(one, gpu=index[one.node][one.gpu]) if one.node in index else one for one in plan.jobs),
+        )

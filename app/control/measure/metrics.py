@@ -1,0 +1,202 @@
+"""Prometheus metrics of the planner; names, labels and the words in them are part of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from app.control.domain.decision import Decision, Lane, Outcome, State
+from app.control.domain.events import Event
+from app.http.metrics import REGISTRY
+
+CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
+
+CYCLES = Counter("gpuwright_cycles", "Planning cycles, by what came of them.", ["outcome"], registry=REGISTRY)
+PHASE_SECONDS = Histogram(
+    "gpuwright_cycle_phase_seconds",
+    "Time of each phase of a cycle; the phase `cycle` is the whole.",
+    ["phase"],
+    buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
+DECISIONS = Counter(
+    "gpuwright_decisions", "Plans recorded, by lane and what called for them.", ["lane", "reason"], registry=REGISTRY
+)
+INSTANCE_CHANGES = Counter(
+    "gpuwright_planned_instance_changes", "What recorded plans do to instances.", ["change"], registry=REGISTRY
+)
+ROLLOUTS = Counter("gpuwright_rollouts", "Rollouts, by the state that they came to.", ["state"], registry=REGISTRY)
+EVENTS = Counter("gpuwright_events", "Events recorded.", ["reason", "severity"], registry=REGISTRY)
+FAILED = Counter("gpuwright_planner_failed", "What failed with an error nobody expected.", ["job"], registry=REGISTRY)
+FAST_SECONDS = Histogram(
+    "gpuwright_fast_lane_seconds",
+    "From a look at loads to nodes being told of the step that answers them.",
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
+    registry=REGISTRY,
+)
+# A rate over a series that appears with its first increment misses that increment: an alert would sleep through it.
+for _outcome in Outcome:
+    CYCLES.labels(_outcome.value)
+for _state in (State.DONE, State.STOPPED, State.ABORTED, State.SUPERSEDED):
+    ROLLOUTS.labels(_state.value)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFigures:
+    """One service, as the planner sees it now."""
+
+    asked_per_second: float = 0.0  # seen
+    expected_per_second: float = 0.0  # planned for
+    unserved_per_second: float = 0.0
+    shed_share: float = 0.0
+    attainment: float | None = None  # None: nothing was asked
+    burn_rates: Mapping[str, float] = field(default_factory=dict)  # by window: 5m, 30m, 1h, 6h
+
+
+@dataclass(frozen=True, slots=True)
+class TenantFigures:
+    """One tenant's money and GPUs."""
+
+    spent: float = 0.0
+    budget: float | None = None
+    gpus: float = 0.0
+    guarantee_gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the planner knows now. One that does not lead shows only that it does not."""
+
+    leads: bool = False
+    epoch: int = 0
+    generation: int = 0
+    last_cycle_at: float = 0.0  # seconds since 1970
+    cost_per_hour: float = 0.0
+    bound_per_hour: float | None = None
+    gap: float | None = None
+    unserved_cost_per_hour: float = 0.0
+    held_back: Mapping[str, int] = field(default_factory=dict)  # by reason
+    nodes: Mapping[str, int] = field(default_factory=dict)  # by state
+    jobs: Mapping[str, int] = field(default_factory=dict)  # by phase
+    releasable_per_hour: float = 0.0
+    releasable_nodes: int = 0
+    services: Mapping[str, ServiceFigures] = field(default_factory=dict)  # by tenant/name
+    tenants: Mapping[str, TenantFigures] = field(default_factory=dict)
+    cost_rates: Mapping[str, float] = field(default_factory=dict)  # per hour, by tenant, few of them
+    corrections: Mapping[str, float] = field(default_factory=dict)  # of latency, by model/variant/gpuType
+
+
+class Board(Collector):
+    """Shows the newest figures when somebody scrapes: what is gone leaves no series behind."""
+
+    def __init__(self) -> None:
+        self.figures = Figures()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Every family, also those without a value."""
+        now = self.figures
+        yield _one("gpuwright_leader", "1 where this process plans the fleet.", float(now.leads))
+        yield _one("gpuwright_epoch", "Epoch of the leader, as this process knows it.", now.epoch)
+        yield _one("gpuwright_plan_generation", "Generation of the plan in force.", now.generation)
+        yield _one("gpuwright_last_cycle_timestamp_seconds", "When the last cycle ended.", now.last_cycle_at)
+        yield _one("gpuwright_plan_cost_per_hour", "Cost of the plan in force.", now.cost_per_hour)
+        yield _one("gpuwright_plan_unserved_cost_per_hour", "Of it, for what is unserved.", now.unserved_cost_per_hour)
+        yield _one("gpuwright_plan_bound_per_hour", "No right plan costs less.", now.bound_per_hour)
+        yield _one("gpuwright_plan_gap_ratio", "How far cost may be from the least, as a part of it.", now.gap)
+        yield _by("gpuwright_held_back", "Changes not made, by reason.", "reason", now.held_back)
+        yield _by("gpuwright_nodes", "Nodes, by how they are.", "state", now.nodes)
+        yield _by("gpuwright_jobs", "Jobs, by where they are on their way.", "phase", now.jobs)
+        yield _one("gpuwright_releasable_nodes", "Nodes that could be given back.", now.releasable_nodes)
+        yield _one("gpuwright_releasable_per_hour", "What giving them back would save.", now.releasable_per_hour)
+        yield from _services(now.services)
+        yield from _tenants(now.tenants)
+        yield _by(
+            "gpuwright_tenant_cost_per_hour",
+            "What its part of the plan's GPUs costs; the 100 dearest, __others__, __idle__ and __unallocated__.",
+            "tenant",
+            now.cost_rates,
+        )
+        yield _labelled(
+            "gpuwright_profile_correction_ratio",
+            "Measured execution time over profiled.",
+            ["model", "variant", "gpu_type"],
+            ((name.split("/"), factor) for name, factor in now.corrections.items() if name.count("/") == 2),
+        )
+
+
+BOARD = Board()
+REGISTRY.register(BOARD)
+
+
+def show(figures: Figures) -> None:
+    """These are the figures from now on."""
+    BOARD.figures = figures
+
+
+def recorded(decision: Decision) -> None:
+    """Count a decision that was recorded."""
+    DECISIONS.labels(Lane(decision.lane).value, decision.reason or "none").inc()
+    for change in CHANGES:
+        INSTANCE_CHANGES.labels(change).inc(getattr(decision.plan.changes, change))
+
+
+def happened(events: Iterable[Event]) -> None:
+    """Count events that were recorded."""
+    for event in events:
+        EVENTS.labels(event.reason, event.severity).inc()
+
+
+def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFamily]:
+    who = ["tenant", "service"]
+    named = [(name.split("/", 1), one) for name, one in services.items() if "/" in name]
+    for name, said, field_name in (
+        ("gpuwright_service_asked_per_second", "Requests a second, as seen.", "asked_per_second"),
+        ("gpuwright_service_expected_per_second", "Requests a second, as planned for.", "expected_per_second"),
+        ("gpuwright_service_unserved_per_second", "Of them, in no instance's plan.", "unserved_per_second"),
+        ("gpuwright_service_shed_ratio", "Share that is to be answered 503.", "shed_share"),
+    ):
+        yield _labelled(name, said, who, ((key, getattr(one, field_name)) for key, one in named))
+    yield _labelled(
+        "gpuwright_slo_attainment_ratio",
+        "Share of requests in the SLO's time.",
+        who,
+        ((key, one.attainment) for key, one in named if one.attainment is not None),
+    )
+    yield _labelled(
+        "gpuwright_slo_burn_rate",
+        "Late requests, over those that the SLO allows, in a window.",
+        [*who, "window"],
+        (([*key, window], rate) for key, one in named for window, rate in one.burn_rates.items()),
+    )
+
+
+def _tenants(tenants: Mapping[str, TenantFigures]) -> Iterator[GaugeMetricFamily]:
+    for name, said, field_name in (
+        ("gpuwright_tenant_spent", "Money spent in this month, estimated.", "spent"),
+        ("gpuwright_tenant_budget", "Money that may be spent in a month.", "budget"),
+        ("gpuwright_tenant_gpus", "GPUs that the plan gives, as a sum of shares.", "gpus"),
+        ("gpuwright_tenant_guarantee_gpus", "GPUs that it can always have.", "guarantee_gpus"),
+    ):
+        values = ((tenant, getattr(one, field_name)) for tenant, one in tenants.items())
+        yield _labelled(name, said, ["tenant"], (([tenant], value) for tenant, value in values if value is not None))
+
+
+def _one(name: str, said: str, value: float | None) -> GaugeMetricFamily:
+    return _labelled(name, said, [], [([], value)] if value is not None else [])
+
+
+def _by(name: str, said: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    return _labelled(name, said, [label], (([word], value) for word, value in values.items()))
+
+
+def _labelled(
+    name: str, said: str, labels: list[str], values: Iterable[tuple[list[str], float]]
+) -> GaugeMetricFamily:  # fmt: skip
+    family = GaugeMetricFamily(name, said, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family

@@ -1,0 +1,50 @@
+"""One trace a cycle: `with phase("solve"):` times a phase for Prometheus, and is a span where anybody collects them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from app.control.measure import metrics
+from app.http import tracing
+from app.settings import Settings
+
+WHOLE = "cycle"
+_collected: list[tracing.Tracing] = []  # at most one; a planner is one process
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """A phase of a cycle; `cycle` is the whole, and the others inside it are its parts."""
+    began = time.perf_counter()
+    with _span(name):
+        try:
+            yield
+        finally:
+            metrics.PHASE_SECONDS.labels(name).observe(time.perf_counter() - began)
+
+
+def note(**values: str | int | float | bool) -> None:
+    """Say more of the phase that is under way: gpuwright.outcome, gpuwright.generation, ..."""
+    if _collected:
+        _collected[0].note({f"gpuwright.{name}": value for name, value in values.items()})
+
+
+def configure(settings: Settings) -> None:
+    """Send spans, if an endpoint is set."""
+    found = tracing.configure(settings)
+    if found:
+        close()
+        _collected.append(found)
+
+
+def close() -> None:
+    """Send what is left."""
+    while _collected:
+        _collected.pop().close()
+
+
+def _span(name: str) -> AbstractContextManager[Any]:
+    return _collected[0].part(name) if _collected else nullcontext()

@@ -1,0 +1,64 @@
+"""Profiles watched at work: what is heard of their instances, and the corrections that it calls for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from app.control.observe.drift.correct import Corrected, corrected
+from app.control.observe.drift.observe import Minutes, Observation, ShedSince, nobody
+from app.control.observe.drift.predict import Prediction
+from app.control.observe.drift.settings import Settings
+from app.control.observe.loads.hearing import Readings
+
+MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
+
+
+class Drift:
+    """Not for several threads at once."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self._predicted: Mapping[str, Prediction] = {}
+        self._nodes: dict[str, Minutes] = {}
+        self._seen: dict[str, deque[Observation]] = {}
+        self._known: dict[str, Corrected] = {}
+
+    def restore(self, known: Iterable[Corrected]) -> None:
+        """Begin with what an earlier leader knew."""
+        self._known = {one.key: one for one in known}
+
+    def expects(self, predicted: Mapping[str, Prediction]) -> None:
+        """What stands from now on, and what profiles promise of it."""
+        self._predicted = predicted
+
+    def take(self, readings: Readings, shed_since: ShedSince = nobody) -> None:
+        """Add what was heard. `shed_since` names services that more was asked than was let in."""
+        for heard in readings.reports:
+            node = self._nodes.setdefault(heard.word.node, Minutes())
+            for one in node.next(heard.word, self._predicted, self.settings, shed_since):
+                self._seen.setdefault(one.key, deque(maxlen=MOST_OBSERVATIONS)).append(one)
+
+    def correct(self, now: datetime) -> list[Corrected]:
+        """Profiles whose correction or alarm has changed: to be kept, and told of."""
+        changed = []
+        oldest = now - timedelta(seconds=self.settings.window_seconds)
+        for key, seen in list(self._seen.items()):
+            while seen and seen[0].at < oldest:
+                seen.popleft()
+            if not seen:
+                del self._seen[key]
+                continue
+            before = self._known.get(key, Corrected(key))
+            after = corrected(replace(before, message=""), list(seen), now, self.settings)
+            self._known[key] = after
+            if (after.correction, after.alarm, after.late) != (before.correction, before.alarm, before.late):
+                changed.append(after)
+        return changed
+
+    @property
+    def known(self) -> Mapping[str, Corrected]:
+        """By model/variant/gpuType."""
+        return self._known

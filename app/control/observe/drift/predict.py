@@ -1,0 +1,116 @@
+"""What profiles promise of each instance that stands: the measure that observations are held against."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from app.control.domain.snapshot import Correction
+from solvers.planning.judge.readings import Gpu, Reader, Resident, slow_down, watts
+from solvers.planning.problem import Problem, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One instance, by its profile alone: among its neighbours, at its clock, without any correction."""
+
+    key: str  # model/variant/gpuType
+    profile: int  # changes when the profile does
+    node: str
+    gpu: int  # within what was posed
+    batch: int
+    sm_percent: float
+    exec_ms: float
+    memory_gib: float
+    power_w: float  # above idle, busy
+    idle_w: float  # of the GPU
+    beside: frozenset[str]  # other instances on the GPU
+    jobs_beside: int
+    slo_ms: float
+    percentile: float
+    rate_per_second: float
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else runs on the GPU."""
+        return not self.beside and not self.jobs_beside
+
+    @property
+    def shape(self) -> str:
+        """Profiles may be wrong for one shape and right for another, and wrong about neighbours; shapes that differ by
+        a few percent of SMs are one."""
+        return f"{self.batch}@{round(self.sm_percent / 10) * 10}{'' if self.alone else '+'}"
+
+
+NOTHING = Correction()
+
+
+def predictions(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
+    """By instance: what stands in the problem's state. The problem's profiles are the corrected ones."""
+    if problem.state is None:
+        return {}
+    reader = Reader(problem)
+    gpus: dict[tuple[str, int], Gpu] = {}
+    for instance in problem.state.running:
+        node = problem.nodes.get(instance.node)
+        service = problem.services.get(instance.service)
+        if node is None or service is None:
+            continue
+        gpu = gpus.setdefault(instance.place, Gpu(node, problem.gpu_types[node.gpu_type], instance.gpu))
+        gpu.residents.append(reader.resident(instance, service, node))
+    for placed in problem.state.jobs:
+        node = problem.nodes.get(placed.node)
+        if node is not None:
+            gpu = gpus.setdefault(placed.place, Gpu(node, problem.gpu_types[node.gpu_type], placed.gpu))
+            gpu.jobs.append(reader.job(placed, node))
+    found = {}
+    marks: dict[str, int] = {}
+    for gpu in gpus.values():
+        slow_down(gpu, problem.policy)
+        for resident in gpu.residents:
+            said = _said(resident, gpu, corrections, marks)
+            if said is not None:
+                found[resident.instance.id] = said
+    return found
+
+
+def _said(
+    resident: Resident, gpu: Gpu, corrections: Mapping[str, Correction], marks: dict[str, int]
+) -> Prediction | None:
+    profile, service, instance = resident.profile, resident.service, resident.instance
+    if profile is None or service is None or resident.exec_ms is None:
+        return None
+    key = "/".join(profile.key)
+    applied = corrections.get(key, NOTHING)
+    if key not in marks:
+        marks[key] = _mark(profile, applied)
+    return Prediction(
+        key=key,
+        profile=marks[key],
+        node=instance.node,
+        gpu=instance.gpu,
+        batch=instance.batch,
+        sm_percent=instance.sm_percent,
+        exec_ms=resident.exec_ms / applied.latency_factor,
+        memory_gib=profile.memory_gib[instance.batch] / applied.memory_factor,
+        power_w=watts(resident, gpu) / applied.power_factor,
+        idle_w=gpu.type.idle_w,
+        beside=frozenset(one.instance.id for one in gpu.residents if one is not resident),
+        jobs_beside=len(gpu.jobs),
+        slo_ms=service.slo_ms,
+        percentile=service.percentile,
+        rate_per_second=instance.rate_per_second,
+    )
+
+
+def _mark(profile: Profile, applied: Correction) -> int:
+    """Of the profile as it was written: rounded, for it was multiplied and is divided again."""
+    latency = {
+        batch: [(sm, f"{value / applied.latency_factor:.6g}") for sm, value in curve]
+        for batch, curve in sorted(profile.latency_ms.items())
+    }
+    memory = {batch: f"{gib / applied.memory_factor:.6g}" for batch, gib in sorted(profile.memory_gib.items())}
+    demand = profile.demand
+    power = [(sm, f"{value / applied.power_factor:.6g}") for sm, value in demand.power_w]
+    return zlib.crc32(repr((latency, memory, replace(demand, power_w=()), power)).encode())

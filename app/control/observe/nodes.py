@@ -1,0 +1,67 @@
+"""How nodes are, as far as planning goes: from what they said, and how long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from app.control.domain.snapshot import NodeFacts, NodeState
+from app.control.observe.silence import SILENT_SECONDS
+from app.nodes.detail import Ailing
+from app.store.cordons import WHOLE, Cordon
+from app.store.observed import NodeRow
+
+
+def node_facts(
+    rows: Sequence[NodeRow],
+    silent_seconds: Mapping[str, float],
+    cordoned: Sequence[Cordon],
+    lost_after_seconds: float,
+) -> dict[str, NodeFacts]:
+    """How each node is, as far as planning goes."""
+    asked: dict[tuple[str, str], set[int]] = {}
+    for one in cordoned:
+        asked.setdefault((one.node, one.mode), set()).add(one.gpu)
+    return {row.name: _facts(row, silent_seconds.get(row.name), asked, lost_after_seconds) for row in rows}
+
+
+def _facts(
+    row: NodeRow, silent_seconds: float | None, asked: Mapping[tuple[str, str], set[int]], lost_after_seconds: float
+) -> NodeFacts:
+    gpus: list[dict[str, Any]] = row.status.get("gpus") or []
+    conditions = {one["type"]: one["status"] for one in row.status.get("conditions", ())}
+    indexes = [int(gpu["index"]) for gpu in gpus]
+
+    def chosen(mode: str) -> tuple[int, ...]:
+        wanted = asked.get((row.name, mode), set())
+        return tuple(index for index in indexes if index in wanted or WHOLE in wanted) or tuple(
+            sorted(wanted - {WHOLE})
+        )
+
+    ailing = msgspec.convert(row.ailing or [], list[Ailing])
+    return NodeFacts(
+        name=row.name,
+        state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", lost_after_seconds),
+        failed_gpus=tuple(sorted(gpu.index for gpu in ailing if is_out(gpu))),
+        cordoned_gpus=chosen("cordon"),
+        draining_gpus=chosen("drain"),
+        uuids=tuple(str(gpu.get("uuid", "")) for gpu in sorted(gpus, key=lambda gpu: int(gpu["index"]))),
+        templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
+    )
+
+
+def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float) -> NodeState:
+    if silent_seconds is None:
+        return "never"
+    if silent_seconds > lost_after_seconds:
+        return "lost"
+    if silent_seconds > SILENT_SECONDS:
+        return "silent"
+    return "mismatch" if mismatch else "reporting"
+
+
+def is_out(gpu: Ailing) -> bool:
+    """Whether nothing runs on it any more."""
+    return gpu.fenced or gpu.health == "failed"

@@ -1,0 +1,41 @@
+"""The declared world as a leader holds it: whole at first, then only what was declared otherwise since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from app.control.domain.snapshot import Declared
+from app.store import observed
+
+
+@dataclass(slots=True)
+class World:
+    """Every declared object. While nothing is declared otherwise it gives the very same ones again."""
+
+    _version: int = -1
+    _known: dict[tuple[str, str, str], Declared] = field(default_factory=dict)
+    _declared: tuple[Declared, ...] = ()
+
+    def read(self, connection: Connection) -> tuple[Declared, ...]:
+        version, floor = observed.object_version(connection)
+        if version == self._version:
+            return self._declared
+        if not floor <= self._version <= version:  # what went since is not on record
+            known = {}
+            rows = observed.world(connection)
+        else:
+            gone = observed.gone(connection, self._version)
+            known = {key: one for key, one in self._known.items() if key not in gone}
+            rows = observed.world(connection, self._version)
+        before = self._known
+        for kind, tenant, name, spec in rows:
+            key = (kind, tenant, name)
+            there = before.get(key)
+            # Versions count statuses, too.
+            known[key] = there if there and there.spec == spec else Declared(kind, tenant, name, spec)
+        if known != before:
+            self._declared = tuple(known[key] for key in sorted(known))
+        self._version, self._known = version, known
+        return self._declared

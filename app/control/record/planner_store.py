@@ -1,0 +1,237 @@
+"""The planner's hold on the database: reads a snapshot, records what was decided, tells nodes; all under one epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from agents.contract import Assignment
+from app.control.domain.decision import Decision, Outcome, State
+from app.control.domain.desired import Desired, NodeDesired, Observed
+from app.control.domain.events import Event
+from app.control.domain.snapshot import Declared, Snapshot
+from app.control.measure import metrics
+from app.control.observe.observer import Expecting, Observer
+from app.control.observe.silence import Silence
+from app.control.record.encoding import parts, plan_row
+from app.store import assignments, events, lease, plan_reads, plans
+from app.store import observed as rows
+from app.store.database import Database, Unavailable
+from app.store.plans import Overtaken
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a rollout goes by: the plan in force, what nodes were told, and what they say."""
+
+    at: datetime
+    declared: tuple[Declared, ...]
+    plan: plans.InForce | None
+    target: Desired  # what the plan wants
+    told: Desired
+    seen: Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How far a rollout is."""
+
+    state: State
+    rollout: Mapping[str, Any]
+    message: str | None = None
+    desired: Desired | None = None  # in place of what the plan wanted, where it ends somewhere else
+
+
+class Deposed(Exception):
+    """A newer epoch won: whatever this leader writes is nothing."""
+
+
+class Store:
+    """One planner's. `epoch` is that of its lease, 0 while it has none."""
+
+    def __init__(self, database: Database, holder: str, lease_seconds: float = 10.0) -> None:
+        self.database = database
+        self.holder = holder
+        self.lease_seconds = lease_seconds
+        self.epoch = 0
+        self._observer = Observer()
+        self._is_new = True
+        self._reading = threading.Lock()  # the observer keeps what it read
+
+    def lead(self, begin: Callable[[], None] = lambda: None) -> bool:
+        """Take the lease or renew it; whether we lead now. Nothing is done under a new epoch before `begin` is over."""
+        epoch = self.database.write(
+            lambda connection: lease.take(connection, self.holder, self.lease_seconds), repeatable=True
+        )
+        if epoch != self.epoch:
+            self.epoch = 0
+            self._is_new = True
+            if epoch:
+                begin()
+        self.epoch = epoch or 0
+        return epoch is not None
+
+    def step_down(self) -> None:
+        """Let another one lead at once."""
+        if self.epoch:
+            self.database.write(lambda connection: lease.release(connection, self.holder), repeatable=True)
+        self.epoch = 0
+
+    def read(self, fn: Callable[[Connection, Observer], Any]) -> Any:
+        """One consistent read. After one that failed, nobody is silent for longer than since then."""
+        with self._reading:
+            try:
+                if self._is_new:
+                    self._observer = Observer(Silence(self.database.read(rows.moment)))
+                    self._is_new = False
+                return self.database.read(lambda connection: fn(connection, self._observer))
+            except Unavailable:
+                self._is_new = True
+                raise
+
+    def snapshot(self, expecting: Expecting) -> Snapshot:
+        """All that a decision is made from, as of one moment."""
+        found: Snapshot = self.read(lambda c, observer: observer.snapshot(c, self.epoch, expecting))
+        return found
+
+    def world(self) -> tuple[Declared, ...]:
+        """Every declared object."""
+        found: tuple[Declared, ...] = self.read(lambda c, observer: observer.world(c))
+        return found
+
+    def look(self) -> Look:
+        def read(c: Connection, observer: Observer) -> Look:
+            plan = plans.in_force(c)
+            target, _ = observer.wanted(c, plan)
+            return Look(rows.moment(c), observer.world(c), plan, target, observer.told(c), observer.observed(c))
+
+        found: Look = self.read(read)
+        return found
+
+    def record(self, snapshot: Snapshot, decisions: Sequence[Decision], said: Sequence[Event] = ()) -> tuple[int, ...]:
+        """Write these down, all or none; the generation of each. Deposed or Overtaken where they may not stand.
+
+        They stand under the epoch that they were begun in: a lease lost and taken again meanwhile is another one.
+        """
+        rows = [(decision, plan_row(snapshot, decision)) for decision in decisions]
+
+        def write(connection: Connection) -> tuple[int, ...]:
+            found: list[int] = []
+            base = snapshot.target
+            for decision, row in rows:
+                generation = plans.record(connection, snapshot.epoch, replace(row, base=base))
+                if generation is None:
+                    raise Deposed(f"epoch {snapshot.epoch} is over")
+                found.append(generation)
+                if decision.state is State.ROLLING:
+                    base = generation
+                plans.cycled(
+                    connection, snapshot.epoch, str(decision.answer.outcome), reason=decision.reason,
+                    message=decision.message, generation=generation,
+                )  # fmt: skip
+            events.record(connection, said)
+            return tuple(found)
+
+        generations = self.database.write(write)
+        metrics.happened(said)
+        for decision, _ in rows:
+            metrics.recorded(decision)
+        return generations
+
+    def note(
+        self, outcome: Outcome, reason: str, message: str, snapshot: Snapshot | None, said: Sequence[Event] = ()
+    ) -> None:
+        """Write down a cycle that decided nothing, with what it saw where that could be another time's question."""
+        kept = parts(snapshot) if snapshot else ()
+
+        def write(connection: Connection) -> None:
+            if not plans.cycled(connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=kept):
+                raise Deposed(f"epoch {self.epoch} is over")
+            events.record(connection, said)
+
+        self.database.write(write)
+        metrics.happened(said)
+
+    def tell(self, plan: plans.InForce, desired: Desired, settled: Settled, said: Sequence[Event] = ()) -> bool:
+        """Give these nodes their new assignments, and keep how far the rollout is: both or neither.
+
+        False where the plan's state was changed meanwhile, by an operator: then nothing is told.
+        """
+        kept = msgspec.json.encode(settled.desired, order="deterministic") if settled.desired is not None else None
+
+        def write(connection: Connection) -> bool:
+            generation = lease.next_generation(connection, self.epoch)
+            if generation is None:
+                raise Deposed(f"epoch {self.epoch} is over")
+            if not plans.settle(
+                connection, plan.generation, plan.state, settled.state, settled.rollout, settled.message, kept
+            ):
+                return False
+            drafts = [
+                self._assignment(node, wanted, plan.generation, generation) for node, wanted in sorted(desired.items())
+            ]
+            assignments.write(connection, self.epoch, drafts)
+            events.record(connection, said)
+            return True
+
+        told = self.database.write(write)
+        if told:
+            metrics.happened(said)
+        return told
+
+    def move(self, generation: int, before: State, after: State, why: str, said: Sequence[Event] = ()) -> None:
+        """Give a plan that is not in force another state, if it is still in the one before."""
+
+        def write(connection: Connection) -> None:
+            if not lease.held(connection, self.epoch):
+                raise Deposed(f"epoch {self.epoch} is over")
+            if plan_reads.move(connection, generation, [before], after, "planner", why):
+                events.record(connection, said)
+
+        self.database.write(write)
+
+    def answered(self, generation: int, what: str, said: Sequence[Event] = ()) -> None:
+        """What an operator asked has its answer, and it is no."""
+
+        def write(connection: Connection) -> None:
+            plan_reads.answered(connection, generation, what)
+            events.record(connection, said)
+
+        self.database.write(write)
+
+    def moment(self) -> datetime:
+        """The database's time."""
+        return self.database.read(rows.moment)
+
+    def proven(self) -> frozenset[str]:
+        """Shapes whose first instance was watched and passed."""
+        return self.database.read(plans.proven)
+
+    def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.Draft:
+        def body(version: int) -> str:
+            return msgspec.json.encode(
+                Assignment(
+                    node=node,
+                    version=version,
+                    epoch=self.epoch,
+                    generation=generation,
+                    plan=f"p{plan}",
+                    instances=wanted.instances,
+                    gpus=wanted.gpus,
+                    handover=wanted.handover,
+                    handover_seconds=wanted.handover_seconds,
+                    clients_per_gpu=wanted.clients_per_gpu,
+                    same_model_per_gpu=wanted.same_model_per_gpu,
+                )
+            ).decode()
+
+        return assignments.Draft(node, generation, body)
+
+
+__all__ = ["Deposed", "Look", "Overtaken", "Store"]

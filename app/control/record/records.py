@@ -1,0 +1,66 @@
+"""Recorded decisions, read back: the plan, what nodes were to run, and the snapshot that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.control.domain.desired import Desired, NodeDesired
+from app.control.domain.snapshot import Snapshot
+from app.control.record.encoding import whole
+from app.store import pieces, plans
+from solvers.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One decision as it stands on record. `row` is the table's own, with hashes where pieces are."""
+
+    generation: int
+    at: datetime
+    lane: str
+    state: str
+    base: int
+    plan: Plan
+    desired: Desired
+    recipe: Mapping[str, Any]
+    outcome: str
+    versions: Mapping[str, str]
+    held_back: Sequence[Mapping[str, Any]]
+    row: Mapping[str, Any]
+
+
+def recorded(connection: Connection, generation: int) -> Recorded | None:
+    """The decision of this generation, if it is still kept."""
+    row = plans.one(connection, generation)
+    if row is None:
+        return None
+    body, desired = bytes(row["body"]), bytes(row["desired"])
+    found = pieces.get(connection, [body, desired])
+    solved: Mapping[str, Any] = row["solved_by"]
+    return Recorded(
+        generation=generation,
+        at=row["at"],
+        lane=row["lane"],
+        state=row["state"],
+        base=row["base"] or 0,
+        plan=msgspec.json.decode(found[body], type=Plan),
+        desired=msgspec.json.decode(found[desired], type=dict[str, NodeDesired]),
+        recipe=solved.get("recipe", {}),
+        outcome=solved.get("outcome", ""),
+        versions=solved.get("versions", {}),
+        held_back=solved.get("heldBack", []),
+        row=row,
+    )
+
+
+def snapshot_of(connection: Connection, one: Recorded) -> Snapshot:
+    """What the decision was made from."""
+    hashes = [bytes.fromhex(digest) for digest in one.row["snapshot"]]
+    found = pieces.get(connection, hashes)
+    return whole([found[digest] for digest in hashes])

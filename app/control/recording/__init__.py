@@ -1,1 +1,0 @@
-"""Decisions on record: read back, and made again."""

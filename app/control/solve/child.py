@@ -1,0 +1,55 @@
+"""The solver's process: reads an order on stdin, writes its answer on stdout, and ends with who started it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+DIES_WITH_PARENT = 1  # prctl: PR_SET_PDEATHSIG
+FIRST_TO_GO = "500"  # where memory ends: a plan can be found again, a database or the planner had better stay
+
+
+def lowered(nice: int, cores: int) -> None:
+    """Behind everyone else, and on so many cores, the last ones."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
+
+
+def main(parent: int, nice: int, cores: int) -> None:
+    """Answer until nobody asks any more."""
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        return  # it died before it could be watched
+    lowered(nice, cores)
+    orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints is not an answer
+
+    from app import garbage
+    from app.control.solve.serving import Serving
+
+    serving = Serving()
+    garbage.settle()  # here and in who is forked from here
+    _say(answers, "ready")
+    while True:
+        try:
+            order = pickle.load(orders)  # noqa: S301 (from the process that started us)
+        except EOFError:
+            return
+        _say(answers, serving.answer(order))
+
+
+def _say(answers: Any, what: object) -> None:
+    pickle.dump(what, answers, pickle.HIGHEST_PROTOCOL)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

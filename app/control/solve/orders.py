@@ -1,0 +1,129 @@
+"""What is asked of solvers, and their answer as a value: whatever goes wrong in them is an outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.control.domain.decision import Answer, Outcome
+from app.manifests.model import JSON
+from solvers.planning.again import again
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+from solvers.planning.replan import Replanner
+from solvers.planning.solve import Budget, find
+
+Meanwhile: TypeAlias = Callable[[], object]  # what an asker does until its answer is there
+
+
+def nothing() -> None:
+    """An asker just waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """A plan from nothing but the problem."""
+
+    problem: Problem
+    seconds: float | None
+    work: int | None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The plan that a recipe makes."""
+
+    problem: Problem
+    recipe: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """To follow this plan's rates soon."""
+
+    problem: Problem
+    plan: Plan
+    base: int = 0  # which preparing this is
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """New rates of some services, for the plan that was prepared."""
+
+    rates: Mapping[str, float]
+    base: int = 0
+
+
+def solved(order: Solve, *, alone: bool = False) -> Answer:
+    """The best plan within the budget. Its recipe counts the steps to it, whatever ended the search."""
+    began = time.monotonic()
+
+    def made() -> Answer:
+        budget = Budget(order.seconds, order.work, order.seed)
+        found = find(order.problem, budget, alone=alone)
+        recipe: dict[str, JSON] = {
+            "kind": "solve",
+            "seed": order.seed,
+            "work": found.work,
+            "exact": found.is_exact,
+            "cut": found.is_cut,
+        }
+        is_short = found.is_cut and order.work is not None
+        cut = f"cut by the seconds; the plan is that of step {found.work}" if is_short else ""
+        return Answer(Outcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
+
+    return _as_outcome(made, asked(order), began)
+
+
+def asked(order: Solve) -> dict[str, JSON]:
+    """The recipe of what never came."""
+    return {"kind": "solve", "seed": order.seed, "work": order.work}
+
+
+def solved_again(order: Again) -> Answer:
+    """The same plan by the same steps."""
+    began, recipe = time.monotonic(), order.recipe
+
+    def made() -> Answer:
+        seed, work = recipe["seed"], recipe["work"]
+        assert isinstance(seed, int)
+        assert isinstance(work, int)
+        plan = again(order.problem, seed, work, is_exact=bool(recipe["exact"]))
+        return Answer(Outcome.SOLVED, plan, "", recipe, time.monotonic() - began)
+
+    return _as_outcome(made, recipe, began)
+
+
+def prepared(order: Prepare) -> Replanner:
+    """A plan in a warm process."""
+    return Replanner.of(order.problem, order.plan)
+
+
+def followed(replanner: Replanner, order: Follow) -> Answer:
+    """The plan with what new rates change in it. The replanner is spent: its next answer would rest on this one.
+
+    Made of problem, plan and rates alone, each time from the beginning, so that anyone can make it again who has them.
+    """
+    began = time.monotonic()
+    recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
+
+    def made() -> Answer:
+        change = replanner.change(order.rates)
+        return Answer(Outcome.SOLVED, replanner.plan, "; ".join(change.reasons), recipe, time.monotonic() - began)
+
+    return _as_outcome(made, recipe, began)
+
+
+def _as_outcome(made: Callable[[], Answer], recipe: Mapping[str, JSON], began: float) -> Answer:
+    try:
+        return made()
+    except Exception as error:  # a solver's fault is told, and the last plan stands
+        return Answer(Outcome.WRONG, None, told(error), recipe, time.monotonic() - began)
+
+
+def told(error: Exception) -> str:
+    """For whoever mends it."""
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,56 @@
+"""What the solver's process does with an order; it keeps one plan warm to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.control.domain.decision import Answer, Outcome
+from app.control.solve.aside import Aside
+from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
+from app.manifests.model import JSON
+from solvers.compiled import read_all
+from solvers.planning.replan import Replanner
+from solvers.planning.workers import Worker, gathered
+
+
+class Serving:
+    """Answers orders, one after the other."""
+
+    def __init__(self) -> None:
+        read_all()
+        self._warm: Replanner | None = None
+        self._base = 0
+
+    def answer(self, order: Solve | Again | Prepare | Follow | Aside) -> object:
+        """Whatever is wrong in a solver is in the answer."""
+        match order:
+            case Aside():
+                return order.answered()
+            case Solve():
+                return solved(order)
+            case Again():
+                return solved_again(order)
+            case Prepare():
+                return self._prepare(order)
+            case Follow():
+                return self._follow(order)
+
+    def _prepare(self, order: Prepare) -> Answer:
+        self._warm, self._base = None, order.base
+        try:
+            self._warm = prepared(order)
+        except Exception as error:  # told with the answer to who asks it to follow
+            return Answer(Outcome.WRONG, None, told(error), {"kind": "follow"})
+        return Answer(Outcome.SOLVED, None)  # who asked has the plan
+
+    def _follow(self, order: Follow) -> Answer:
+        """In a fork, which is spent thereby: what is warm here stays as it was prepared."""
+        recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
+        if self._warm is None or self._base != order.base:
+            return Answer(Outcome.CRASHED, None, "what was made ready to follow is lost", recipe)
+        answers: Iterator[Answer] = gathered([Worker("follower", _once(self._warm, order))], None)
+        return next(answers, Answer(Outcome.CRASHED, None, "the follower died", recipe))
+
+
+def _once(warm: Replanner, order: Follow) -> Iterator[Answer]:
+    yield followed(warm, order)

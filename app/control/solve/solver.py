@@ -1,0 +1,113 @@
+"""The solver as the planner sees it: asks, waits no longer than it said, and gets an answer in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, replace
+from threading import Lock
+from time import monotonic
+
+from app.control.domain.decision import Answer, Outcome
+from app.control.solve.orders import Again, Follow, Meanwhile, Prepare, Solve, asked, nothing
+from app.control.solve.process import Child, Died, Late
+from app.manifests.model import JSON
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+GRACE_SECONDS = 15.0  # beyond the search: reading the problem, the first plan, judging, reasons
+PREPARE_SECONDS = 120.0
+SOONER = 5  # steps of niceness: three times the share of a core
+
+
+class Solver:
+    """Two warm processes, one for whole plans and one that follows rates: neither waits for the other."""
+
+    def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
+        # On the same cores; whoever is served late by a step that comes late needs it sooner than a better plan.
+        self.full, self.fast = Child("full", nice, cores), Child("fast", max(0, nice - SOONER), cores)
+        self._grace_seconds = grace_seconds
+        self._lock = Lock()
+        self._bases = 0  # plans that were made ready to follow
+        self._base: _Base | None = None
+        self.full.start()
+
+    def solve(
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
+    ) -> Answer:
+        """A plan within so many seconds of search and so much work; the process has a grace to tell it."""
+        order = Solve(problem, seconds, work, seed)
+        return _asked(self.full, order, seconds + self._grace_seconds, asked(order), meanwhile)
+
+    def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> Answer:
+        """The plan that a recipe makes."""
+        return _asked(self.full, Again(problem, recipe), seconds, recipe)
+
+    def prepare(self, problem: Problem, plan: Plan) -> None:
+        """Begin to make ready for following this plan; nobody waits for it. What waited to be made ready is dropped."""
+        self._prepared(problem, plan)
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+        """The plan with what new rates change in it. Out of time also where it is not ready yet to follow this plan."""
+        recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(rates)}
+        began = monotonic()
+        base = self._prepared(problem, plan)
+        try:
+            ready: Answer = base.ready.result(seconds)
+            if ready.outcome is Outcome.SOLVED:
+                left = max(seconds - (monotonic() - began), 0.0)
+                ready = _asked(self.fast, Follow(rates, base.number), left, recipe)
+        except TimeoutError:
+            return Answer(Outcome.OUT_OF_TIME, None, "not ready yet to follow this plan", recipe, seconds)
+        except (Died, Late, CancelledError) as error:
+            ready = Answer(Outcome.CRASHED, None, str(error))
+        if ready.outcome is not Outcome.SOLVED:
+            self._forget(base)
+        return replace(ready, recipe=recipe)
+
+    def close(self) -> None:
+        """End both processes."""
+        self.full.close()
+        self.fast.close()
+
+    def _prepared(self, problem: Problem, plan: Plan) -> _Base:
+        with self._lock:
+            base = self._base
+            if base is None or base.problem is not problem or base.plan is not plan:
+                if base:
+                    base.ready.cancel()
+                self._bases += 1
+                order = Prepare(problem, plan, self._bases)
+                base = self._base = _Base(problem, plan, self._bases, self.fast.ask(order, PREPARE_SECONDS))
+            return base
+
+    def _forget(self, base: _Base) -> None:
+        """The next who follows has it made ready anew."""
+        with self._lock:
+            if self._base is base:
+                self._base = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A plan that is ready to be followed, or will be."""
+
+    problem: Problem
+    plan: Plan
+    number: int
+    ready: Future[Answer]
+
+
+def _asked(
+    child: Child, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = nothing
+) -> Answer:
+    began = monotonic()
+    answering = child.ask(order, seconds)
+    meanwhile()
+    try:
+        answer: Answer = answering.result()
+    except Late as late:
+        return Answer(Outcome.OUT_OF_TIME, None, str(late), recipe, monotonic() - began)
+    except Died as died:
+        return Answer(Outcome.CRASHED, None, str(died), recipe, monotonic() - began)
+    return answer

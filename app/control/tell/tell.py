@@ -1,0 +1,244 @@
+"""After a cycle: what follows from it for gateways, objects, events, metrics and whoever pays. It decides no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.control.decide.cordons import Drain, progress
+from app.control.decide.decide import mode_of
+from app.control.domain.decision import HeldBack
+from app.control.domain.events import Event, Reason, happened
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Posed
+from app.control.formulate.tenants import accounts, gpu_types, gpus_per_rate, terms_of, used_by_service, used_by_tenant
+from app.control.jobs import JobState, kept, works
+from app.control.jobs import said as said_of_job
+from app.control.measure import metrics
+from app.control.seams import Solving
+from app.control.tell import slo
+from app.control.tell.conditions import Ground, said
+from app.control.tell.degrade import Degraded, Promise, Shed, degraded, shed
+from app.control.tell.figures import ATTAINED_IN, After, figures
+from app.control.tell.money import Addition, addition, empty_nodes, releasable, renting
+from app.control.tell.saying import Saying, Told, of_job
+from app.control.tell.turns import SILENT_SECONDS, burning, drains_turned, gateways_turned, turned
+from app.manifests.fleet import PolicySpec
+from app.manifests.model import Key, Kind
+from app.store import cordons, endpoints, events, gateways, idle_nodes, lease, outlook, plan_reads
+from app.store.database import Database, Unavailable
+from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
+from solvers.planning.problem import Problem
+
+RENT_AGAIN_AFTER = timedelta(seconds=60)
+PROMISES_AGAIN_AFTER = timedelta(seconds=60)
+RENT_SECONDS, RENT_WORK = 3.0, 3
+
+
+@dataclass(slots=True)
+class Telling:
+    """Remembers what it told, so that only what is new is told again. A new leader begins with a new one."""
+
+    database: Database
+    solver: Solving
+    currency: str = ""  # of all prices
+    _saying: Saying = field(default_factory=Saying)
+    _sheds: Mapping[str, Shed] = field(default_factory=dict)
+    _reasons: dict[str, Unserved] = field(default_factory=dict)
+    _held_back: Sequence[HeldBack] = ()
+    _certificate: Certificate | None = None
+    _rent: tuple[bytes, datetime, Addition | None] | None = None
+    _kept: tuple[datetime, Mapping[str, slo.Kept]] | None = None
+    _before: Snapshot | None = None
+    _heard: Mapping[str, float] = field(default_factory=dict)
+    _burned: Mapping[str, slo.Kept] = field(default_factory=dict)
+    _releasable: frozenset[str] = frozenset()
+    _drains: tuple[Drain, ...] | None = None
+
+    def prepare(self, snapshot: Snapshot, posed: Posed) -> None:
+        """Read what telling will need whatever is decided; what cannot be read now is read then."""
+        with suppress(Unavailable):
+            self._promises_kept(snapshot, posed.problem)
+
+    def tell(self, epoch: int, after: After) -> bool:
+        """Everything that follows; False where a newer epoch won, and nothing more may be said."""
+        snapshot, problem, plan = after.snapshot, after.posed.problem, after.plan
+        self._remember(after)
+        mode = mode_of(snapshot)
+        terms = terms_of(snapshot.declared)
+        spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
+        known = accounts(terms, spent, snapshot.at)
+        used = used_by_tenant(problem, used_by_service(problem, plan.instances))
+        heard = self.database.read(gateways.heard)
+        self._sheds = self._shed(after, heard) if snapshot.target > 0 else {}
+        few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in after.posed.short.items()}
+        worse = few | degraded(problem, plan, self._sheds, known)
+        rent = self._renting(snapshot, problem, plan)
+        promises = self._promises_kept(snapshot, problem)
+        found = self.database.write(lambda c: self._write(c, epoch, after, rent, promises, heard))
+        if found is None:
+            return False
+        free, jobs, happenings = found
+        metrics.happened(happenings)
+        self._releasable = frozenset(one.node for one in free)
+        self._before, self._burned, self._heard = snapshot, promises, heard
+        attained = {
+            name: one.attainment[ATTAINED_IN] for name, one in promises.items() if ATTAINED_IN in one.attainment
+        }
+        ground = Ground(
+            problem, plan, self._reasons, attained, worse, terms, known, problem.limits, used, mode, self.currency
+        )
+        told = {key: Told(statements) for key, statements in said(ground).items()} | jobs
+        specs = {Key(Kind(one.kind), one.tenant, one.name): one.spec for one in snapshot.declared}
+        self._saying.say(self.database, epoch, told, specs)
+        metrics.show(figures(epoch, after, ground, self._certificate, self._held_back, self._sheds, promises, free))
+        return True
+
+    def _remember(self, after: After) -> None:
+        if after.decision:
+            self._reasons = {one.service: one for one in after.decision.plan.unserved}
+            self._certificate = after.decision.plan.certificate
+            self._held_back = after.decision.held_back
+        for name, reason in after.blamed.items():
+            self._reasons[name] = Unserved(name, 0.0, reason)
+
+    def _shed(self, after: After, heard: Mapping[str, float]) -> Mapping[str, Shed]:
+        problem, plan = after.posed.problem, after.plan
+        pinned: dict[str, float] = {}
+        for _, one in after.posed.pinned:
+            name = f"{one.tenant}/{one.service}"
+            pinned[name] = pinned.get(name, 0.0) + one.rate_per_second
+        acting = acting_services(after.snapshot)
+        promises = {name: one for name, one in _promises(problem, plan).items() if name in acting}
+        alive = sum(seconds <= SILENT_SECONDS for seconds in heard.values())
+        return shed(plan, after.snapshot.expected, promises, pinned, before=self._sheds, gateways=alive)
+
+    def _write(
+        self,
+        connection: Connection,
+        epoch: int,
+        after: After,
+        rent: Addition | None,
+        promises: Mapping[str, slo.Kept],
+        heard: Mapping[str, float],
+    ) -> tuple[tuple[Releasable, ...], dict[Key, Told], list[Event]] | None:
+        """In one transaction: limits of gateways, nodes to give back, GPUs to rent, and the events of that."""
+        if not lease.held(connection, epoch):
+            return None
+        snapshot, problem, plan = after.snapshot, after.posed.problem, after.plan
+        endpoints.limit(connection, {name: _limit(one) for name, one in self._sheds.items()})
+        empty = idle_nodes.keep(connection, empty_nodes(problem, plan))
+        free = releasable(problem, empty, _idle_minutes(snapshot))
+        outlook.put(connection, outlook.MONEY, money_said(free, rent))
+        fresh = [one for one in free if one.node not in self._releasable]
+        happenings = [
+            happened(Reason.RELEASABLE, f"empty for long; giving it back saves {one.price_per_hour:g} an hour",
+                     kind="Node", name=one.node)
+            for one in fresh
+        ]  # fmt: skip
+        if self._before is None:
+            happenings.append(happened(Reason.LEADER_CHANGED, f"epoch {epoch} began", kind="Planner"))
+        else:
+            happenings += turned(self._before, snapshot)
+            happenings += gateways_turned(self._heard, heard)
+        happenings += burning(self._burned, promises)
+        happenings += self._drained(connection, snapshot)
+        if rent and rent.gpus:
+            happenings.append(happened(Reason.RENT_MORE, rent.words, kind="Plan"))
+        events.record(connection, happenings)
+        return free, _jobs(snapshot, kept.read(connection)), happenings
+
+    def _drained(self, connection: Connection, snapshot: Snapshot) -> list[Event]:
+        """Drains that are through, once the plan is what runs, or late; a new leader only takes note of them."""
+        plan = plan_reads.head(connection, snapshot.target)
+        if plan is None:
+            return []
+        asked = [one for one in cordons.listed(connection) if one.mode == "drain"]
+        is_rolling = plan["state"] in ("rolling", "paused")
+        now = progress(asked, snapshot.standing, snapshot.at, is_rolling=is_rolling)
+        # What was empty stays so, whatever else is rolled out.
+        through = {one.asked: one for one in self._drains or () if one.is_done} if is_rolling else {}
+        before, self._drains = self._drains, tuple(through.get(one.asked, one) for one in now)
+        return [] if before is None else drains_turned(before, self._drains)
+
+    def _renting(self, snapshot: Snapshot, problem: Problem, plan: Plan) -> Addition | None:
+        """The cheapest addition, asked of the solver where the question is new, and not with every cycle."""
+        prices = {one.name: float(str(one.spec["pricePerHour"])) for one in snapshot.declared if one.kind == "GpuType"}
+        asked = renting(problem, plan, prices)
+        if asked is None:
+            self._rent = None
+            return None
+        question = msgspec.json.encode(
+            sorted((name, round(one.rate_per_second, 1)) for name, one in asked.services.items())
+        )
+        known = self._rent
+        if known and (known[0] == question or snapshot.at < known[1] + RENT_AGAIN_AFTER):
+            return known[2]
+        answer = self.solver.solve(asked, seconds=RENT_SECONDS, work=RENT_WORK)
+        found = addition(asked, answer.plan) if answer.plan else None
+        self._rent = (question, snapshot.at, found)
+        return found
+
+    def _promises_kept(self, snapshot: Snapshot, problem: Problem) -> Mapping[str, slo.Kept]:
+        """How promises are kept, asked for now and then: it is summed over hours."""
+        known = self._kept
+        if known is None or snapshot.at >= known[0] + PROMISES_AGAIN_AFTER:
+            percentiles = {name: service.percentile for name, service in problem.services.items()}
+            known = (snapshot.at, self.database.read(lambda c: slo.all_kept(c, percentiles)))
+            self._kept = known
+        return known[1]
+
+
+def acting_services(snapshot: Snapshot) -> set[str]:
+    """What is only advised is served by other means: its gateways are not ours to close."""
+    mode = mode_of(snapshot)
+    return {
+        f"{one.tenant}/{one.name}"
+        for one in snapshot.declared
+        if one.kind == "Service" and one.spec.get("mode", mode) != "advisory"
+    }
+
+
+def money_said(free: Sequence[Releasable], rent: Addition | None) -> dict[str, Any]:
+    """As the API shows it."""
+    found: dict[str, Any] = {"releasable": [{"node": one.node, "perHour": one.price_per_hour} for one in free]}
+    if rent:
+        found["renting"] = {
+            "gpus": dict(rent.gpus), "perHour": rent.price_per_hour, "serves": list(rent.serves),
+            "inPart": list(rent.in_part), "leaves": list(rent.leaves), "message": rent.words,
+        }  # fmt: skip
+    return found
+
+
+def _promises(problem: Problem, plan: Plan) -> dict[str, Promise]:
+    """What shedding asks of each service; whether anything could serve it, where nothing does."""
+    stands, types = {one.service for one in plan.instances}, gpu_types(problem)
+    return {
+        name: Promise(service.slo_ms, name in stands or gpus_per_rate(problem, service, types) < inf)
+        for name, service in problem.services.items()
+    }
+
+
+def _limit(one: Shed) -> endpoints.Limit:
+    return endpoints.Limit(one.queue_limit, one.share, one.retry_after_seconds)
+
+
+def _idle_minutes(snapshot: Snapshot) -> float:
+    policy: Any = snapshot.spec("Policy", "default") or {}
+    return float(policy.get("idleMinutes", PolicySpec.model_fields["idle_minutes"].default))
+
+
+def _jobs(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, Told]:
+    known = works(snapshot.declared)
+    return {
+        Key(Kind.JOB, *name.split("/", 1)): of_job(said_of_job(state, known[name], snapshot.at))
+        for name, state in states.items()
+        if name in known
+    }
