@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def problem(args: argparse.Namespace) -> Problem:
     """The problem that the files of -f declare; Failed with every fault where they declare none."""
-    from app.control.formulate.problem import formulate
+    from app.control.formulate.problem import build_problem
     from app.manifests.faults import Refused
     from app.manifests.offline import load
 
@@ -28,7 +28,7 @@ def problem(args: argparse.Namespace) -> Problem:
         raise Failed("stdin (-) can be given once only")
     gc.disable()  # nothing that is read is garbage, and looking for it takes a third of the time
     try:
-        return formulate(load(inputs))
+        return build_problem(load(inputs))
     except Refused as refused:
         raise refusal(refused, str(args.files[0]) if len(inputs) == 1 else f"{len(inputs)} files") from None
     finally:

@@ -17,11 +17,11 @@ from agents.contract import Assignment
 from agents.copies import Copy, Stage
 from app.control.cycle import Budget
 from app.control.domain.decision import Answer, Outcome
+from app.control.domain.ports import Meanwhile, nothing
 from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
 from app.control.record.planner_store import Store
 from app.control.solve import Inline
-from app.control.solve.orders import Meanwhile, nothing
 from simulation.node import LightNode
 from simulation.run import LEASE_SECONDS, WORK, Simulation
 from simulation.shapes import Shape, steady

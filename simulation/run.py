@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.control.cycle import Budget, Cycled
+from app.control.cycle import Budget
+from app.control.decide.cycled import Cycled
 from app.control.domain.events import Reason
 from app.control.observe.hearing import Hearing
 from app.control.planner import Planner

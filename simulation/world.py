@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.access import Principal, Scope
-from app.control.formulate.problem import formulate
+from app.control.formulate.problem import build_problem
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import Input, World, load
 from app.store import observed
@@ -51,7 +51,7 @@ def withdraw(database: Database, key: Key) -> None:
 
 def truth_of(world: World, wrong: Mapping[ProfileKey, float] | None = None) -> Truth:
     """The fleet runs by the profiles, but for those that are wrong by a factor."""
-    return Truth(formulate(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+    return Truth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
 
 
 def start_seconds(profiles: Iterable[Manifest]) -> dict[ProfileKey, float]:

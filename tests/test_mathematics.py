@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.control.formulate.problem import formulate
+from app.control.formulate.problem import build_problem
 from app.manifests.offline import load
 from cli.main import main
 from solvers.latency import kernels, limits
@@ -56,7 +56,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def problem(file: Path) -> Problem:
-    return formulate(load([file]))
+    return build_problem(load([file]))
 
 
 def is_said(phrase: str) -> bool:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
-from app.control.decide.decide import drafted, holding, mode_of, parts, posing, under_way
+from app.control.decide.cycled import Asked, Cycled, around
+from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
 from app.control.decide.least_change import following, is_preferred, is_upheaval, saying
 from app.control.domain.blame import named, suspects
 from app.control.domain.decision import Answer, Decision, HeldBack, Outcome, State
 from app.control.domain.events import Event, Reason, happened
-from app.control.domain.snapshot import Declared, Snapshot
+from app.control.domain.ports import Solving
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import Expecting
-from app.control.record.planner_store import Overtaken, Store
-from app.control.seams import Solving
+from app.control.record.planner_store import Store
+from app.store.plans import Overtaken
 from solvers.planning.plan import Plan
 
-AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 FAULTS = (Outcome.CRASHED, Outcome.WRONG)  # of the solver: more time would not help
-JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,46 +31,6 @@ class Budget:
     seconds: float = 10.0
     work: int | None = None
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The last question, and what came of it: asked again at once, it has the same answer."""
-
-    question: bytes = b""
-    outcome: Outcome = Outcome.UNCHANGED
-    at: datetime | None = None
-    around: tuple[str, ...] = ()
-    answered: tuple[Declared, ...] = ()  # the world of the last answer
-
-    def stands(self, snapshot: Snapshot, posed: Posed) -> bool:
-        """Whether asking again would come to the same."""
-        now = snapshot.at
-        if posed.question != self.question or self.at is None or self.around != around(snapshot):
-            return False
-        if self.outcome in (Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG):
-            return now < self.at + AGAIN_AFTER
-        return now < self.at + JOBS_AGAIN_AFTER or not posed.problem.jobs
-
-
-@dataclass(frozen=True, slots=True)
-class Cycled:
-    """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
-
-    outcome: Outcome
-    asked: Asked
-    generation: int = 0
-    decision: Decision | None = None
-    snapshot: Snapshot | None = None
-    posed: Posed | None = None
-    message: str = ""
-    overtaken: bool = False  # by another decision, while this one was made
-    suspects: tuple[Declared, ...] = ()  # where the solver failed: what may be the cause
-
-
-def around(snapshot: Snapshot) -> tuple[str, ...]:
-    """What decides over an answer beside the question: who rests, and who may act."""
-    return (mode_of(snapshot), *sorted(snapshot.resting))
 
 
 def run_cycle(
@@ -89,8 +49,8 @@ def run_cycle(
     with phase("observe"):
         snapshot = store.snapshot(expecting)
     with phase("pose"):
-        posed = posing(snapshot)
-    if waiting := under_way(snapshot, posed):
+        posed = formulate(snapshot)
+    if waiting := rollout_in_progress(snapshot, posed):
         store.note(Outcome.UNCHANGED, waiting.reason, waiting.message, None)
         return Cycled(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
     if before.stands(snapshot, posed):
@@ -113,19 +73,19 @@ def run_cycle(
         with phase("solve"):
             answer = _smaller(solver, posed, large, budget) or answer
     with phase("judge"):
-        decision = drafted(snapshot, posed, answer, reason=reason)
+        decision = draft_changes(snapshot, posed, answer, reason=reason)
     if decision.answer.outcome is Outcome.WRONG:
         return _nothing(store, snapshot, posed, decision.answer, replace(asked, outcome=Outcome.WRONG))
     asked = replace(asked, answered=snapshot.declared)
     with phase("hold_back"):
-        decision = holding(snapshot, posed, decision)
+        decision = hold_back(snapshot, posed, decision)
         if decision.desired == snapshot.standing and answer.plan is large and posed.falls_short:
             # Nothing of it can be done, and somebody waits or is late: at least what fits beside what stands.
             small = _smaller(solver, posed, None, budget)
             if small is not None:
-                least = drafted(snapshot, posed, small, reason=reason)
+                least = draft_changes(snapshot, posed, small, reason=reason)
                 if least.answer.outcome is not Outcome.WRONG:
-                    decision = holding(snapshot, posed, least)
+                    decision = hold_back(snapshot, posed, least)
         if decision.answer.recipe.get("kind") == "follow":
             decision = saying(decision, large)
     if decision.desired == snapshot.standing:
@@ -136,7 +96,7 @@ def run_cycle(
         return Cycled(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
     with phase("record"):
         try:
-            found = parts(snapshot, decision)
+            found = split_by_mode(snapshot, decision)
             generations = store.record(snapshot, found, _happened(decision, found))
         except Overtaken as overtaken:
             # Its question is forgotten: it is asked again of what stands now.

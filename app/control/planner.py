@@ -16,8 +16,11 @@ from datetime import datetime, timedelta
 from app.control.act.jobs import answer, live
 from app.control.act.operating import expire, rolled_back, undoing
 from app.control.act.rolling import bring
-from app.control.cycle import Asked, Budget, Cycled, run_cycle
+from app.control.cycle import Budget, run_cycle
+from app.control.decide.cycled import Asked, Cycled
 from app.control.domain.events import Reason
+from app.control.domain.leading import Deposed, Look
+from app.control.domain.ports import Forecasting, Solving
 from app.control.domain.snapshot import Declared, Expected, Snapshot
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.fast.lane import FastLane
@@ -27,12 +30,12 @@ from app.control.measure import metrics
 from app.control.measure.metrics import Figures
 from app.control.measure.tracing import phase
 from app.control.observe.observer import Knowledge
-from app.control.record.planner_store import Deposed, Look, Overtaken, Store
-from app.control.seams import Forecasting, Solving
+from app.control.record.planner_store import Store
 from app.control.tell.figures import After
 from app.control.tell.tell import Telling
 from app.store import plans
 from app.store.database import Unavailable
+from app.store.plans import Overtaken
 from solvers.planning.plan import Plan
 
 CYCLE_SECONDS = 30.0

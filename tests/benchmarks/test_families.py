@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.control.formulate.problem import formulate
+from app.control.formulate.problem import build_problem
 from app.manifests.offline import Input, load
 from benchmarks import hardware
 from benchmarks.families import FAMILIES, LOADS, PERCENTILES, family
@@ -26,7 +26,7 @@ def test_a_family_is_the_same_problem_every_time_and_another_for_another_seed(na
 def test_a_family_written_to_a_file_is_read_back_as_the_same_problem(name: str) -> None:
     problem = family(name, 12, 10, 3)
     text = json.dumps(manifests(problem)).encode()
-    assert formulate(load([Input("family.json", text, "json")])) == problem
+    assert build_problem(load([Input("family.json", text, "json")])) == problem
 
 
 @pytest.mark.parametrize("name", FAMILIES)

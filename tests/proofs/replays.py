@@ -20,11 +20,12 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from app.control.answer.replay import Record, from_json, replay, to_json
-from app.control.decide.decide import drafted, holding, parts, posing
+from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.domain.decision import Decision, Outcome
 from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
 from app.control.fast import Call, Cause, quicken
 from app.control.fast.base import base_of
+from app.control.formulate.formulate import formulate
 from app.control.solve import Inline, Solver, versions
 from tests.app.control.as_manifests import manifests
 from tests.solvers.planning.random_problems import NOON, random_problem
@@ -84,8 +85,8 @@ def changed(snapshot: Snapshot, r: Random) -> Snapshot:
 def begun(seed: int) -> Snapshot:
     """A world in which the first plan runs."""
     snapshot = first(seed)
-    posed = posing(snapshot)
-    decision = drafted(snapshot, posed, Inline().solve(posed.problem, seconds=SECONDS, work=2))
+    posed = formulate(snapshot)
+    decision = draft_changes(snapshot, posed, Inline().solve(posed.problem, seconds=SECONDS, work=2))
     return replace(snapshot, standing=dict(decision.desired), target=1)
 
 
@@ -110,21 +111,21 @@ def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
 
 
 def _full(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
-    posed = posing(snapshot)
+    posed = formulate(snapshot)
     if r.random() < 0.3:  # whatever is found by then
         answer = solver.solve(posed.problem, seconds=r.choice([0.0, 0.02, 0.1]), work=100_000, seed=r.randrange(9))
     else:
         answer = solver.solve(posed.problem, seconds=SECONDS, work=r.randint(1, 5), seed=r.randrange(9))
     assert answer.outcome is Outcome.SOLVED, answer.message
-    decision = drafted(snapshot, posed, answer)
+    decision = draft_changes(snapshot, posed, answer)
     if decision.answer.outcome is not Outcome.SOLVED:
         return None
-    decision = holding(snapshot, posed, decision)
-    return snapshot, next(iter(parts(snapshot, decision)), decision)
+    decision = hold_back(snapshot, posed, decision)
+    return snapshot, next(iter(split_by_mode(snapshot, decision)), decision)
 
 
 def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
-    base = base_of(snapshot, posing(snapshot))
+    base = base_of(snapshot, formulate(snapshot))
     names = sorted(base.posed.problem.services)
     if not names:
         return None

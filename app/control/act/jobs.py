@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from app.control.domain.events import Event
+from app.control.domain.leading import Deposed, Look
+from app.control.domain.readings import Reading
 from app.control.domain.snapshot import NodeFacts, Snapshot
-from app.control.jobs import Reading, answered, kept, lived, places, queued, works
+from app.control.jobs import answered, kept, lived, places, queued, works
 from app.control.measure import metrics
-from app.control.record.planner_store import Deposed, Look
 from app.store import events, lease
 from app.store.database import Database
 from solvers.planning.plan import Plan

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from app.control.decide.decide import settled
+from app.control.decide.decide import rejudge
 from app.control.domain.decision import Answer, Decision, Lane, Outcome, State
 from app.control.domain.events import Event, Reason, happened
+from app.control.domain.leading import Look
 from app.control.domain.snapshot import Snapshot
-from app.control.record.planner_store import Look, Store
+from app.control.record.planner_store import Store
 from app.control.record.records import recorded, snapshot_of
 from app.control.rollout.life import roll_back
 from app.control.rollout.proposals import no_longer
@@ -47,7 +48,7 @@ def rolled_back(store: Store, snapshot: Snapshot, look: Look) -> int:
         message=f"{who} asked for plan {base} again",
         state=State.ROLLING,
     )
-    found = settled(snapshot, decision, order.target, order.stuck)
+    found = rejudge(snapshot, decision, order.target, order.stuck)
     if found is None:
         return _refused(store, snapshot, f"plan {base} would break a rule by now")
     said = happened(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")

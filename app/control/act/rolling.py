@@ -12,9 +12,11 @@ from agents.contract import AssignedInstance
 from app.control.domain.decision import State
 from app.control.domain.desired import Desired
 from app.control.domain.events import Event, Reason, happened, known
+from app.control.domain.leading import Look, Settled
+from app.control.domain.readings import Trial
 from app.control.measure import metrics
-from app.control.record.planner_store import Look, Settled, Store
-from app.control.rollout import Advance, RolloutState, Trial, advance, begin
+from app.control.record.planner_store import Store
+from app.control.rollout import Advance, RolloutState, advance, begin
 from app.control.rollout.rules_of import rules_of
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, Trial]]

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import Connection
 
-from app.control.decide.decide import drafted, holding, parts, posing
+from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import following
 from app.control.domain.decision import Answer, Decision, Lane, Outcome
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.fast import Call, Cause, quicken
 from app.control.fast.base import base_of
+from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.record.records import recorded, snapshot_of
 from app.control.solve.versions import other_versions
@@ -72,7 +73,7 @@ def replay(record: Record, solver: Remakes) -> Replayed:
     if record.plan is None:
         return Replayed(True, message=f"no plan came of it: {record.outcome}; that is what is on record")
     kind = record.recipe.get("kind", "")
-    posed = posing(record.snapshot)
+    posed = formulate(record.snapshot)
     if kind == "solve":
         decision = _solved_again(record, posed, solver)
     elif kind == "follow":
@@ -81,7 +82,9 @@ def replay(record: Record, solver: Remakes) -> Replayed:
         decision = _quickened_again(record, posed, solver)
     else:
         raise Refused(f"plan {record.generation} was not found by a solver: its lane is {record.lane}")
-    differences = [_difference(record, record.plan, part) for part in parts(record.snapshot, decision) or (decision,)]
+    differences = [
+        _difference(record, record.plan, part) for part in split_by_mode(record.snapshot, decision) or (decision,)
+    ]
     return Replayed("" in differences, "" if "" in differences else differences[0])
 
 
@@ -120,16 +123,16 @@ def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
         raise Refused(f"plan {record.generation} cannot be found again: {answer.message}")
-    decision = drafted(record.snapshot, posed, answer, lane=record.lane)
-    return holding(record.snapshot, posed, decision)
+    decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
+    return hold_back(record.snapshot, posed, decision)
 
 
 def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     answer = solver.follow(*following(posed), seconds=SECONDS)
     if answer.plan is None:
         raise Refused(f"plan {record.generation} cannot be found again: {answer.message}")
-    decision = drafted(record.snapshot, posed, answer, lane=record.lane)
-    return holding(record.snapshot, posed, decision)
+    decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
+    return hold_back(record.snapshot, posed, decision)
 
 
 def _quickened_again(record: Record, posed: Posed, solver: Remakes) -> Decision:

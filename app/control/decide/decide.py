@@ -8,47 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
 
 from app.control.decide.churn import not_worth_it
 from app.control.decide.cordons import drained, draining
 from app.control.decide.drafting import changed, draft
+from app.control.decide.steady_jobs import steadied
 from app.control.domain.decision import Answer, Decision, HeldBack, Lane
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
+from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.pose import pose
+from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import foreseen, paced
 from app.control.formulate.question import Posed
 from app.control.formulate.running import staying
-from app.control.formulate.tenants import ruled
-from app.control.jobs import queued, steadied
+from app.control.jobs import queued
 from app.control.rollout import order
 from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
-from app.manifests.fleet import PolicySpec
 from solvers.planning.judge import Standing
 from solvers.planning.promise import keep
 
-LEAST_HORIZON_MINUTES = 3.0
-ROLLED_BACK_HOLDS = timedelta(minutes=30)
 
-
-def posing(snapshot: Snapshot) -> Posed:
-    """The problem of this moment, under the rules of its tenants, with the jobs whose turn it is."""
-    queue = queued(snapshot)
-    posed = pose(snapshot, jobs=queue.left)
-    problem = queue.weighed(ruled(posed.problem, snapshot, posed.pinned).problem)
-    # What has moved four times in an hour will move again in a quarter of one: so long has a move to pay for itself.
-    horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
-    if horizon != problem.policy.horizon_minutes:
-        problem = replace(problem, policy=replace(problem.policy, horizon_minutes=horizon))
-    return replace(posed, problem=problem)
-
-
-def drafted(
+def draft_changes(
     snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = Reason.CYCLE
 ) -> Decision:
     """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
@@ -59,7 +42,7 @@ def drafted(
     return draft(snapshot, posed, answer, lane, reason)
 
 
-def holding(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
+def hold_back(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
     """The decision without what is not worth its churn and what no order of steps leads to.
 
     Where all of it is held back, what stands is what it wants.
@@ -86,10 +69,10 @@ def holding(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
     stuck = (*resting.values(), *found.stuck)
     if not stuck and found.target == desired:
         return decision
-    return settled(snapshot, decision, found.target, stuck) or _nothing_of(snapshot, decision, *stuck)
+    return rejudge(snapshot, decision, found.target, stuck) or _nothing_of(snapshot, decision, *stuck)
 
 
-def under_way(snapshot: Snapshot, posed: Posed) -> HeldBack | None:
+def rollout_in_progress(snapshot: Snapshot, posed: Posed) -> HeldBack | None:
     """A rollout is let through to its end while its plan still serves all that is asked."""
     if not snapshot.is_rolling:
         return None
@@ -98,7 +81,7 @@ def under_way(snapshot: Snapshot, posed: Posed) -> HeldBack | None:
     return HeldBack("", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out, and serves all")
 
 
-def parts(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
+def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
     """The decision as modes split it: what is acted upon, then what is proposed, then what is only shown."""
     if decision.desired == snapshot.standing:
         return ()
@@ -109,16 +92,16 @@ def parts(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
     }
     split = by_mode(decision, snapshot.standing, own, mode_of(snapshot), rules_of(snapshot.declared))
     found = [
-        part if part.desired == decision.desired else settled(snapshot, part, part.desired, ())
+        part if part.desired == decision.desired else rejudge(snapshot, part, part.desired, ())
         for part in (split.acted, split.proposed, split.shown)
         if part is not None
     ]
     return tuple(part for part in found if part is not None)
 
 
-def settled(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBack]) -> Decision | None:
+def rejudge(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBack]) -> Decision | None:
     """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
-    posed = posing(replace(snapshot, standing=desired, nodes=staying(snapshot.nodes)))
+    posed = formulate(replace(snapshot, standing=desired, nodes=staying(snapshot.nodes)))
     plan = posed.stands
     stands = Standing(posed.problem, plan, keep)
     verdict = stands.verdict()
@@ -142,12 +125,3 @@ def settled(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequ
 
 def _nothing_of(snapshot: Snapshot, decision: Decision, *held: HeldBack) -> Decision:
     return replace(decision, desired=snapshot.standing, held_back=(*decision.held_back, *held), services=())
-
-
-def mode_of(snapshot: Snapshot) -> str:
-    """How the fleet is run: advisory, approve or auto."""
-    policy: Any = snapshot.spec("Policy", "default") or {}
-    mode = str(policy.get("mode", PolicySpec.model_fields["mode"].default))
-    back = snapshot.rolled_back_at
-    # Somebody has just undone a plan: the next one that looks like it waits for a person.
-    return "approve" if mode == "auto" and back and snapshot.at < back + ROLLED_BACK_HOLDS else mode

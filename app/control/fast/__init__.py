@@ -9,6 +9,6 @@ planned for from then on, so that the next cycle finds a plan that answers its q
 from __future__ import annotations
 
 from app.control.fast.ladder import Quick, Rung, quicken
-from app.control.fast.watch import Call, Cause, Planned, Seen, Watch, Watched, watched
+from app.control.fast.watch import Call, Cause, Planned, Watch, Watched, watched
 
-__all__ = ["Call", "Cause", "Planned", "Quick", "Rung", "Seen", "Watch", "Watched", "quicken", "watched"]
+__all__ = ["Call", "Cause", "Planned", "Quick", "Rung", "Watch", "Watched", "quicken", "watched"]

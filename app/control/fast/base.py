@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.control.decide.assigning import desired_of
-from app.control.decide.decide import posing
 from app.control.decide.drafting import changed
 from app.control.domain.decision import Decision, Lane
 from app.control.domain.snapshot import Expected, Snapshot
 from app.control.fast import Planned, Quick
+from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import foreseen, paced
 from app.control.formulate.question import Posed
 from solvers.planning.judge import Change, Standing
@@ -98,7 +98,7 @@ class Base:
             for name, one in known.items()
         }
         snapshot = replace(self.snapshot, expected=expected, standing=decision.desired, target=generation)
-        return base_of(snapshot, posing(snapshot))
+        return base_of(snapshot, formulate(snapshot))
 
 
 def base_of(snapshot: Snapshot, posed: Posed) -> Base:

@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control.cycle import Cycled
-from app.control.decide.decide import parts, posing
+from app.control.decide.cycled import Cycled
+from app.control.decide.decide import split_by_mode
 from app.control.domain.decision import State
 from app.control.domain.events import Reason, happened, known
+from app.control.domain.ports import Solving
+from app.control.domain.readings import Seen
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import Base, base_of
 from app.control.fast.ladder import quicken
-from app.control.fast.watch import Call, Seen, Watch, watched
+from app.control.fast.watch import Call, Watch, watched
+from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.formulate.running import staying
-from app.control.record.planner_store import Overtaken, Store
-from app.control.seams import Solving
+from app.control.record.planner_store import Store
+from app.store.plans import Overtaken
 
 SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
 
@@ -49,12 +52,12 @@ class FastLane:
         with self._deciding:
             if found.generation and found.decision and found.decision.state is State.ROLLING:
                 snapshot = replace(snapshot, standing=found.decision.desired, target=found.generation)
-                posed = posing(snapshot)
+                posed = formulate(snapshot)
             # What had no way off a draining GPU serves on there until a full cycle finds one.
             nodes = staying(snapshot.nodes)
             if nodes != snapshot.nodes:
                 snapshot = replace(snapshot, nodes=nodes)
-                posed = posing(snapshot)
+                posed = formulate(snapshot)
             base = self.base
             if not (base and base.snapshot.target == snapshot.target and base.posed.question == posed.question):
                 self.base = base_of(snapshot, posed)
@@ -96,7 +99,7 @@ class FastLane:
         if not base.posed.problem.services.keys() & set(decision.services):
             # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
             return Step(calls_for=short)
-        acting = parts(snapshot, decision)
+        acting = split_by_mode(snapshot, decision)
         if not acting or acting[0].state is not State.ROLLING:
             return Step()  # who may not act need not be quick: the cycle proposes and shows
         said = happened(known(quick.reason) or Reason.LOAD_ROSE, quick.message)

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import exp, log, sqrt
-from typing import Protocol
+
+from app.control.domain.readings import Seen
 
 SLACK = 0.10  # of the planned rate: so much more is the cycle's to follow
 NOISE = 0.10  # of a rate within one second: it is borne, with what arrivals by chance add
@@ -46,16 +47,6 @@ MOST_COOL_SECONDS = 60.0  # when calls lead to nothing
 RAISE = 1.15  # of the rate planned for, where promises are missed at the load that was planned for
 MOST_RAISED = 1.5  # in all: what is still wrong then is no matter of capacity
 FORGET_SECONDS = 600.0  # without misses: the profile has been corrected, or what disturbed it is gone
-
-
-class Seen(Protocol):
-    """What the last seconds of one service were like."""
-
-    @property
-    def rate_per_second(self) -> float: ...
-
-    @property
-    def within_slo(self) -> float | None: ...  # share of answers; None where nobody knows
 
 
 class Cause(StrEnum):

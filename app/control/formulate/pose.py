@@ -15,7 +15,7 @@ from typing import Any
 from agents.contract import AssignedInstance
 from app.control.domain.snapshot import Correction, Declared, NodeFacts, Snapshot
 from app.control.formulate.min_instances import attainable
-from app.control.formulate.problem import formulate
+from app.control.formulate.problem import build_problem
 from app.control.formulate.question import Posed
 from app.control.formulate.running import pinned, standing
 from app.manifests.model import Kind, Manifest
@@ -84,7 +84,7 @@ def _whole(world: _Same, usable: frozenset[str]) -> Problem:
     """All that is declared, with the nodes that can be planned on. Most cycles ask of the same world again."""
     manifests = [Manifest(Kind(one.kind), one.tenant, one.name, one.spec) for one in world.declared]
     there = (one for one in manifests if one.kind is not Kind.NODE or one.name in usable)
-    return formulate(World({one.key: one for one in there if one.kind is not Kind.STATE}))
+    return build_problem(World({one.key: one for one in there if one.kind is not Kind.STATE}))
 
 
 def _services(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import isfinite
 
 from solvers.latency import latency_at
 from solvers.planning.judge import Resident
@@ -13,7 +12,6 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 SAME = 1e-9
-NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more arrives than is ever answered
 
 
 def foreseen(problem: Problem, residents: Iterable[Resident]) -> Mapping[int, Instance]:
@@ -25,14 +23,6 @@ def paced(plan: Plan, residents: Iterable[JobResident]) -> tuple[PlacedJob, ...]
     """The plan's jobs, each as fast as it gets on among these neighbours."""
     pace = {one.placed: one.units_per_second or 0.0 for one in residents}
     return tuple(replace(one, units_per_second=pace.get(one, one.units_per_second)) for one in plan.jobs)
-
-
-def sayable(plan: Plan) -> Plan:
-    """The plan in numbers that can be written down."""
-    if all(isfinite(one.latency_ms) for one in plan.instances):
-        return plan
-    lines = tuple(replace(one, latency_ms=min(one.latency_ms, NEVER_MS)) for one in plan.instances)
-    return replace(plan, instances=lines)
 
 
 def _foreseen(problem: Problem, resident: Resident) -> Instance:

@@ -52,7 +52,7 @@ POLICY_FIELDS = {
 PRIORITY: int = ServiceSpec.model_fields["priority"].default
 
 
-def formulate(world: World) -> Problem:
+def build_problem(world: World) -> Problem:
     """The problem that a world states, as its files were written; the world has been validated whole."""
     by_kind: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
     for manifest in world.manifests.values():

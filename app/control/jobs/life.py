@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from math import exp
 
 from app.control.domain.events import Event, Reason, happened
-from app.control.jobs.state import OVER, WAITING, JobState, Need, Phase, Place, Reading, Work
+from app.control.domain.readings import Reading
+from app.control.jobs.state import OVER, WAITING, JobState, Need, Phase, Place, Work
 
 MOST_FAILURES = 5  # without getting on between them
 FALLEN = timedelta(seconds=60)  # still down: counted as another

@@ -13,6 +13,7 @@ import msgspec
 
 from agents.contract import Copy, HeldBack, InstanceMinute
 from app.control.domain.desired import Desired
+from app.control.domain.readings import Reading
 from app.control.domain.snapshot import Declared, JobFacts, NodeFacts
 from app.manifests.work import JobSpec
 
@@ -59,21 +60,6 @@ class Place:
     node: str
     gpu: int
     sm_percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a node said of a job's instance. A count of 0 says nothing: a copy that comes up has no other."""
-
-    job: str
-    instance: str
-    node: str
-    order: int  # of the report among its node's
-    at: datetime  # by the database's clock
-    units: float = 0.0  # done since the job began, as its process counts: it goes on from what it has saved
-    stage: str = ""
-    reason: str = ""  # why it fell, or is not started
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agents.contract import AssignedInstance
+from app.control.domain.readings import Reading, Trial
 from app.control.domain.snapshot import Correction, Declared, Expected
-from app.control.jobs import Reading
 from app.control.jobs import readings as jobs_said
 from app.control.observe.drift import Drift, predictions
 from app.control.observe.drift.kept import of_row
@@ -19,7 +19,6 @@ from app.control.observe.loads import Loads, Recent, hear
 from app.control.observe.loads.believed import Believed
 from app.control.observe.loads.hearing import Cursor, Heard, Readings
 from app.control.observe.loads.trials import Trials
-from app.control.rollout import Trial
 from app.store import clock, corrections, observed
 from app.store import loads as rows
 from app.store.database import Database, Unavailable

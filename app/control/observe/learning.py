@@ -8,10 +8,10 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from app.control.domain.events import Reason, happened
+from app.control.domain.leading import Deposed
 from app.control.measure import metrics
 from app.control.observe.drift import Corrected
 from app.control.observe.drift.kept import row_of
-from app.control.record.planner_store import Deposed
 from app.store import corrections, events, lease
 from app.store.database import Database
 

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from agents.contract import Assignment, Copy
 from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
 from app.control.domain.snapshot import Correction, Declared, Expected, NodeFacts, Snapshot, TenantFacts
-from app.control.formulate.tenants.spending import Spending
 from app.control.jobs import kept
 from app.control.observe.nodes import is_out, node_facts
 from app.control.observe.silence import SILENT_SECONDS, Silence
+from app.control.observe.spending import Spending
 from app.control.observe.world import World
 from app.manifests.fleet import PolicySpec
 from app.nodes.detail import Detail

@@ -6,15 +6,17 @@ What stands is said in the words in which plans say what they want: the one is k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import msgspec
 
 from app.control.domain.decision import Decision, HeldBack
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.predicting import sayable
 from app.control.solve.versions import versions
 from app.store import plans
+from solvers.planning.plan import Plan
 
 HEAD = ("at", "epoch", "target", "moved", "is_rolling", "rolled_back_at")
 PARTS = ("nodes", "expected", "corrections", "jobs", "tenants", "resting")
@@ -89,3 +91,14 @@ def _whole(value: object) -> int:
 
 def _encoded(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
+
+
+NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more arrives than is ever answered
+
+
+def sayable(plan: Plan) -> Plan:
+    """The plan in numbers that can be written down."""
+    if all(isfinite(one.latency_ms) for one in plan.instances):
+        return plan
+    lines = tuple(replace(one, latency_ms=min(one.latency_ms, NEVER_MS)) for one in plan.instances)
+    return replace(plan, instances=lines)

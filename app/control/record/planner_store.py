@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 
 from agents.contract import Assignment
 from app.control.domain.decision import Decision, Outcome, State
-from app.control.domain.desired import Desired, NodeDesired, Observed
+from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Event
+from app.control.domain.leading import Deposed, Look, Settled
 from app.control.domain.snapshot import Declared, Snapshot
 from app.control.measure import metrics
 from app.control.observe.observer import Expecting, Observer
@@ -23,33 +24,6 @@ from app.control.record.encoding import parts, plan_row
 from app.store import assignments, events, lease, plan_reads, plans
 from app.store import observed as rows
 from app.store.database import Database, Unavailable
-from app.store.plans import Overtaken
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a rollout goes by: the plan in force, what nodes were told, and what they say."""
-
-    at: datetime
-    declared: tuple[Declared, ...]
-    plan: plans.InForce | None
-    target: Desired  # what the plan wants
-    told: Desired
-    seen: Observed
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """How far a rollout is."""
-
-    state: State
-    rollout: Mapping[str, Any]
-    message: str | None = None
-    desired: Desired | None = None  # in place of what the plan wanted, where it ends somewhere else
-
-
-class Deposed(Exception):
-    """A newer epoch won: whatever this leader writes is nothing."""
 
 
 class Store:
@@ -232,6 +206,3 @@ class Store:
             ).decode()
 
         return assignments.Draft(node, generation, body)
-
-
-__all__ = ["Deposed", "Look", "Overtaken", "Store"]

@@ -9,12 +9,13 @@ from datetime import datetime
 
 from app.control.domain.desired import Desired, NodeDesired, Observed
 from app.control.domain.events import Reason
+from app.control.domain.readings import Trial
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes, owner_of
 from app.control.rollout.check import check
 from app.control.rollout.last_resort import gives_way, stands_still
 from app.control.rollout.making import as_set, in_turn, make, said
-from app.control.rollout.rules import Advance, RolloutState, Rules, Trial
+from app.control.rollout.rules import Advance, RolloutState, Rules
 from app.control.rollout.scene import Scene
 from app.control.rollout.taking_back import taken_back
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, Observed
 from app.control.domain.events import Reason
+from app.control.domain.readings import Trial
 from app.control.rollout.capacity import serves
-from app.control.rollout.rules import Canary, Pending, Rules, Trial
+from app.control.rollout.rules import Canary, Pending, Rules
 
 
 def key_of(one: AssignedInstance, node: str, rules: Rules) -> str:

@@ -72,14 +72,6 @@ class RolloutState:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """How an instance has answered since it serves."""
-
-    requests: int = 0
-    within_percent: float = 100.0  # of its SLO
-
-
-@dataclass(frozen=True, slots=True)
 class Waiting:
     """A change that is not made yet, and why."""
 

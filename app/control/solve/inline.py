@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.control.domain.decision import Answer, Outcome
-from app.control.solve.orders import (
-    Again,
-    Follow,
-    Meanwhile,
-    Prepare,
-    Solve,
-    followed,
-    nothing,
-    prepared,
-    solved,
-    solved_again,
-    told,
-)
+from app.control.domain.ports import Meanwhile, nothing
+from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem

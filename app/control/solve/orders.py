@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from app.control.domain.decision import Answer, Outcome
 from app.manifests.model import JSON
@@ -14,12 +13,6 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
 from solvers.planning.solve import Budget, find
-
-Meanwhile: TypeAlias = Callable[[], object]  # what an asker does until its answer is there
-
-
-def nothing() -> None:
-    """An asker just waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from threading import Lock
 from time import monotonic
 
 from app.control.domain.decision import Answer, Outcome
-from app.control.solve.orders import Again, Follow, Meanwhile, Prepare, Solve, asked, nothing
+from app.control.domain.ports import Meanwhile, nothing
+from app.control.solve.orders import Again, Follow, Prepare, Solve, asked
 from app.control.solve.process import Child, Died, Late
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan

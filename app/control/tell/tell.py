@@ -13,16 +13,16 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.control.decide.cordons import Drain, progress
-from app.control.decide.decide import mode_of
 from app.control.domain.decision import HeldBack
 from app.control.domain.events import Event, Reason, happened
+from app.control.domain.mode import mode_of
+from app.control.domain.ports import Solving
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Posed
 from app.control.formulate.tenants import accounts, gpu_types, gpus_per_rate, terms_of, used_by_service, used_by_tenant
 from app.control.jobs import JobState, kept, works
 from app.control.jobs import said as said_of_job
 from app.control.measure import metrics
-from app.control.seams import Solving
 from app.control.tell import slo
 from app.control.tell.conditions import Ground, said
 from app.control.tell.degrade import Degraded, Promise, Shed, degraded, shed

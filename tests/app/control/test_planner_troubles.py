@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from app.control.formulate.predicting import sayable
 from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
+from app.control.record.encoding import sayable
 from app.control.record.planner_store import Store
 from app.control.solve import Inline
 from app.manifests.model import Key, Kind

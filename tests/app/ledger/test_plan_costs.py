@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from app.control.formulate.problem import formulate
+from app.control.formulate.problem import build_problem
 from app.ledger.allocation import allocate
 from app.ledger.facts import HOUR, NodeFacts, Owned, Rate, Usage
 from app.manifests.offline import Input, load
@@ -37,7 +37,7 @@ def booked(problem: Problem, plan: Plan) -> tuple[int, int]:
 
 
 def test_a_steady_hour_costs_what_the_plan_says() -> None:
-    whole = formulate(load([Input("quickstart.yaml", QUICKSTART.read_bytes())]))
+    whole = build_problem(load([Input("quickstart.yaml", QUICKSTART.read_bytes())]))
     problem = replace(whole, policy=replace(whole.policy, pricing="share", energy_price_per_kwh=0.0), jobs={})
     plan = solve(problem, Budget(seconds=None, work=10))
     assert plan.certificate is not None

@@ -10,8 +10,8 @@ from app.control.answer.explain.counting import counted, predicted
 from app.control.answer.explain.instance import InstanceWhy, Real, described, spelled, why_instance
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.service import spelled_service, why_service
-from app.control.decide.decide import posing
 from app.control.domain.snapshot import JobFacts, Snapshot
+from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.solve.aside import Aside
 from solvers.planning.plan import Plan
@@ -29,7 +29,7 @@ class Explain(Aside):
 
     def answered(self) -> dict[str, Any]:
         """On the wire; `missing` says what the plan does not know."""
-        posed = posing(self.snapshot)
+        posed = formulate(self.snapshot)
         plan = predicted(posed.problem, counted(posed, self.plan))
         if self.what == "job":
             return _job(posed, plan, self.name, self.snapshot)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from app.control.answer.savings.baselines import costs, plan_costs
-from app.control.decide.decide import posing
+from app.control.domain.leading import Deposed
 from app.control.domain.snapshot import Snapshot
-from app.control.record.planner_store import Deposed, Store
+from app.control.formulate.formulate import formulate
+from app.control.record.planner_store import Store
 from app.control.record.records import Recorded, recorded, snapshot_of
 from app.store import lease, savings
 from app.store.savings import Due, Saving
@@ -36,7 +37,7 @@ def keep(store: Store) -> int:
 
 def judged(snapshot: Snapshot, one: Recorded) -> list[Saving]:
     """What a recorded plan and the baselines cost each tenant an hour, for what the plan serves."""
-    problem = posing(snapshot).problem
+    problem = formulate(snapshot).problem
     services = problem.services.keys()
     standing = tuple(line for line in one.plan.instances if line.service in services and line.node in problem.nodes)
     plan = type(one.plan)(standing)

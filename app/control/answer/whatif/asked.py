@@ -10,9 +10,9 @@ from typing import Any
 from app.control.answer.whatif.change import Change, WrongChange, changed
 from app.control.answer.whatif.compare import Side, compared, in_words
 from app.control.answer.whatif.prices import Amount, SloPrice, slo_prices
-from app.control.decide.decide import posing
 from app.control.domain.decision import Outcome
 from app.control.domain.snapshot import Snapshot
+from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Solve, solved
 from solvers.planning.plan import Plan
@@ -47,7 +47,7 @@ class WhatIf(Aside):
         same = self.change == Change()
         share = 2 + 2 * (self.prices_of is not None)
         each = max(LEAST_SECONDS, self.seconds / share)
-        now, then = posing(self.snapshot).problem, posing(changed(self.snapshot, self.change)).problem
+        now, then = formulate(self.snapshot).problem, formulate(changed(self.snapshot, self.change)).problem
         found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
         for answer in found:
             if answer.outcome is not Outcome.SOLVED or answer.plan is None:

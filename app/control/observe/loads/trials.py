@@ -8,9 +8,9 @@ from datetime import datetime
 from math import sqrt
 
 from agents.contract import AssignedInstance, InstanceMinute
+from app.control.domain.readings import Trial
 from app.control.observe.loads.hearing import Word
 from app.control.observe.loads.latencies import add, within_at_best
-from app.control.rollout.rules import Trial
 
 BURST_SLOS = 5.0  # misses come together: one chance of a burst in so many times the SLO
 SURE = 2.5  # deviations

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.events import Reason
-from app.control.jobs import JobState, Lived, Phase, Place, Reading, Work, lived, predicted_end, said
+from app.control.domain.readings import Reading
+from app.control.jobs import JobState, Lived, Phase, Place, Work, lived, predicted_end, said
 from app.control.jobs.life import MOST_FAILURES
 from tests.support.soak import SOAK
 

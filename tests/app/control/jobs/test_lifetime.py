@@ -11,9 +11,10 @@ import pytest
 from agents.contract import AssignedInstance
 from app.control.domain.desired import NodeDesired
 from app.control.domain.events import Reason
+from app.control.domain.readings import Reading
 from app.control.domain.snapshot import Declared, NodeFacts, Snapshot
 from app.control.fast import Call, Cause, Rung, quicken
-from app.control.jobs import JobState, Phase, Place, Reading, answered, lived, queued, works
+from app.control.jobs import JobState, Phase, Place, answered, lived, queued, works
 from app.control.solve import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, GpuType, Job, JobProfile, Node, Problem, Profile, Service, State, Variant

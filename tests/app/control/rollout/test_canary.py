@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, Observed
-from app.control.rollout import Advance, RolloutState, Trial, advance, begin, order
+from app.control.domain.readings import Trial
+from app.control.rollout import Advance, RolloutState, advance, begin, order
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.control.domain.readings import Trial
 from app.control.observe.loads.trials import Trials
-from app.control.rollout import Trial
 from tests.app.control.rollout.fleets import an_instance
 from tests.support.words import fast, heard, served
 

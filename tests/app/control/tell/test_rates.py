@@ -12,7 +12,7 @@ from app.ledger.division import shares_of
 from app.ledger.facts import Usage
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Job, PlacedJob, Problem
-from tests.app.control.savings.test_baselines import fleet
+from tests.app.control.answer.savings.test_baselines import fleet
 
 # (service, GPU of n-1, SM%, GiB): shared by memory, by SMs, dedicated; the fourth GPU has a job and the others nothing.
 HELD = [("shop/a", 0, 10, 9.0), ("lab/d", 0, 30, 1.0), ("shop/b", 1, 50, 2.0), ("shop/c", 2, 40, 2.0)]

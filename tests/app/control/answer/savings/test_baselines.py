@@ -10,7 +10,7 @@ import pytest
 
 from app.control.answer.savings.baselines import BASELINES, Baseline, costs, placed, plan_costs
 from app.control.answer.savings.fitting import Placed
-from app.control.formulate.problem import formulate
+from app.control.formulate.problem import build_problem
 from simulation.world import of_documents
 from solvers.latency import max_rate
 from solvers.planning.plan import Plan
@@ -27,7 +27,7 @@ def fleet(pricing: str = "gpu") -> Problem:
     """Two types of GPU: the larger one three times the price. Service c is dedicated, d has two instances at least."""
     d = service("d", RATES["lab/d"], minInstances=2)
     d["metadata"]["tenant"] = "lab"
-    return formulate(
+    return build_problem(
         of_documents(
             [
                 gpu_type(), OLD, policy(pricing=pricing), node("n-1", 8), node("n-2", 8, "t4-8gb"),

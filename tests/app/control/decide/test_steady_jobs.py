@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.jobs import steadied
+from app.control.decide.steady_jobs import steadied
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (

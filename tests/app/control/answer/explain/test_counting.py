@@ -14,8 +14,8 @@ from app.control.formulate.pose import pose
 from app.control.formulate.question import Posed
 from app.control.solve.orders import Solve, solved
 from solvers.planning.plan import Plan
-from tests.app.control.explain.test_explain import planned
-from tests.app.control.whatif.worlds import snapshot
+from tests.app.control.answer.explain.test_explain import planned
+from tests.app.control.answer.whatif.worlds import snapshot
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.control.formulate.problem import POLICY_FIELDS, formulate, policy
+from app.control.formulate.problem import POLICY_FIELDS, build_problem, policy
 from app.manifests.kinds import parse
 from app.manifests.model import Kind
 from app.manifests.offline import Input, load
@@ -19,7 +19,7 @@ from tests.solvers.planning import small_world
 
 
 def read(text: str) -> Problem:
-    return formulate(load([Input("fleet.yaml", text.encode())]))
+    return build_problem(load([Input("fleet.yaml", text.encode())]))
 
 
 def whole_problem() -> Problem:

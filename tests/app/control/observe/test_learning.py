@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.control.domain.leading import Deposed
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift import Corrected
 from app.control.observe.learning import learnt
-from app.control.record.planner_store import Deposed, Store
+from app.control.record.planner_store import Store
 from app.store import corrections, events
 from app.store.database import Database
 

@@ -10,7 +10,7 @@ import pytest
 from app.control.answer.whatif.asked import WhatIf
 from app.control.answer.whatif.change import Change, Rate, WrongChange, changed
 from app.control.domain.snapshot import Declared, Snapshot
-from tests.app.control.whatif.worlds import snapshot
+from tests.app.control.answer.whatif.worlds import snapshot
 
 
 def asked(world: Snapshot, change: Change, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from tests.app.control.solving.test_solver import LONG, running
+from tests.app.control.solve.test_solver import LONG, running
 
 PROBLEM = family("A", 16, 6, 0)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.control.formulate.tenants.spending import Spending
+from app.control.observe.spending import Spending
 from tests.app.ledger.town import Ledger, ledger, usage
 
 APRIL = datetime(2026, 4, 1, tzinfo=UTC)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from app.access import Principal, Scope
-from app.control.decide.decide import posing
 from app.control.decide.drafting import draft
 from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.formulate.formulate import formulate
 from app.control.formulate.running import as_it_stands
 from app.control.solve.inline import Inline
 from app.control.tell.figures import After
@@ -74,11 +74,11 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
 def after(rate: float, minute: int = 0, mode: str = "auto") -> After:
     """A cycle that planned this, in one go: what it decided stands already."""
     seen = snapshot(rate, minute, mode)
-    posed = posing(seen)
+    posed = formulate(seen)
     answer = Inline().solve(posed.problem, seconds=60.0, work=2)
     decision = draft(seen, posed, answer)
     stands = replace(seen, standing=decision.desired)
-    return After(stands, posing(stands), as_it_stands(posing(stands).problem), decision)
+    return After(stands, formulate(stands), as_it_stands(formulate(stands).problem), decision)
 
 
 def told(database: Database, telling: Telling, what: After) -> bool:

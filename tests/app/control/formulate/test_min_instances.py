@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.decide.decide import drafted, holding, posing
+from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.formulate.formulate import formulate
 from app.control.solve.orders import Solve, solved
-from tests.app.control.whatif.worlds import snapshot
+from tests.app.control.answer.whatif.worlds import snapshot
 
 SERVICE = "shop/search"
 
@@ -24,8 +25,8 @@ def asking(world: Snapshot, instances: int) -> Snapshot:
 
 
 def decided(world: Snapshot) -> Decision:
-    posed = posing(world)
-    return holding(world, posed, drafted(world, posed, solved(Solve(posed.problem, None, 2), alone=True)))
+    posed = formulate(world)
+    return hold_back(world, posed, draft_changes(world, posed, solved(Solve(posed.problem, None, 2), alone=True)))
 
 
 @pytest.fixture(scope="module")
@@ -64,5 +65,5 @@ def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot
 
 
 def test_of_what_never_stood_nothing_is_begun() -> None:
-    posed = posing(asking(snapshot(search=100.0), 50))
+    posed = formulate(asking(snapshot(search=100.0), 50))
     assert posed.problem.services[SERVICE].min_instances == 50 and posed.short == {}

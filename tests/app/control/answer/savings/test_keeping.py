@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.control.answer.savings import keeping
-from app.control.record.planner_store import Deposed
+from app.control.domain.leading import Deposed
 from app.store import savings
 from app.store.database import Database
 from app.store.savings import Due

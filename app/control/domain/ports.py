@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from agents.contract import AssignedInstance
 from app.control.domain.decision import Answer
+from app.control.domain.readings import Reading, Seen, Trial
 from app.control.domain.snapshot import Correction, Declared, Expected
-from app.control.fast import Seen
-from app.control.jobs import Reading
-from app.control.rollout import Trial
-from app.control.solve.orders import Meanwhile, nothing
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
+
+Meanwhile: TypeAlias = Callable[[], object]  # what an asker does until its answer is there
+
+
+def nothing() -> None:
+    """An asker just waits."""
 
 
 class Solving(Protocol):

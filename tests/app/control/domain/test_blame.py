@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from app.control.domain.blame import named, suspects
 from app.control.domain.decision import Answer, Outcome
+from app.control.domain.ports import Meanwhile, nothing
 from app.control.domain.snapshot import Declared
 from app.control.solve import Inline
-from app.control.solve.orders import Meanwhile, nothing
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import World
 from simulation.run import Simulation, simulated

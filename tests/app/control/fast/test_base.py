@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from app.control.decide.decide import posing
 from app.control.fast import Call, Cause, quicken
 from app.control.fast.base import Base, base_of
+from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import foreseen
 from app.control.solve import Inline
 from solvers.planning.judge import Standing
@@ -46,7 +46,7 @@ def stepped(base: Base, r: Random) -> Base | None:
 def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
     r = Random(seed)
     snapshot = begun(seed)
-    base: Base | None = base_of(snapshot, posing(snapshot))
+    base: Base | None = base_of(snapshot, formulate(snapshot))
     for _ in range(4):
         if base is None or not base.posed.problem.services:
             return

@@ -1,0 +1,56 @@
+"""What came of the last cycle: the question it asked, and the decision it recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.control.domain.decision import Decision, Outcome
+from app.control.domain.mode import mode_of
+from app.control.domain.snapshot import Declared, Snapshot
+from app.control.formulate.question import Posed
+
+AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
+
+
+JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothing else changes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The last question, and what came of it: asked again at once, it has the same answer."""
+
+    question: bytes = b""
+    outcome: Outcome = Outcome.UNCHANGED
+    at: datetime | None = None
+    around: tuple[str, ...] = ()
+    answered: tuple[Declared, ...] = ()  # the world of the last answer
+
+    def stands(self, snapshot: Snapshot, posed: Posed) -> bool:
+        """Whether asking again would come to the same."""
+        now = snapshot.at
+        if posed.question != self.question or self.at is None or self.around != around(snapshot):
+            return False
+        if self.outcome in (Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG):
+            return now < self.at + AGAIN_AFTER
+        return now < self.at + JOBS_AGAIN_AFTER or not posed.problem.jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Cycled:
+    """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
+
+    outcome: Outcome
+    asked: Asked
+    generation: int = 0
+    decision: Decision | None = None
+    snapshot: Snapshot | None = None
+    posed: Posed | None = None
+    message: str = ""
+    overtaken: bool = False  # by another decision, while this one was made
+    suspects: tuple[Declared, ...] = ()  # where the solver failed: what may be the cause
+
+
+def around(snapshot: Snapshot) -> tuple[str, ...]:
+    """What decides over an answer beside the question: who rests, and who may act."""
+    return (mode_of(snapshot), *sorted(snapshot.resting))

@@ -1,0 +1,39 @@
+"""What a leader holds and how it loses it: the view of a cycle, and the refusal of an epoch that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.control.domain.decision import State
+from app.control.domain.desired import Desired, Observed
+from app.control.domain.snapshot import Declared
+from app.store import plans
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a rollout goes by: the plan in force, what nodes were told, and what they say."""
+
+    at: datetime
+    declared: tuple[Declared, ...]
+    plan: plans.InForce | None
+    target: Desired  # what the plan wants
+    told: Desired
+    seen: Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How far a rollout is."""
+
+    state: State
+    rollout: Mapping[str, Any]
+    message: str | None = None
+    desired: Desired | None = None  # in place of what the plan wanted, where it ends somewhere else
+
+
+class Deposed(Exception):
+    """A newer epoch won: whatever this leader writes is nothing."""
