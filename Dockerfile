@@ -75,15 +75,12 @@ FROM planner-dependencies AS for-planner
 COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps --no-compile /wheel/*.whl \
  && cd /opt/gpuwright/lib/python3.11/site-packages \
- && find solvers -name '*.py' -exec touch --date=@1700000000 {} + \
  && /opt/gpuwright/bin/python -m compileall -q agents app benchmarks cli migrations simulation solvers
 
-# The solvers' loops, for the processor that this is built on: minutes at first, then only what changed. They are found
-# under the dates of their files: whole seconds, for archives of layers keep no more.
+# The solvers' loops, for the processor that this is built on: a minute or two at first, then only what changed.
 FROM planner-dependencies AS loops
 COPY solvers /opt/gpuwright/lib/python3.11/site-packages/solvers
-RUN find /opt/gpuwright/lib/python3.11/site-packages/solvers -name '*.py' -exec touch --date=@1700000000 {} + \
- && install -d -m 0700 -o 64821 -g 64821 /var/cache/gpuwright
+RUN install -d -m 0700 -o 64821 -g 64821 /var/cache/gpuwright
 USER 64821:64821
 RUN --mount=type=cache,id=gpuwright-loops,target=/loops,uid=64821,gid=64821 \
     cd /opt/gpuwright/lib/python3.11/site-packages \
@@ -91,7 +88,7 @@ RUN --mount=type=cache,id=gpuwright-loops,target=/loops,uid=64821,gid=64821 \
 files = [path for path in pathlib.Path('solvers').rglob('*.py') if 'njit(' in path.read_text()]; \
 [importlib.import_module('.'.join(path.with_suffix('').parts)) for path in files]; \
 importlib.import_module('solvers.compiled').read_all()" \
- && cp -r --preserve=timestamps /loops/gpuwright /var/cache/gpuwright/
+ && cp -r /loops/gpuwright /var/cache/gpuwright/
 
 # ---- what runs
 

@@ -1,20 +1,15 @@
 """The one door to the compiler: loops compiled with a signature, when their module is first imported, kept on disk.
 
 The compiler's own cache asks only whether the loop's file changed, and would go on with what another file inlined into
-it. Here each file's loops are kept under a digest of that file and of all compiled files it imports. A loop that is
-kept is read when it is first called: most are called by other loops alone, which hold all they need.
+it. Here each loop is kept under a key of all that it is made of. A loop that is kept is read when it is first called:
+most are called by other loops alone, which hold all they need.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,13 +29,15 @@ with _left_out("cffi", "scipy.linalg.cython_blas"):
     import numba
     import numba.np.arraymath
 
+    from solvers.loop_cache import LoopCache, cache_folder, is_kept
+    from solvers.loop_key import KEY, loop_key
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LOCK = RLock()  # compiling one loop reads others
 WAITING: list[tuple[Any, Any]] = []  # loops that are not yet read, and their signatures
-HERE = Path(__file__).parent
-IMPORTS = re.compile(r"^from (solvers[.\w]*) import", re.MULTILINE)
+BEFORE_COMPILING: list[Callable[[], None]] = []  # called once, when a loop is not kept: compiling takes long
 
 
 def njit(signature: Any, makes_arrays: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -51,15 +48,17 @@ def njit(signature: Any, makes_arrays: bool = True) -> Callable[[Callable[P, R]]
     """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
-        code = function.__code__
-        folder = _folder() / digest(Path(code.co_filename))
-        vars(numba.config)["CACHE_DIR"] = str(folder)
-        options: dict[str, Any] = {"cache": True, "_nrt": makes_arrays}
+        options: dict[str, Any] = {"_nrt": makes_arrays}
         loop = numba.njit(**options)(function)
-        name = f"{Path(code.co_filename).stem}.{function.__qualname__}-{code.co_firstlineno}."
-        if any(kept.startswith(name) for kept in _kept(folder)):
+        key = vars(loop)[KEY] = loop_key(function, signature, options)
+        folder = cache_folder()
+        path = folder and folder / f"{function.__module__}.{function.__qualname__}-{key}"
+        if path:
+            loop._cache = LoopCache(path)
+        if path and is_kept(path):
             _read_when_called(loop, signature)
         else:
+            _announce()
             _get(loop, signature)
         result: Callable[P, R] = loop
         return result
@@ -73,6 +72,16 @@ def read_all() -> None:
         for loop, signature in WAITING:
             _get(loop, signature)
         WAITING.clear()
+
+
+def before_compiling(announce: Callable[[], None]) -> None:
+    """Calls this before the first loop is compiled; never where all loops are kept."""
+    BEFORE_COMPILING.append(announce)
+
+
+def _announce() -> None:
+    while BEFORE_COMPILING:
+        BEFORE_COMPILING.pop()()
 
 
 def _read_when_called(loop: Any, signature: Any) -> None:
@@ -98,51 +107,3 @@ def _get(loop: Any, signature: Any) -> None:
             loop.disable_compile()
             for late in ("_compile_for_args", "get_call_template"):
                 vars(loop).pop(late, None)
-
-
-@cache
-def _kept(folder: Path) -> list[str]:
-    return [file.name for file in (folder.rglob("*.nbi") if folder.is_dir() else ())]
-
-
-def is_cold() -> bool:
-    """Whether the planner's loops are still to be compiled, which takes a minute or two."""
-    return not (_folder() / digest(HERE / "planning" / "improve.py")).exists()
-
-
-@cache
-def digest(file: Path) -> str:
-    """Of a file, and of every compiled file that it imports."""
-    texts: dict[Path, bytes] = {}
-    _gather(file, texts)
-    # A file that was touched is compiled again by the compiler's own rule: not later, in the midst of a decision.
-    whole = hashlib.sha256(f"{numba.__version__} {file.stat().st_mtime_ns}".encode())
-    for path in sorted(texts):
-        whole.update(texts[path])
-    return whole.hexdigest()[:16]
-
-
-def _gather(file: Path, into: dict[Path, bytes]) -> None:
-    text = file.read_bytes()
-    if file in into or (b"numba" not in text and b"njit" not in text):
-        return
-    into[file] = text
-    for module in IMPORTS.findall(text.decode()):
-        parts = module.split(".")[1:]
-        path = HERE.joinpath(*parts).with_suffix(".py") if parts else HERE / "__init__.py"
-        if path.is_file() and path.resolve() != Path(__file__).resolve():
-            _gather(path, into)
-
-
-@cache
-def _folder() -> Path:
-    """Beside the code where that can be written, else the user's cache."""
-    beside = HERE / "__pycache__"
-    try:
-        beside.mkdir(exist_ok=True)
-        if os.access(beside, os.W_OK):
-            return beside / "compiled"
-    except OSError:
-        pass
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "gpuwright" / "compiled"

@@ -50,10 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     problem = declared.problem(args)
     gc.disable()  # what is imported and declared is no garbage, now or later
-    from solvers.compiled import is_cold
+    from solvers.compiled import before_compiling
 
-    if is_cold():
-        say("compiling the planner's loops, this once: a minute or two")
+    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     from solvers.planning.solve import Budget, solve  # its loops are read from disk, or compiled, when imported
     from solvers.planning.wire import to_json
 
