@@ -14,7 +14,7 @@ from itertools import pairwise
 from sqlalchemy import text
 
 from agents.contract import Assignment
-from agents.copies import Copy, Stage
+from agents.keeper.copies import Copy, Stage
 from app.control.cycle import Budget
 from app.control.domain.decision import Answer, Outcome
 from app.control.domain.ports import Meanwhile, nothing

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.copies import Copy
-from agents.minutes import Told
-from agents.traffic import Counters, Served
+from agents.keeper.copies import Copy
+from agents.node.minutes import Told
+from agents.seams.traffic import Counters, Served
 from simulation.serving import Floats, Ints, serve
 
 EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.copies import Copy, Stage
+from agents.keeper.copies import Copy, Stage
 from simulation.clock import Clock
 from simulation.copies import DRAWS, Work
 from simulation.node import LightNode

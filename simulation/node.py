@@ -14,17 +14,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from agents.agent import Verdict, judge
 from agents.contract import AssignedInstance, Assignment
-from agents.copies import DOWN, Copy, Stage
-from agents.device import Reading
+from agents.control.agent import Verdict, judge
 from agents.keeper import decide as deciding
+from agents.keeper.copies import DOWN, Copy, Stage
 from agents.keeper.decide import Held, Wanted
 from agents.keeper.failures import Failures
 from agents.keeper.room import Rules
-from agents.minutes import Minute, Told
+from agents.node.minutes import Minute, Told
+from agents.node.state import Seen
 from agents.runtime import Running
-from agents.state import Seen
+from agents.seams.device import Reading
 from simulation.clock import Clock
 from simulation.copies import Work
 from simulation.truth import Resident, Truth

@@ -25,16 +25,16 @@ from typing import Any
 
 import msgspec
 
-from agents.device import DeviceError
+from agents.control.join import join
+from agents.devices.simulated.remote import Switches
 from agents.gateway.configuration import base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master import HaproxyAway, Master
-from agents.join import join
-from agents.link import Link
+from agents.node.state import Folder
 from agents.runtime.process import ProcessRuntime
-from agents.simulated.remote import Switches
-from agents.state import Folder
+from agents.seams.device import DeviceError
+from agents.talk.link import Link
 from simulation.ending import bound
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")

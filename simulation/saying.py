@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agents import reporting
 from agents.contract import Copy as SaidCopy
 from agents.contract import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
-from agents.copies import Copy, Stage
-from agents.minutes import Minute, Told
+from agents.keeper.copies import Copy, Stage
+from agents.node import reporting
+from agents.node.minutes import Minute, Told
 from simulation.node import LightNode
 
 VERSION = "0.1.0"

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.agent import Verdict, judge
 from agents.contract import Assignment, Report
-from agents.copies import Copy, Stage
+from agents.control.agent import Verdict, judge
+from agents.devices.simulated.device import SimulatedDevice
+from agents.devices.simulated.machine import Machine
+from agents.devices.simulated.mps import SimulatedMps
+from agents.devices.simulated.process import Behaviour
+from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.hands import Hands
-from agents.minutes import Minute, Told
-from agents.node import Around, Node
-from agents.opening import NoGateway
-from agents.reporting import Body
+from agents.node.minutes import Minute, Told
+from agents.node.node import Around, Node
+from agents.node.reporting import Body
+from agents.node.state import Folder, Seen
+from agents.run.opening import NoGateway
 from agents.runtime import Launch
-from agents.simulated.device import SimulatedDevice
-from agents.simulated.machine import Machine
-from agents.simulated.mps import SimulatedMps
-from agents.simulated.process import Behaviour
-from agents.simulated.runtime import SimulatedRuntime, SimulatedTalk
-from agents.state import Folder, Seen
 from agents.templates.reading import read
 from simulation.clock import Clock
 from simulation.copies import Work

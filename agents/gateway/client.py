@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from agents import timely
 from agents.gateway.wire import Counts, Declared, InForce, Refusal, RouteSpec
-from agents.routes import Acknowledged, Route, RoutesAway, RouteState
-from agents.traffic import Counters
+from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
+from agents.seams.traffic import Counters
+from agents.talk import timely
 
 SECONDS = 10.0
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from agents import durable
 from agents.gateway.wire import Declared, Limit, RouteSpec
+from agents.host import durable
 
 FIRST_SLOTS = 64
 MOST_SOURCES = 4096

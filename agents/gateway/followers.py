@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from agents.routes import Acknowledged, Route, RouteState
+from agents.seams.routes import Acknowledged, Route, RouteState
 
 FOLLOWED = "followed"  # as --gateway names them
 SETTLED_SECONDS = 3.0  # a report (1 s after the last one), the control plane, a long poll, HAProxy: then twice that

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents import durable
 from agents.gateway import answers, changes, configuration
 from agents.gateway.answers import Garbled, Load, SeenServer, Worker
 from agents.gateway.changes import Backends, Step
 from agents.gateway.desired import Desired
 from agents.gateway.master import HaproxyAway, Master, WorkerGone
+from agents.host import durable
 
 RELOAD_SECONDS = 20.0
 ROUNDS = 6

@@ -19,7 +19,7 @@ from agents.gateway import desired
 from agents.gateway.following import followed
 from agents.gateway.sidecar import Sidecar, Troubles
 from agents.gateway.wire import Counts, Declared
-from agents.link import Link, LinkError, read
+from agents.talk.link import Link, LinkError, read
 
 POLL_SECONDS = 30
 ANSWER_SECONDS = 15.0

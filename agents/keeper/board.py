@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from agents.copies import ROUTED, Copy, Stage
-from agents.routes import Acknowledged, Route, Routes, RoutesAway, RouteState
+from agents.keeper.copies import ROUTED, Copy, Stage
+from agents.seams.routes import Acknowledged, Route, Routes, RoutesAway, RouteState
 
 AGAIN_SECONDS = 5.0  # it may have lost what it knew
 WATCH_SECONDS = 0.1  # while open requests are waited for

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.contract import AssignedInstance
-from agents.copies import Copy, Stage, same_process_serves
+from agents.keeper.copies import Copy, Stage, same_process_serves
 from agents.keeper.room import Missing, Rules, missing
 
 

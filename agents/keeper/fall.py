@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agents.copies import Copy
-from agents.device import DeviceError, Trouble
+from agents.host.stopping import SAVE_SECONDS, TERM_SECONDS, Push, push
+from agents.keeper.copies import Copy
 from agents.keeper.hands import Hands, Stuck
-from agents.stopping import SAVE_SECONDS, TERM_SECONDS, Push, push
+from agents.seams.device import DeviceError, Trouble
 from agents.templates import Filled
 
 FREE_SECONDS = 10.0  # after the process, before its memory must be free

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from agents.contract import AssignedInstance
-from agents.copies import Copy
+from agents.keeper.copies import Copy
 from agents.keeper.hands import Fell
 from agents.templates import Filled
 from agents.templates.filling import Builtin, Refused, fill

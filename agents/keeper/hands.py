@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.device import Device, Mps
 from agents.runtime import Runtime
-from agents.talk import Talk
+from agents.seams.device import Device, Mps
+from agents.talk.copies import Talk
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from datetime import datetime
 
 import msgspec
 
-from agents import clocks
 from agents.contract import AssignedInstance, Assignment
-from agents.copies import Copy, Stage, largest_batch, same_process_serves
-from agents.device import Gpu
+from agents.host import clocks
 from agents.keeper.board import Board, routes_of
+from agents.keeper.copies import Copy, Stage, largest_batch, same_process_serves
 from agents.keeper.crew import Crew
 from agents.keeper.decide import Decision, Held, Node, Wanted, decide
 from agents.keeper.failures import Failures
@@ -25,6 +24,7 @@ from agents.keeper.ports import free_port
 from agents.keeper.room import Missing, Rules, over_full
 from agents.keeper.steps import STEP_SECONDS, Steps
 from agents.runtime import Running
+from agents.seams.device import Gpu
 
 QUIET_SECONDS = 10.0  # that adopted copies have to be verified in
 CALM_SECONDS = 1.0  # between two looks when nothing changes

@@ -9,8 +9,8 @@ from datetime import datetime
 
 import msgspec
 
-from agents.copies import Copy, Stage
-from agents.journal import Journal
+from agents.keeper.copies import Copy, Stage
+from agents.keeper.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agents.copies import Copy, Stage
-from agents.device import DeviceError, Gpu, Trouble
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.hands import Fell, Hands
 from agents.runtime import Launch, LaunchError
+from agents.seams.device import DeviceError, Gpu, Trouble
 from agents.templates import Filled
 
 PORT = "GPUWRIGHT_PORT"  # in a copy's environment, for whoever finds it without its journal

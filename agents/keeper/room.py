@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from agents.contract import AssignedInstance, Assignment
-from agents.copies import Copy, Stage
+from agents.keeper.copies import Copy, Stage
 
 TINY = 1e-6
 MOST_CLIENTS = 60  # no MPS daemon takes more (48 up to CUDA 13.0), whatever is asked for

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from agents.copies import Copy, Stage
-from agents.device import DeviceError, Gpu, Trouble
 from agents.keeper import fall as falling
 from agents.keeper import rise as rising
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.crew import Crew, Result, nothing
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.hands import Fell, Hands, Stuck
 from agents.keeper.ledger import Ledger
+from agents.seams.device import DeviceError, Gpu, Trouble
 
 STEP_SECONDS = 0.1  # between two steps of one copy
 LOOK_SECONDS = 20.0  # between two looks at a ready copy: does it answer, is it limited?

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.device import Gpu, Reading
+from agents.seams.device import Gpu, Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from agents.clocks import boot_id
+from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.cgroups import Cgroups, kill, members
 from agents.runtime.logs import LARGEST_BYTES, Logs

@@ -14,9 +14,9 @@ from cli.bench.wanted import Say
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from agents.power import Move, SeenGpu, Settings, State
-    from agents.power.plant import Period
-    from agents.power.trial import Case, Law
+    from agents.policy.power import Move, SeenGpu, Settings, State
+    from agents.policy.power.plant import Period
+    from agents.policy.power.trial import Case, Law
 
 SHOWN = (
     "law", "alpha", "beta", "requests_per_second", "joules_per_request", "cap_violations", "longest_over_cap",
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """A row for each law and pair of bands, over the same GPUs under the same load."""
-    from agents.power import law, printed
-    from agents.power.trial import random_case
+    from agents.policy.power import law, printed
+    from agents.policy.power.trial import random_case
 
     if args.out:
         can_be_drawn(Path(args.out))
@@ -62,7 +62,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
 
 def unmoved(state: State, seen: SeenGpu, settings: Settings) -> Move:
     """A plan without a loop."""
-    from agents.power import Move
+    from agents.policy.power import Move
 
     planned = round(seen.frame.planned) if seen.frame else None
     return Move(state, planned, {one.id: round(one.frame.planned) for one in seen.instances if one.frame})
@@ -72,8 +72,8 @@ def tried(
     name: str, step: Law, cases: Mapping[int, Case], seconds: int, alpha: float | None, beta: float | None
 ) -> dict[str, Any]:
     """One law on all cases: shares of periods over a limit, and what was served for how many joules."""
-    from agents.power import Settings
-    from agents.power.trial import random_rates, start
+    from agents.policy.power import Settings
+    from agents.policy.power.trial import random_rates, start
 
     served = joules = 0.0
     periods = over = late = longest = moves = told = 0
@@ -118,7 +118,7 @@ def is_late(case: Case, found: Period, name: str) -> bool:
 
 def setpoints() -> dict[str, list[dict[str, float]]]:
     """One GPU under one load, at many caps and at many SLOs: how far each law makes use of a limit, and keeps it."""
-    from agents.power import law, printed
+    from agents.policy.power import law, printed
 
     found: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step)):
@@ -135,7 +135,7 @@ def settled(case: Case, step: Law) -> dict[str, float]:
     """Medians of the last minute of five."""
     from statistics import median
 
-    from agents.power.trial import start
+    from agents.policy.power.trial import start
 
     run = start(case, step)
     found = [run.period(shown_rates(case, 0.75)) for _ in range(300)][-60:]
@@ -145,8 +145,8 @@ def settled(case: Case, step: Law) -> dict[str, float]:
 
 def one_step() -> dict[str, list[dict[str, float]]]:
     """A step of the load up and down again, second by second."""
-    from agents.power import law, printed
-    from agents.power.trial import start
+    from agents.policy.power import law, printed
+    from agents.policy.power.trial import start
 
     traces: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step), ("plan", unmoved)):
@@ -164,8 +164,8 @@ def one_step() -> dict[str, list[dict[str, float]]]:
 def shown_case() -> Case:
     """Four instances of one model on a GPU of 400 W."""
     from agents.contract import Frame
-    from agents.power.plant import Server
-    from agents.power.trial import CLOCKS_MHZ, Case
+    from agents.policy.power.plant import Server
+    from agents.policy.power.trial import CLOCKS_MHZ, Case
 
     servers = tuple(Server(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
     clock = Frame(1290, CLOCKS_MHZ[0], CLOCKS_MHZ[-1])
@@ -174,7 +174,7 @@ def shown_case() -> Case:
 
 
 def shown_rates(case: Case, load: float) -> dict[str, float]:
-    from agents.power.trial import capacity
+    from agents.policy.power.trial import capacity
 
     return {one.id: load * capacity(case, one, case.clock.planned, 16) for one in case.servers}
 

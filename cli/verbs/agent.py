@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _join(args: argparse.Namespace) -> int:
-    from agents.join import join
-    from agents.link import LinkError
-    from agents.state import Folder
+    from agents.control.join import join
+    from agents.node.state import Folder
+    from agents.talk.link import LinkError
 
     spec = {
         "gpuType": args.gpu_type,
@@ -110,7 +110,7 @@ def _join(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from agents.running import CannotRun, run_agent
+    from agents.run.running import CannotRun, run_agent
 
     try:
         run_agent(_options(args), args.metrics)
@@ -120,7 +120,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from agents.doctor import examine
+    from agents.run.doctor import examine
 
     findings = examine(_options(args))
     print(findings.json() if args.json else findings.text())
@@ -128,7 +128,7 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from agents.status import text
+    from agents.run.status import text
 
     said = _ask(args, "status")
     print(json.dumps(said, indent=2) if args.json else text(said))
@@ -152,7 +152,7 @@ def _adopt(args: argparse.Namespace) -> int:
 
 
 def _ask(args: argparse.Namespace, verb: str, **fields: Any) -> Any:
-    from agents.local import NotRunning, ask
+    from agents.host.local import NotRunning, ask
 
     try:
         return ask(args.state_dir, verb, **fields)
@@ -163,7 +163,7 @@ def _ask(args: argparse.Namespace, verb: str, **fields: Any) -> Any:
 
 
 def _options(args: argparse.Namespace) -> Any:
-    from agents.opening import Options
+    from agents.run.opening import Options
 
     said: Mapping[str, Any] = vars(args)
     names = (

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from agents.link import LinkError
+from agents.talk.link import LinkError
 from simulation.testbed.engine import Engine, EngineError
 from simulation.testbed.scribe import Scribe
 

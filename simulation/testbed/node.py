@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from agents.join import join
-from agents.link import LinkError
-from agents.state import Folder
+from agents.control.join import join
+from agents.node.state import Folder
+from agents.talk.link import LinkError
 
 SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
 STATE = Path("/var/lib/gpuwright-agent")

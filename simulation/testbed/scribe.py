@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.link import Link, LinkError
+from agents.talk.link import Link, LinkError
 
 OBJECTS = 20
 PAUSE_SECONDS = 0.25

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from agents.link import Link, LinkError
+from agents.talk.link import Link, LinkError
 from simulation.testbed.keys import keep
 
 SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")

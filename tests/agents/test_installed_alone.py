@@ -48,9 +48,12 @@ print(json.dumps(names))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
     names = json.loads(done.stdout)
-    assert {"agents.privileged.server", "agents.doctor.gpus", "agents.prometheus.text", "agents.keeper.keeper"} <= set(
-        names
-    )
+    assert {
+        "agents.devices.privileged.server",
+        "agents.run.doctor.gpus",
+        "agents.prometheus.text",
+        "agents.keeper.keeper",
+    } <= set(names)
 
 
 def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.privileged import __main__ as privileged
-from agents.privileged.place import SOCKET, STATE
+from agents.devices.privileged import __main__ as privileged
+from agents.devices.privileged.place import SOCKET, STATE
 from cli.verbs import agent, gateway, planner, serve
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def test_nobody_but_the_root_helper_is_root_and_it_has_no_network() -> None:
 
 def test_the_command_line_of_each_unit_is_one_that_its_program_takes() -> None:
     words = command("gpuwright-privileged")
-    assert words[:4] == [f"{INSTALLED}/bin/python", "-I", "-m", "agents.privileged"]
+    assert words[:4] == [f"{INSTALLED}/bin/python", "-I", "-m", "agents.devices.privileged"]
     helper = privileged.parser().parse_args(words[4:])
     assert (helper.socket, helper.state_dir) == (SOCKET, STATE)
     assert helper.user == settings("gpuwright-agent")["User"][0], "the helper listens to the agent's user alone"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.own import insist_on_own
-from agents.state import Folder
+from agents.host.own import insist_on_own
+from agents.node.state import Folder
 from app.store.database import Database
 from tests.support.agents import running_agent
 from tests.support.caller import until

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from agents.node import Node
+from agents.node.node import Node
 from tests.support.nodes import Machine, assigned, machine, ready, served
 from tests.support.virtual import VirtualNode
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from agents.state import Folder
+from agents.node.state import Folder
 from app.store.versions import LEAP_BY
 from tests.proofs.town import PlannerProcess, world
 from tests.support.agents import AgentProcess

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract import AssignedGpu, Frame
-from agents.simulated.remote import Switches
+from agents.devices.simulated.remote import Switches
 from app.store.database import Database
 from tests.support.agents import cpu_seconds, resident_mib, running_agent
 from tests.support.caller import until

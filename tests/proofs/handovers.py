@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from agents.contract import AssignedInstance
-from agents.node import Node
+from agents.node.node import Node
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Sample, percentile, steady_load

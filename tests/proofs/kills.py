@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.adoption import instance_of
 from agents.contract import AssignedInstance
-from agents.local import NotRunning, ask
+from agents.devices.simulated.remote import connect
+from agents.host.local import NotRunning, ask
+from agents.node.adoption import instance_of
 from agents.runtime import proc
-from agents.simulated.remote import connect
-from agents.talk import OverTcp
+from agents.talk.copies import OverTcp
 from agents.templates import Probe
 from app.store.database import Database
 from tests.proofs.leftovers import left_over, unaccounted

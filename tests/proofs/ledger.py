@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from agents.copies import Copy
+from agents.keeper.copies import Copy
 from app.ledger import keeping
 from app.nodes.pace import Pace
 from app.store.database import Database

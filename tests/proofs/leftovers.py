@@ -9,17 +9,17 @@ from itertools import pairwise
 
 from sqlalchemy import text
 
-from agents.adoption import instance_of
 from agents.contract import AssignedInstance
-from agents.copies import Copy, largest_batch
-from agents.device import DeviceError
+from agents.devices.simulated.remote import connect
 from agents.gateway import answers
 from agents.gateway.answers import Garbled, SeenServer
 from agents.gateway.master import HaproxyAway, WorkerGone
+from agents.keeper.copies import Copy, largest_batch
 from agents.keeper.filler import Filler
+from agents.node.adoption import instance_of
 from agents.runtime import proc
-from agents.simulated.remote import connect
-from agents.talk import OverTcp
+from agents.seams.device import DeviceError
+from agents.talk.copies import OverTcp
 from agents.templates.reading import read
 from app.store.database import Database
 from tests.support.agents import AgentProcess

@@ -13,9 +13,9 @@ import signal
 import sys
 from pathlib import Path
 
-from agents import agent
-from agents.copies import Copy
-from agents.journal import Journal
+from agents.control import agent
+from agents.keeper.copies import Copy
+from agents.keeper.journal import Journal
 from cli.main import main as run
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.adoption import instance_of
-from agents.copies import Stage
-from agents.node import Node
+from agents.keeper.copies import Stage
+from agents.node.adoption import instance_of
+from agents.node.node import Node
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Probe
 from tests.proofs.kills import Site, site

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.copies import Stage
+from agents.keeper.copies import Stage
 from app.manifests.offline import World
 from simulation.chaos import Chaos
 from simulation.run import simulated

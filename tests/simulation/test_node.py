@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment, Frame, Report
-from agents.copies import Stage
+from agents.keeper.copies import Stage
 from simulation.clock import Clock
 from simulation.node import LightNode
 from simulation.saying import Speaker

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from agents.contract import Assignment
-from agents.join import join
+from agents.control.join import join
+from agents.devices.simulated.remote import Switches
+from agents.node.state import Folder
 from agents.runtime.process import ProcessRuntime
-from agents.simulated.remote import Switches
-from agents.state import Folder
 from app.store import assignments
 from app.store.database import Database
 from tests.support.caller import until

@@ -18,7 +18,7 @@ from agents.gateway.configuration import base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master import HaproxyAway, Master
-from agents.routes import Acknowledged, Route, RoutesAway
+from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.caller import until
 from tests.support.postgres import free_port, need
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from agents import clocks
 from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
-from agents.copies import Copy, Stage
+from agents.devices.simulated.device import SimulatedDevice
+from agents.devices.simulated.machine import Machine as SimulatedMachine
+from agents.devices.simulated.mps import SimulatedMps
+from agents.devices.simulated.remote import Switches, connect, ensure_driver
+from agents.host import clocks
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.hands import Hands
-from agents.node import Around, Node
-from agents.opening import NoGateway
-from agents.routes import Routes
+from agents.node.node import Around, Node
+from agents.node.state import Folder
+from agents.run.opening import NoGateway
 from agents.runtime.process import ProcessRuntime
-from agents.simulated.device import SimulatedDevice
-from agents.simulated.machine import Machine as SimulatedMachine
-from agents.simulated.mps import SimulatedMps
-from agents.simulated.remote import Switches, connect, ensure_driver
-from agents.state import Folder
-from agents.talk import OverTcp
+from agents.seams.routes import Routes
+from agents.talk.copies import OverTcp
 from agents.templates.reading import read
 from tests.support.caller import until
 

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from agents.simulated.client import attach
+from agents.devices.simulated.client import attach
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 client = attach(os.environ, 0.5, failed=lambda reason: None)

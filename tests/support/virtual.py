@@ -8,20 +8,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agents.contract import AssignedGpu, AssignedInstance, Frame
-from agents.copies import Copy, Stage
+from agents.devices.simulated.device import SimulatedDevice
+from agents.devices.simulated.machine import Machine
+from agents.devices.simulated.mps import SimulatedMps
+from agents.devices.simulated.process import Behaviour, Process
+from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.hands import Hands
-from agents.node import Around, Node
-from agents.opening import NoGateway
-from agents.routes import Routes
+from agents.node.node import Around, Node
+from agents.node.state import Folder
+from agents.run.opening import NoGateway
 from agents.runtime import Launch
-from agents.simulated.device import SimulatedDevice
-from agents.simulated.machine import Machine
-from agents.simulated.mps import SimulatedMps
-from agents.simulated.process import Behaviour, Process
-from agents.simulated.runtime import SimulatedRuntime, SimulatedTalk
-from agents.state import Folder
+from agents.seams.routes import Routes
+from agents.seams.traffic import Counters
 from agents.templates.reading import Template, read
-from agents.traffic import Counters
 from tests.support.nodes import assigned
 
 BEGAN = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)

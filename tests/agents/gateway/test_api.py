@@ -24,7 +24,7 @@ from agents.gateway.callers import Caller, callers_of
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.sidecar import AlreadyRunning, Sidecar
 from agents.gateway.wire import Declared
-from agents.routes import Route, RoutesAway
+from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
 from tests.support.caller import until
 from tests.support.haproxy import ROOT, Copies, Gateway, insist

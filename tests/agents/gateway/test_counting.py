@@ -11,7 +11,7 @@ from agents.gateway.desired import Desired, declare, names, with_slots
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import KEPT_SECONDS, Tallies
 from agents.gateway.wire import Declared, RouteSpec
-from agents.traffic import Counters
+from agents.seams.traffic import Counters
 from tests.agents.gateway.test_routes import get
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, insist

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.gateway.followers import SETTLED_SECONDS, Followers
-from agents.routes import Route
+from agents.seams.routes import Route
 
 OLD = Route("old", "shop/search", "10.0.0.1:9000", 10.0)
 NEW = Route("new", "shop/search", "10.0.0.1:9001", 10.0)

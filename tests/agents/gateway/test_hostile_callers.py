@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from agents.routes import Route
+from agents.seams.routes import Route
 from tests.agents.gateway.test_routes import get
-from tests.agents.serve.running import PATH, serving
+from tests.agents.programs.serve.running import PATH, serving
 from tests.support.haproxy import Copies, Gateway
 
 COMMANDS = [

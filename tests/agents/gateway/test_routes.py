@@ -11,7 +11,7 @@ import pytest
 
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.desired import FIRST_SLOTS
-from agents.routes import Acknowledged, Route, RoutesAway
+from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
 from tests.support.load import steady_load

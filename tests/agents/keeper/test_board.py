@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agents.copies import Copy, Stage
 from agents.keeper.board import AGAIN_SECONDS, Board, routes_of
-from agents.routes import Acknowledged, Route, RoutesAway, RouteState
+from agents.keeper.copies import Copy, Stage
+from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
 from tests.support.nodes import served
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import AssignedInstance, Frame
-from agents.copies import Copy, Stage
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.decide import Decision, Node, Wanted, decide
 from agents.keeper.room import Rules, over_full
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
-from agents.copies import Copy, Stage
-from agents.node import Node
+from agents.keeper.copies import Copy, Stage
+from agents.node.node import Node
 from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 from tests.support.soak import SOAK
@@ -27,7 +27,7 @@ drainSeconds: 0.5
 """
 NEVER_WARM = """\
 about: It answers and never gets warm.
-argv: ["{python}", -I, -m, agents.serve.main, "--port={port}", "--name=m", "--latency=1:100=1"]
+argv: ["{python}", -I, -m, agents.programs.serve.main, "--port={port}", "--name=m", "--latency=1:100=1"]
 health: {path: /healthz}
 warmUp: {path: /no-such-page}
 startSeconds: 0.5
@@ -41,7 +41,7 @@ drainSeconds: 0.5
 """
 HANGS = """\
 about: It answers that it is there, and takes ten minutes to answer once.
-argv: ["{python}", -I, -m, agents.serve.main, "--port={port}", "--name=m", "--latency=1:100=600000"]
+argv: ["{python}", -I, -m, agents.programs.serve.main, "--port={port}", "--name=m", "--latency=1:100=600000"]
 health: {path: /healthz}
 warmUp: {method: POST, path: "/v1/models/m:infer", body: "x", seconds: 90}
 startSeconds: 600

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.copies import Stage
+from agents.keeper.copies import Stage
 from agents.runtime import proc
 from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served

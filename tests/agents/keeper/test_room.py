@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
-from agents.copies import Copy, Stage
+from agents.keeper.copies import Copy, Stage
 from agents.keeper.room import Missing, Rules, missing, over_full
 from tests.support.nodes import assigned, served
 

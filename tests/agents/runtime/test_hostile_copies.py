@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.adoption import adopted
 from agents.contract import AssignedInstance, Assignment
 from agents.keeper.room import MOST_CLIENTS, Rules
+from agents.node.adoption import adopted
 from agents.runtime import Running
 from agents.runtime.logs import Logs
 from agents.runtime.process import ProcessRuntime

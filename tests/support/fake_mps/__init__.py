@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agents.mps import processes
+from agents.devices.mps import processes
 
 __all__ = ["folder", "kill", "on_path", "program", "switch"]
 

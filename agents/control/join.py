@@ -1,0 +1,41 @@
+"""Joining: a one-time token becomes the node's own credential, kept where only the agent can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agents.contract import Moment
+from agents.host.own import insist_on_own
+from agents.node.state import Credential, Folder
+from agents.talk.link import Link, read
+
+
+class _Joined(msgspec.Struct, rename="camel"):
+    node: str
+    token: str
+    issued_at: Moment | None = None
+    expires_at: Moment | None = None
+
+
+def join(
+    folder: Folder, server: str, one_time_token: str, node: str, spec: Mapping[str, Any], ca_file: str = ""
+) -> Credential:
+    """Tell the control plane what this machine is, and keep the credential that it answers with.
+
+    The folder is written to before the token is spent: a token must not be lost to a full disk.
+    """
+    insist_on_own(folder.path)
+    folder.keep_seen(folder.seen())
+    link = Link(server, ca_file=ca_file)
+    try:
+        body = msgspec.json.encode({"token": one_time_token, "node": node, **spec})
+        answer = link.request("POST", "/api/v1/join", body)
+    finally:
+        link.close()
+    joined = read(answer.body, _Joined)
+    credential = Credential(server, joined.node, joined.token, ca_file, joined.issued_at, joined.expires_at)
+    folder.keep_credential(credential)
+    return credential

@@ -1,0 +1,155 @@
+"""The MPS daemons of this machine's GPUs, spoken to through NVIDIA's own control program."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from agents.devices.mps import grammar, processes
+from agents.devices.mps.limits import limits
+from agents.devices.mps.looking import Look, Looking, no_answer
+from agents.devices.mps.program import PROGRAM, Program
+from agents.seams.device import DeviceError, MpsState, Trouble
+
+DEADLINE_SECONDS = 3.0
+START_SECONDS = 10.0
+TERMINATE_SECONDS = 10.0
+QUIT_SECONDS = 2  # after which the daemon itself ends servers that still have clients
+PAUSE_SECONDS = 0.02
+
+log = logging.getLogger(__name__)
+
+
+class MpsControl:
+    """One daemon per GPU, under `root/UUID`, with the UID of this process: servers take clients of one UID only.
+
+    A daemon that does not answer is TIMEOUT, one whose answer is not in the grammar GARBLED; neither is ever read as
+    "no clients" nor as "a client".
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        program: str = PROGRAM,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        start_seconds: float = START_SECONDS,
+        terminate_seconds: float = TERMINATE_SECONDS,
+        quit_seconds: int = QUIT_SECONDS,
+    ) -> None:
+        self._program = Program(root, program)
+        self._deadline_seconds = deadline_seconds
+        self._start_seconds = start_seconds
+        self._terminate_seconds = terminate_seconds
+        self._quit_seconds = quit_seconds
+        self._looking = Looking(self._program)
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def start(self, uuid: str) -> None:
+        with self._locks[uuid]:
+            if self._answers(uuid):
+                return
+            pipe = self._program.pipe(uuid)
+            if processes.daemon(pipe) is not None:
+                raise DeviceError(Trouble.TIMEOUT, uuid, "its MPS daemon runs and does not answer")
+            if len(os.fsencode(pipe / "control")) > grammar.LONGEST_SOCKET_PATH:
+                raise DeviceError(Trouble.DOWN, uuid, f"{pipe} is too long for the path of a socket")
+            (pipe / "log").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._clear(pipe)
+            self._program.launch(uuid, self._start_seconds)
+            self._wait_for(uuid)
+
+    def stop(self, uuid: str) -> None:
+        """Asked to go, and made to: also one that hangs."""
+        with self._locks[uuid]:
+            pipe = self._program.pipe(uuid)
+            if not pipe.exists():
+                return
+            patience_seconds = self._deadline_seconds + self._quit_seconds
+            until = time.monotonic() + patience_seconds
+            try:
+                self._program.say(uuid, f"quit -t {self._quit_seconds}\n", patience_seconds)
+            except DeviceError:
+                until = 0.0  # it did not hear of it
+            while left := processes.all_of(pipe):
+                if time.monotonic() > until:
+                    self._kill(pipe, left)
+                    return
+                time.sleep(PAUSE_SECONDS)
+
+    def state(self, uuid: str) -> MpsState:
+        try:
+            return self.look(uuid).state
+        except DeviceError as error:
+            if error.trouble is Trouble.DOWN:
+                return MpsState.DOWN
+            raise
+
+    def clients(self, uuid: str) -> frozenset[int]:
+        return self.look(uuid).all_clients()
+
+    def look(self, uuid: str) -> Look:
+        """State and clients at the price of one run of the program; DeviceError DOWN where there is no daemon."""
+        return self._looking.look(uuid, self._deadline_seconds)
+
+    def terminate(self, uuid: str, pid: int) -> bool:
+        servers = [server for server, clients in self.look(uuid).clients.items() if pid in clients]
+        if not servers:
+            return False
+        commands = [f"terminate_client {server} {pid}" for server in servers]
+        try:
+            said = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
+            outcomes = [grammar.terminated(reply) for reply in said]
+        except grammar.Garbled as error:
+            raise no_answer(uuid, error) from error
+        return all(outcomes)
+
+    def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
+        return limits(uuid, self._program.pipe(uuid), sm_percent, memory_gib)
+
+    def folders(self, uuid: str) -> tuple[Path, ...]:
+        return (self._program.pipe(uuid),)
+
+    def _answers(self, uuid: str) -> bool:
+        try:
+            self.look(uuid)
+        except DeviceError as error:
+            if error.trouble is Trouble.DOWN:
+                return False
+            raise
+        return True
+
+    def _wait_for(self, uuid: str) -> None:
+        """Until the daemon that was just started answers; what it says before that may be anything."""
+        until = time.monotonic() + self._start_seconds
+        while True:
+            try:
+                if self._answers(uuid):
+                    return
+            except DeviceError:
+                if time.monotonic() > until:
+                    raise
+            if time.monotonic() > until:
+                logs = self._program.pipe(uuid) / "log"
+                raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon was started and is gone: see {logs}")
+            time.sleep(PAUSE_SECONDS)
+
+    def _clear(self, pipe: Path) -> None:
+        """Servers of a daemon that was killed would keep the GPU from the next one; its files are nobody's."""
+        self._kill(pipe, processes.all_of(pipe))
+        for left in pipe.iterdir():
+            if not left.is_dir():
+                left.unlink(missing_ok=True)
+
+    def _kill(self, pipe: Path, pids: Sequence[int]) -> None:
+        for pid in pids:
+            log.warning("killing %s, which MPS left in %s", pid, pipe)
+            processes.kill(pid, pipe)
+        until = time.monotonic() + self._deadline_seconds
+        while processes.all_of(pipe) and time.monotonic() < until:
+            time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,71 @@
+"""The control program, run for one GPU's daemon: what its runs come to, as replies or as a DeviceError."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from agents.devices.mps import grammar, processes
+from agents.devices.mps.exchange import TooLate, detach, run
+from agents.seams.device import DeviceError, Trouble
+
+PROGRAM = "nvidia-cuda-mps-control"
+
+
+class Program:
+    """The pipe directory of a GPU is `root/UUID`, its logs are in `log` below."""
+
+    def __init__(self, root: Path, program: str = PROGRAM) -> None:
+        self._root = root
+        self._program = program
+
+    def pipe(self, uuid: str) -> Path:
+        return self._root / uuid
+
+    def ask(self, uuid: str, commands: Sequence[str], until: float) -> tuple[tuple[str, ...], ...]:
+        """A reply to each command; raises Garbled where one is doubtful."""
+        printed = self.say(uuid, grammar.script(commands), until - time.monotonic())
+        return grammar.replies(printed, len(commands))
+
+    def say(self, uuid: str, said: str, seconds: float) -> bytes:
+        """What it printed, where it could talk to the daemon; DeviceError DOWN where there is none."""
+        pipe = self.pipe(uuid)
+        if not pipe.is_dir():
+            raise DeviceError(Trouble.DOWN, uuid, "there is no MPS daemon")
+        with self._bounded(uuid):
+            printed = run([self._program], said.encode(), self._environment(uuid), seconds)
+        if printed.status == 0:
+            return printed.output
+        if grammar.NO_DAEMON.encode() in printed.output or processes.daemon(pipe) is None:
+            raise DeviceError(Trouble.DOWN, uuid, "there is no MPS daemon")
+        raise DeviceError(Trouble.GARBLED, uuid, f"its MPS daemon broke off: status {printed.status}")
+
+    def launch(self, uuid: str, seconds: float) -> None:
+        """Start a daemon; it need not answer yet."""
+        environment = self._environment(uuid) | {"CUDA_VISIBLE_DEVICES": uuid}
+        printed = self.pipe(uuid) / "log" / "start.txt"
+        with self._bounded(uuid):
+            status = detach([self._program, "-d"], environment, printed, seconds)
+        if status != 0:
+            said = printed.read_bytes()[:200].decode("ascii", "replace").strip()
+            raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon does not start: {said or status}")
+
+    @contextmanager
+    def _bounded(self, uuid: str) -> Iterator[None]:
+        try:
+            yield
+        except TooLate:
+            raise DeviceError(Trouble.TIMEOUT, uuid, "its MPS daemon does not answer") from None
+        except FileNotFoundError:
+            raise DeviceError(Trouble.NOT_SUPPORTED, uuid, f"{self._program} is not installed") from None
+        except OSError as error:
+            raise DeviceError(Trouble.UNKNOWN, uuid, f"{self._program}: {error}") from error
+
+    def _environment(self, uuid: str) -> dict[str, str]:
+        """Ours without what steers CUDA: a limit set there would be that of the daemon, and of all its clients."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
+        pipe = self.pipe(uuid)
+        return ours | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(pipe / "log")}

@@ -1,0 +1,113 @@
+"""Critical errors (XIDs) as the driver reports them; which of them matter is decided elsewhere."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import pynvml
+
+from agents.devices.nvml.binding import Binding
+from agents.devices.nvml.troubles import translated, trouble
+from agents.devices.nvml.worker import Stuck
+from agents.seams.device import DeviceError, Event, Trouble
+
+SLICE_SECONDS = 0.5  # at most this long in one call, so that NVML can be opened again between two
+
+
+class Events:
+    """One event set of all GPUs that report events. A lost GPU makes it useless to the others: then it is made anew."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._worker = binding.events_worker
+        self._slice_seconds = min(SLICE_SECONDS, binding.deadline_seconds / 4)
+        self._closing = threading.Event()
+        self._set: Any = None
+        self._uuids: dict[int, str] = {}  # by the address that a handle is
+        self._of: tuple[int, frozenset[str]] = (0, frozenset())
+
+    def wait(self, seconds: float) -> tuple[Event, ...]:
+        """What came since the last call, waiting up to `seconds` for the first."""
+        until = time.monotonic() + seconds
+        while True:
+            left = max(0.0, until - time.monotonic())
+            try:
+                self._refresh()
+                if self._set is None:
+                    self._closing.wait(left)
+                    return ()
+                came = self._ask(min(left, self._slice_seconds))
+            except Stuck:
+                raise DeviceError(Trouble.TIMEOUT, "", "wait for events: NVML has not come back") from None
+            except pynvml.NVMLError as error:
+                if trouble(error) is not Trouble.LOST:
+                    raise translated(error, "", "wait for events") from error
+                self._free()
+                came = ()
+                self._closing.wait(min(left, self._slice_seconds))
+            if came or left <= 0 or self._closing.is_set():
+                return came
+
+    def close(self) -> None:
+        self._closing.set()
+        self._free()
+
+    def _ask(self, seconds: float) -> tuple[Event, ...]:
+        held, uuids, generation = self._set, self._uuids, self._of[0]
+
+        def job() -> tuple[Event, ...]:
+            return _drained(held, uuids, seconds) if generation == self._binding.generation else ()
+
+        found: tuple[Event, ...] = self._worker.do(job, seconds + self._binding.deadline_seconds)
+        return found
+
+    def _refresh(self) -> None:
+        slots = self._binding.slots() or self._binding.enumerate()
+        now = (self._binding.generation, frozenset(slots))
+        if self._set is not None and now == self._of:
+            return
+        self._free()
+        made = self._worker.do(pynvml.nvmlEventSetCreate, self._binding.deadline_seconds)
+        uuids: dict[int, str] = {}
+        for uuid, slot in slots.items():
+            with suppress(DeviceError):  # it reports none, or is gone
+                self._binding.call(uuid, "register for events", _register, made)
+                uuids[_address(slot.handle)] = uuid
+        self._set, self._uuids, self._of = made, uuids, now
+        if not uuids:
+            self._free()
+
+    def _free(self) -> None:
+        held, self._set = self._set, None
+        if held is not None and self._of[0] == self._binding.generation:  # else it went with its opening
+            with suppress(Stuck, pynvml.NVMLError):
+                self._worker.do(lambda: pynvml.nvmlEventSetFree(held), self._binding.deadline_seconds)
+
+
+def _register(handle: Any, event_set: Any) -> None:
+    pynvml.nvmlDeviceGetMemoryInfo(handle)  # a lost GPU may register well, and spoil the set
+    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
+
+
+def _drained(event_set: Any, uuids: dict[int, str], seconds: float) -> tuple[Event, ...]:
+    found: list[Event] = []
+    wait_ms = round(seconds * 1000)
+    while True:
+        try:
+            data = pynvml.nvmlEventSetWait(event_set, wait_ms)
+        except pynvml.NVMLError as error:
+            if trouble(error) is Trouble.TIMEOUT or found:
+                return tuple(found)
+            raise
+        uuid = uuids.get(_address(data.device))
+        if data.eventType == pynvml.nvmlEventTypeXidCriticalError and uuid is not None:
+            found.append(Event(uuid, int(data.eventData)))
+        wait_ms = 0
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,0 +1,82 @@
+"""How a GPU was set before we touched it, on disk before the first change: any later process can put it back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from agents.host import durable
+from agents.host.clocks import boot_id
+
+
+class Original(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Of one GPU, what was changed and to what it goes back; a locked clock goes back to a free one."""
+
+    clock_locked: bool = False
+    power_mw: int | None = None
+    compute_mode: int | None = None
+
+
+class _File(msgspec.Struct, rename="camel"):
+    boot_id: str
+    gpus: Mapping[str, Original] = {}
+
+
+class Originals:
+    """By UUID. What was written before the last boot is void: the driver has forgotten it, too.
+
+    MsgspecError for a file that cannot be read: it is replaced whole, so half a file cannot be ours.
+    """
+
+    def __init__(self, path: Path, boot: str = "") -> None:
+        self._path = path
+        self._boot = boot or boot_id()
+        self._lock = threading.Lock()
+        self._gpus: Mapping[str, Original] = {}
+        if path.exists():
+            kept = msgspec.json.decode(path.read_bytes(), type=_File)
+            self._gpus = kept.gpus if kept.boot_id == self._boot else {}
+
+    def of(self, uuid: str) -> Original:
+        return self._gpus.get(uuid, Original())
+
+    def changed(self) -> tuple[str, ...]:
+        return tuple(self._gpus)
+
+    def keep(self, uuid: str, knob: Original) -> None:
+        """What was found of one knob, on disk when this returns; only the first to be kept tells how it was.
+
+        OSError when it could not be written, and then nothing may be changed.
+        """
+        with self._lock:
+            known = self.of(uuid)
+            kept = Original(
+                known.clock_locked or knob.clock_locked,
+                knob.power_mw if known.power_mw is None else known.power_mw,
+                knob.compute_mode if known.compute_mode is None else known.compute_mode,
+            )
+            if kept != known:
+                self._write({**self._gpus, uuid: kept})
+
+    def forget(self, uuid: str) -> None:
+        """It is as it was."""
+        with self._lock:
+            if uuid in self._gpus:
+                self._write({name: original for name, original in self._gpus.items() if name != uuid})
+
+    def _write(self, gpus: Mapping[str, Original]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        durable.write(self._path, msgspec.json.encode(_File(self._boot, gpus)))
+        self._gpus = gpus
+
+
+def opened(path: Path) -> Originals:
+    """A file that cannot be read is kept aside for whoever wonders."""
+    try:
+        return Originals(path)
+    except msgspec.MsgspecError:
+        path.replace(path.with_suffix(".unreadable"))
+        return Originals(path)

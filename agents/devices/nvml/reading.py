@@ -1,0 +1,108 @@
+"""One GPU at one moment, and the processes on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from agents.devices.mps.processes import NAME as MPS_NAME
+from agents.devices.nvml.troubles import GONE, said, trouble
+from agents.seams.device import Ability, GpuProcess, Reading
+
+GIB = 2**30
+IDLE = 0x1
+REASONS = {0x4: "power_cap", 0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "power_brake"}
+THROTTLED = sum(REASONS)
+_TRIES = 3  # a list of processes that grew between asking for its size and for itself
+
+
+def reading(handle: Any, abilities: frozenset[Ability]) -> Reading:
+    """What it says now. What it was found not to say is not asked for again."""
+
+    def able(ability: Ability, function: Any) -> Any | None:
+        return said(function, handle) if ability in abilities else None
+
+    utilization = able(Ability.READ_UTILIZATION, pynvml.nvmlDeviceGetUtilizationRates)
+    power_mw = able(Ability.READ_POWER, pynvml.nvmlDeviceGetPowerUsage)
+    return Reading(
+        memory_used_gib=pynvml.nvmlDeviceGetMemoryInfo(handle).used / GIB,
+        utilization_percent=None if utilization is None else float(utilization.gpu),
+        power_w=None if power_mw is None else power_mw / 1000,
+        energy_mj=able(Ability.READ_ENERGY, pynvml.nvmlDeviceGetTotalEnergyConsumption),
+        temperature_c=said(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        sm_clock_mhz=sm_clock_mhz(handle),
+        clock_reasons=names_of(clock_reasons(handle) or 0),
+        ecc_uncorrected=able(Ability.READ_ECC, _ecc_uncorrected),
+    )
+
+
+def sm_clock_mhz(handle: Any) -> float | None:
+    return said(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM)
+
+
+def clock_reasons(handle: Any) -> int | None:
+    """Why the clock is what it is, as bits; drivers before 535 know the call by its older name."""
+    bits = said(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    return bits if bits is not None else said(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+
+
+def names_of(bits: int) -> frozenset[str]:
+    return frozenset(name for bit, name in REASONS.items() if bits & bit)
+
+
+def ecc_uncorrected(handle: Any) -> int | None:
+    """Since the driver was loaded."""
+    return said(_ecc_uncorrected, handle)
+
+
+def processes(handle: Any) -> tuple[GpuProcess, ...]:
+    """Those under MPS are in a list of their own, and which list a process is in depends on the driver.
+
+    The MPS server holds a context, too, for all of its clients; it is nobody's process.
+    """
+    # By version: the plain names answer a missing symbol with an exception that is no NVMLError.
+    asked = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
+    memory: dict[int, int | None] = {}
+    answered = False
+    for function in asked:
+        try:
+            listed = _grown(function, handle)
+        except pynvml.NVMLError as error:
+            if trouble(error) in GONE or (function is asked[-1] and not answered):
+                raise
+            continue
+        answered = True
+        for process in listed:
+            known = memory.get(process.pid)
+            used = process.usedGpuMemory
+            memory[process.pid] = used if known is None else max(known, used or 0)
+    return tuple(
+        GpuProcess(pid, None if used is None else used / GIB)
+        for pid, used in sorted(memory.items())
+        if _of_somebody(pid)
+    )
+
+
+def _of_somebody(pid: int) -> bool:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return False  # the driver lists the dead for a while
+    return not name.startswith(MPS_NAME)
+
+
+def _ecc_uncorrected(handle: Any) -> int:
+    kind, since = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+    return int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since))
+
+
+def _grown(function: Any, handle: Any) -> Any:
+    for attempt in range(_TRIES):
+        try:
+            return function(handle)
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_INSUFFICIENT_SIZE or attempt == _TRIES - 1:
+                raise
+    raise AssertionError

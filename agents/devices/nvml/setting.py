@@ -1,0 +1,138 @@
+"""Read, write, read back: success of the call does not prove that a setting is in force."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pynvml
+
+from agents.devices.nvml.binding import Binding
+from agents.devices.nvml.originals import Original, Originals
+from agents.devices.nvml.reading import IDLE, THROTTLED, clock_reasons, sm_clock_mhz
+from agents.devices.nvml.troubles import said
+from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, POWER_STEP_MW, Writer
+from agents.seams.device import Ability, Applied, DeviceError, Gpu, Trouble
+
+CLOCK_STEP_MHZ = 15.0  # what NVML reports may be one step beside what was set
+SETTLE_SECONDS = 1.0
+PAUSE_SECONDS = 0.02
+
+
+def holds(mhz: float, read_mhz: float, reasons: int) -> bool:
+    """Whether a clock read back speaks for a lock at `mhz`: slower only where the GPU is throttled or idle."""
+    if abs(read_mhz - mhz) <= CLOCK_STEP_MHZ:
+        return True
+    return read_mhz < mhz and bool(reasons & (THROTTLED | IDLE))
+
+
+class Settings:
+    """The three knobs of every GPU, and what they were before."""
+
+    def __init__(self, binding: Binding, writer: Writer, originals: Originals, settle_seconds: float) -> None:
+        self._binding = binding
+        self._writer = writer
+        self._originals = originals
+        self._settle_seconds = settle_seconds
+
+    def lock_clock(self, gpu: Gpu, mhz: int) -> Applied:
+        if Ability.LOCK_CLOCKS not in gpu.abilities:
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its clock cannot be locked")
+        if mhz not in gpu.clocks_mhz:
+            allowed = f"{gpu.clocks_mhz[0]}..{gpu.clocks_mhz[-1]}"
+            raise DeviceError(Trouble.OUT_OF_RANGE, gpu.uuid, f"{mhz} MHz is none of its clocks, {allowed} MHz")
+        # NVML has no getter for a lock: what is read first is no proof that it holds, so it is always written.
+        self._keep(gpu.uuid, Original(clock_locked=True))
+        self._writer.lock_clock(gpu.uuid, mhz)
+        until = time.monotonic() + self._settle_seconds
+        while True:
+            clock, reasons = self._binding.call(gpu.uuid, "read the clock", _clock)
+            if clock is None:
+                return Applied(mhz, None)
+            if holds(mhz, clock, reasons):
+                return Applied(mhz, clock)
+            if time.monotonic() >= until:
+                raise DeviceError(Trouble.NOT_APPLIED, gpu.uuid, f"clock locked at {mhz} MHz, and {clock} MHz is read")
+            time.sleep(PAUSE_SECONDS)
+
+    def free_clock(self, gpu: Gpu) -> Applied:
+        if Ability.LOCK_CLOCKS not in gpu.abilities:
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its clock cannot be locked")
+        self._writer.reset_clock(gpu.uuid)
+        return Applied(None, None)
+
+    def cap_power(self, gpu: Gpu, watts: float | None) -> Applied:
+        if Ability.CAP_POWER not in gpu.abilities:
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its power cannot be capped")
+        wanted_w = gpu.power_default_w if watts is None else watts
+        if not gpu.power_min_w <= wanted_w <= gpu.power_max_w:
+            allowed = f"{gpu.power_min_w:g}..{gpu.power_max_w:g} W"
+            raise DeviceError(Trouble.OUT_OF_RANGE, gpu.uuid, f"a cap of {wanted_w:g} W is outside {allowed}")
+        applied_w = self._set_power(gpu.uuid, round(wanted_w * 1000)) / 1000
+        return Applied(watts, applied_w)
+
+    def exclusive(self, gpu: Gpu, wanted: bool) -> Applied:
+        if Ability.COMPUTE_MODE not in gpu.abilities:
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its compute mode cannot be set")
+        mode = self._set_mode(gpu.uuid, EXCLUSIVE_PROCESS_MODE if wanted else DEFAULT_MODE)
+        return Applied(float(wanted), float(mode == EXCLUSIVE_PROCESS_MODE))
+
+    def restore(self) -> None:
+        """Every GPU that was changed, whatever becomes of the others; then the first error."""
+        failed: list[DeviceError] = []
+        for uuid in self._originals.changed():
+            original = self._originals.of(uuid)
+            try:
+                if original.clock_locked:
+                    self._writer.reset_clock(uuid)
+                if original.power_mw is not None:
+                    self._set_power(uuid, original.power_mw)
+                if original.compute_mode is not None:
+                    self._set_mode(uuid, original.compute_mode)
+                self._originals.forget(uuid)
+            except DeviceError as error:
+                failed.append(error)
+            except OSError as error:  # it is put back once more, which does no harm
+                failed.append(DeviceError(Trouble.UNKNOWN, uuid, f"that it was put back was not written down: {error}"))
+        if failed:
+            raise failed[0]
+
+    def _keep(self, uuid: str, knob: Original) -> None:
+        try:
+            self._originals.keep(uuid, knob)
+        except OSError as error:
+            what = f"how it was could not be written down, so nothing was changed: {error}"
+            raise DeviceError(Trouble.UNKNOWN, uuid, what) from error
+
+    def _set_power(self, uuid: str, milliwatts: int) -> int:
+        limit = self._binding.call(uuid, "read the power limit", pynvml.nvmlDeviceGetPowerManagementLimit)
+        if limit != milliwatts:
+            self._keep(uuid, Original(power_mw=limit))
+            self._writer.set_power_mw(uuid, milliwatts)
+        limit, enforced = self._binding.call(uuid, "read the power limit back", _power_limits)
+        # Enforced may be less, where a hotter or weaker part of the board asks for it; more is no cap.
+        in_force = limit if enforced is None else enforced
+        if abs(limit - milliwatts) > POWER_STEP_MW or in_force > milliwatts + POWER_STEP_MW:
+            said_mw = f"{limit} mW is read, {in_force} mW enforced"
+            raise DeviceError(Trouble.NOT_APPLIED, uuid, f"power limit set to {milliwatts} mW, and {said_mw}")
+        return int(in_force)
+
+    def _set_mode(self, uuid: str, mode: int) -> int:
+        was = self._binding.call(uuid, "read the compute mode", pynvml.nvmlDeviceGetComputeMode)
+        if was == mode:
+            return int(was)
+        self._keep(uuid, Original(compute_mode=was))
+        self._writer.set_compute_mode(uuid, mode)
+        now = self._binding.call(uuid, "read the compute mode back", pynvml.nvmlDeviceGetComputeMode)
+        if now != mode:
+            raise DeviceError(Trouble.NOT_APPLIED, uuid, f"compute mode set to {mode}, and {now} is read")
+        return int(now)
+
+
+def _clock(handle: Any) -> tuple[float | None, int]:
+    return sm_clock_mhz(handle), clock_reasons(handle) or 0
+
+
+def _power_limits(handle: Any) -> tuple[int, int | None]:
+    limit = int(pynvml.nvmlDeviceGetPowerManagementLimit(handle))
+    return limit, said(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)

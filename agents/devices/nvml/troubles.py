@@ -1,0 +1,52 @@
+"""What NVML's codes mean to the agent: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from agents.seams.device import DeviceError, Trouble
+
+TROUBLES = {
+    pynvml.NVML_ERROR_UNINITIALIZED: Trouble.NO_DRIVER,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: Trouble.OUT_OF_RANGE,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Trouble.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: Trouble.NO_PERMISSION,
+    pynvml.NVML_ERROR_NOT_FOUND: Trouble.NOT_SUPPORTED,  # of samples: there are none
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Trouble.NO_DRIVER,
+    pynvml.NVML_ERROR_TIMEOUT: Trouble.TIMEOUT,
+    pynvml.NVML_ERROR_IRQ_ISSUE: Trouble.LOST,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Trouble.NO_DRIVER,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Trouble.NOT_SUPPORTED,  # an older driver, without the symbol
+    pynvml.NVML_ERROR_GPU_IS_LOST: Trouble.LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Trouble.LOST,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Trouble.NO_PERMISSION,  # a cgroup or container forbids it
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Trouble.NO_DRIVER,  # upgraded, not reloaded
+    pynvml.NVML_ERROR_NO_DATA: Trouble.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FREQ_NOT_SUPPORTED: Trouble.OUT_OF_RANGE,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Trouble.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_DEPRECATED: Trouble.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: Trouble.LOST,
+}
+GONE = frozenset({Trouble.LOST, Trouble.TIMEOUT, Trouble.NO_DRIVER})  # no other call will fare better
+
+
+def trouble(error: pynvml.NVMLError) -> Trouble:
+    """Asked by code: NVML's exceptions define equality without a hash, so they are no keys."""
+    return TROUBLES.get(int(error.value), Trouble.UNKNOWN)
+
+
+def translated(error: pynvml.NVMLError, uuid: str, what: str) -> DeviceError:
+    return DeviceError(trouble(error), uuid, f"{what}: {error}")
+
+
+def said(function: Callable[..., Any], *arguments: Any) -> Any | None:
+    """What the device says, None where it does not; a device that is gone is an error all the same."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        if trouble(error) in GONE:
+            raise
+        return None

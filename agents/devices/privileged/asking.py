@@ -1,0 +1,60 @@
+"""One question to the root helper: one short connection, one deadline, one reply."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from agents.devices.privileged.wire import Reply, Request, encoder, replies
+from agents.seams.device import DeviceError, Trouble
+
+MOST_REPLY_BYTES = 4096
+
+
+def ask(path: Path, seconds: float, uuid: str, request: Request) -> Reply:
+    """A reply that is a yes; whatever else is a DeviceError of that device."""
+    try:
+        reply = replies.decode(_exchange(path, seconds, encoder.encode(request) + b"\n"))
+    except TimeoutError as error:
+        raise DeviceError(Trouble.TIMEOUT, uuid, f"the root helper is silent at {path}") from error
+    except OSError as error:
+        raise DeviceError(Trouble.NO_PERMISSION, uuid, f"no root helper at {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise DeviceError(Trouble.GARBLED, uuid, f"the root helper's answer is none: {error}") from error
+    if not reply.ok:
+        known = reply.trouble in Trouble.__members__.values()
+        raise DeviceError(Trouble(reply.trouble) if known else Trouble.UNKNOWN, uuid, reply.message)
+    return reply
+
+
+def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
+    """What is answered. In a flood it may hang up before it has heard us: that is no answer, and asked again."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+            connection.settimeout(seconds)
+            said = b""
+            with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+                connection.connect(str(path))  # at once, or BlockingIOError: the queue is full
+                said = _spoken(connection, line)
+        if said:
+            return said
+        if time.monotonic() >= deadline:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def _spoken(connection: socket.socket, line: bytes) -> bytes:
+    with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was heard; the answer is there
+        connection.sendall(line)
+    said = b""
+    while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):
+        more = connection.recv(MOST_REPLY_BYTES)
+        if not more:
+            break
+        said += more
+    return said

@@ -1,0 +1,104 @@
+"""One change to one device: checked, its original kept, written, read back; and all of them undone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from agents.devices.nvml.originals import Original, Originals
+from agents.devices.nvml.writer import POWER_STEP_MW
+from agents.devices.privileged.board import Board
+from agents.devices.privileged.rules import no, refused
+from agents.devices.privileged.wire import MODE_NUMBERS, Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
+from agents.seams.device import DeviceError, Trouble
+
+log = logging.getLogger(__name__)
+
+
+class Changes:
+    """Makes changes, and knows how to undo them."""
+
+    def __init__(self, board: Board, originals: Originals) -> None:
+        self._board = board
+        self._originals = originals
+
+    def make(self, change: Change) -> Reply:
+        """What became of it. Nothing is written whose original is not on disk."""
+        try:
+            return refused(change, self._board.allowed(change.uuid)) or self._make(change)
+        except DeviceError as error:
+            return no(error.trouble, error.what)
+        except OSError as error:
+            return no(Trouble.UNKNOWN, f"how it was could not be written down, so nothing was changed: {error}")
+
+    def undo_all(self) -> bool:
+        """Put back what was there before the first change; whether all of it is. What is not stays on record."""
+        whole = True
+        for uuid in self._originals.changed():
+            whole = self._undo(uuid) and whole
+        return whole
+
+    def _make(self, change: Change) -> Reply:
+        if isinstance(change, LockClock | ResetClock):
+            return self._clock(change)
+        if isinstance(change, SetPower):
+            return self._power(change)
+        return self._compute_mode(change)
+
+    def _clock(self, change: LockClock | ResetClock) -> Reply:
+        if isinstance(change, ResetClock):
+            self._board.reset_clock(change.uuid)
+            return Reply(ok=True)
+        self._originals.keep(change.uuid, Original(clock_locked=True))
+        self._board.lock_clock(change.uuid, change.mhz)
+        return Reply(ok=True)  # the driver tells the clock of the moment only; the agent measures it
+
+    def _power(self, change: SetPower) -> Reply:
+        before = self._board.power_mw(change.uuid)
+        if before == change.mw:
+            return Reply(ok=True, before=before, applied=before)
+        self._originals.keep(change.uuid, Original(power_mw=before))
+        self._board.set_power_mw(change.uuid, change.mw)
+        return _read_back(change.mw, before, self._board.power_mw(change.uuid), POWER_STEP_MW)
+
+    def _compute_mode(self, change: SetComputeMode) -> Reply:
+        wanted = MODE_NUMBERS[change.mode]
+        before = self._board.compute_mode(change.uuid)
+        if before == wanted:
+            return Reply(ok=True, before=before, applied=before)
+        if change.mode == "prohibited" and self._originals.of(change.uuid).compute_mode != wanted:
+            return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not prohibited before the first change")
+        self._originals.keep(change.uuid, Original(compute_mode=before))
+        self._board.set_compute_mode(change.uuid, wanted)
+        return _read_back(wanted, before, self._board.compute_mode(change.uuid))
+
+    def _undo(self, uuid: str) -> bool:
+        original = self._originals.of(uuid)
+        whole = True
+        # One that fails hides no other: a cap that stays is no reason to leave the device exclusive.
+        if original.clock_locked:
+            whole = self._tried(uuid, "clock", lambda: self._board.reset_clock(uuid)) and whole
+        if (power_mw := original.power_mw) is not None:
+            whole = self._tried(uuid, "power limit", lambda: self._board.set_power_mw(uuid, power_mw)) and whole
+        if (mode := original.compute_mode) is not None:
+            whole = self._tried(uuid, "compute mode", lambda: self._board.set_compute_mode(uuid, mode)) and whole
+        if whole:
+            self._originals.forget(uuid)
+            log.info("%s is set as it was before the first change", uuid)
+        return whole
+
+    def _tried(self, uuid: str, what: str, put_back: Callable[[], None]) -> bool:
+        try:
+            put_back()
+        except DeviceError as error:
+            log.error("the %s of %s could not be put back: %s", what, uuid, error)
+            return False
+        return True
+
+
+def _read_back(wanted: int, before: int, applied: int, step: int = 0) -> Reply:
+    """Success of the call proves nothing."""
+    if abs(applied - wanted) <= step:
+        return Reply(ok=True, before=before, applied=applied)
+    message = f"asked for {wanted}, and {applied} is in force"
+    return Reply(ok=False, trouble=Trouble.NOT_APPLIED.value, message=message, before=before, applied=applied)

@@ -1,0 +1,51 @@
+"""The root helper's devices through NVML, each call in a thread of that GPU and with a deadline."""
+
+from __future__ import annotations
+
+from agents.devices.nvml.binding import Binding
+from agents.devices.nvml.troubles import said
+from agents.devices.nvml.writer import DirectWriter
+from agents.devices.privileged.board import Allowed
+from agents.seams.device import DeviceError, Trouble
+
+
+class NvmlBoard(DirectWriter):
+    """Reads what the helper must know before it writes."""
+
+    def __init__(self, binding: Binding) -> None:
+        super().__init__(binding)
+        self._allowed: dict[str, Allowed] = {}
+
+    def allowed(self, uuid: str) -> Allowed:
+        """Asked once of each device: it is the same for as long as the device is the same."""
+        if uuid not in self._allowed:
+            self._enumerated(uuid)
+            self._allowed[uuid] = self._binding.call(uuid, "read what it supports", self._supported)
+        return self._allowed[uuid]
+
+    def power_mw(self, uuid: str) -> int:
+        nvml = self._binding.nvml
+        return int(self._binding.call(uuid, "read the power limit", nvml.nvmlDeviceGetPowerManagementLimit))
+
+    def compute_mode(self, uuid: str) -> int:
+        return int(self._binding.call(uuid, "read the compute mode", self._binding.nvml.nvmlDeviceGetComputeMode))
+
+    def _supported(self, handle: object) -> Allowed:
+        nvml = self._binding.nvml
+        memory_clocks = said(nvml.nvmlDeviceGetSupportedMemoryClocks, handle) or ()
+        clocks = {
+            int(clock)
+            for memory_clock in memory_clocks
+            for clock in said(nvml.nvmlDeviceGetSupportedGraphicsClocks, handle, memory_clock) or ()
+        }
+        low, high = said(nvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (0, 0)
+        return Allowed(frozenset(clocks), int(low), int(high))
+
+    def _enumerated(self, uuid: str) -> None:
+        """A device that came back, or was not there when the helper started."""
+        try:
+            self._binding.slot(uuid)
+        except DeviceError as error:
+            if error.trouble is not Trouble.LOST:
+                raise
+            self._binding.enumerate()

@@ -1,0 +1,39 @@
+"""What the root helper refuses before the driver hears of it."""
+
+from __future__ import annotations
+
+from agents.devices.privileged.board import Allowed
+from agents.devices.privileged.wire import Change, LockClock, Reply, SetPower
+from agents.seams.device import Trouble
+
+
+def refused(change: Change, allowed: Allowed) -> Reply | None:
+    """A refusal that names what is allowed; None when the device may be asked."""
+    if isinstance(change, LockClock):
+        return _clock(change, allowed)
+    if isinstance(change, SetPower):
+        return _power(change, allowed)
+    return None
+
+
+def _clock(change: LockClock, allowed: Allowed) -> Reply | None:
+    if not allowed.clocks_mhz:
+        return no(Trouble.NOT_SUPPORTED, f"{change.uuid} names no clocks that it supports")
+    if change.mhz not in allowed.clocks_mhz:
+        low, high = min(allowed.clocks_mhz), max(allowed.clocks_mhz)
+        text = f"{change.mhz} MHz is none of the {len(allowed.clocks_mhz)} clocks of {change.uuid}, {low}..{high} MHz"
+        return no(Trouble.OUT_OF_RANGE, text)
+    return None
+
+
+def _power(change: SetPower, allowed: Allowed) -> Reply | None:
+    if not allowed.power_max_mw:
+        return no(Trouble.NOT_SUPPORTED, f"{change.uuid} names no power limits that it supports")
+    if not allowed.power_min_mw <= change.mw <= allowed.power_max_mw:
+        text = f"{change.mw} mW is outside {allowed.power_min_mw}..{allowed.power_max_mw} mW of {change.uuid}"
+        return no(Trouble.OUT_OF_RANGE, text)
+    return None
+
+
+def no(trouble: Trouble, message: str) -> Reply:
+    return Reply(ok=False, trouble=trouble.value, message=message)

@@ -1,0 +1,206 @@
+"""The root helper's loop: a Unix socket on which one user may ask for a change at a time.
+
+One thread and no waiting: a peer that says nothing, or too much, costs a place for a few seconds and nobody else's
+time. What was set is put back when the helper is told to stop, and by its next start when it died; never because the
+agent is silent, for an agent that restarts must find its caps and clocks in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import socket
+import struct
+import time
+import uuid as uuids
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from agents.devices.nvml.originals import Originals
+from agents.devices.privileged.board import Board
+from agents.devices.privileged.changes import Changes
+from agents.devices.privileged.place import CannotServe, Place, insist_on_somebody, listening, locked, may_speak
+from agents.devices.privileged.rate import Bucket
+from agents.devices.privileged.rules import no
+from agents.devices.privileged.wire import MOST_BYTES, VERSION, Hello, Reply, encoder, requests
+from agents.seams.device import Trouble
+
+MOST_PEERS = 8
+PEER_SECONDS = 2.0  # for the whole of a connection
+REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = 64.0, 32.0  # eight GPUs: a clock, a cap and a mode a second, and a reserve
+LINES_AT_ONCE, LINES_PER_SECOND = 20.0, 1.0  # of log about refusals
+MOST_DRAINED = 64 * 1024
+
+log = logging.getLogger(__name__)
+
+
+def serve(place: Place, board: Board) -> None:
+    """Until SIGTERM or SIGINT, then everything is as it was. For the main thread of a process of its own."""
+    insist_on_somebody(place)
+    lock = locked(place.folder)
+    try:
+        changes = Changes(board, _originals(place.folder))
+        changes.undo_all()  # of a predecessor that died
+        with listening(place) as listener:
+            _Loop(listener, place, changes).run()
+        place.socket.unlink(missing_ok=True)
+        changes.undo_all()
+    finally:
+        os.close(lock)
+
+
+@dataclass(slots=True)
+class _Peer:
+    connection: socket.socket
+    deadline: float
+    heard: bytearray = field(default_factory=bytearray)
+
+
+class _Loop:
+    def __init__(self, listener: socket.socket, place: Place, changes: Changes) -> None:
+        self._listener = listener
+        self._place = place
+        self._changes = changes
+        self._started = uuids.uuid4().hex
+        self._peers: dict[int, _Peer] = {}
+        self._selector = selectors.DefaultSelector()
+        self._stopping = False
+        self._requests = Bucket(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+        self._lines = Bucket(LINES_AT_ONCE, LINES_PER_SECOND)
+        self._unsaid = 0
+
+    def run(self) -> None:
+        awake, wake = socket.socketpair()
+        awake.setblocking(False)
+        wake.setblocking(False)
+        self._selector.register(awake, selectors.EVENT_READ)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        earlier = signal.set_wakeup_fd(wake.fileno())  # a signal between the check and the wait is not slept over
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            signal.set_wakeup_fd(earlier)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for peer in list(self._peers.values()):
+                self._part(peer)
+            self._selector.close()
+            awake.close()
+            wake.close()
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._seconds_to_next_deadline()):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif key.fd in self._peers:
+                self._hear(self._peers[key.fd])
+        now = time.monotonic()
+        for peer in [peer for peer in self._peers.values() if peer.deadline <= now]:
+            self._refuse("a peer that said nothing whole in %s s was sent away", PEER_SECONDS)
+            self._part(peer)
+
+    def _seconds_to_next_deadline(self) -> float | None:
+        if not self._peers:
+            return None
+        return max(0.0, min(peer.deadline for peer in self._peers.values()) - time.monotonic())
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        connection.setblocking(False)
+        if len(self._peers) >= MOST_PEERS:
+            # The agent says all it has to say at once: who has been here for longest is not the agent.
+            self._part(next(iter(self._peers.values())))
+        peer = _Peer(connection, time.monotonic() + PEER_SECONDS)
+        pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        self._peers[connection.fileno()] = peer
+        self._selector.register(connection, selectors.EVENT_READ)
+        if not may_speak(self._place, uid, gid):
+            self._refuse("process %s of user %s, group %s may not speak here", pid, uid, gid)
+            self._answer(peer, no(Trouble.NO_PERMISSION, f"user {uid} may not speak here"))
+        else:
+            self._hear(peer)
+
+    def _hear(self, peer: _Peer) -> None:
+        try:
+            heard = peer.connection.recv(MOST_BYTES + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            heard = b""
+        if not heard:
+            self._part(peer)
+            return
+        peer.heard += heard
+        line, end, _ = peer.heard.partition(b"\n")
+        if len(line) > MOST_BYTES:
+            self._refuse("a line of more than %s bytes", MOST_BYTES)
+            self._answer(peer, no(Trouble.GARBLED, f"a request has at most {MOST_BYTES} bytes"))
+        elif end:
+            self._answer(peer, self._reply(bytes(line)))
+
+    def _reply(self, line: bytes) -> Reply:
+        if not self._requests.take(time.monotonic()):
+            self._refuse("more than %s requests a second", REQUESTS_PER_SECOND)
+            return no(Trouble.TIMEOUT, f"more than {REQUESTS_PER_SECOND:.0f} requests a second; ask again later")
+        try:
+            request = requests.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self._refuse("not understood: %.200a: %.200a", line, str(error))
+            return no(Trouble.GARBLED, f"not a request: {error}"[:300])
+        if isinstance(request, Hello):
+            return Reply(ok=True, version=VERSION, started=self._started)
+        reply = self._changes.make(request)
+        reply.started = self._started
+        if reply.ok:
+            log.info("%s: before %s, now %s", request, reply.before, reply.applied)
+        else:
+            self._refuse("%s: %.200a", request, reply.message)
+        return reply
+
+    def _answer(self, peer: _Peer, reply: Reply) -> None:
+        """A reply is smaller than any socket's buffer: a peer that does not read it holds nobody up."""
+        try:
+            peer.connection.send(encoder.encode(reply) + b"\n")
+            peer.connection.shutdown(socket.SHUT_WR)
+            # What is left unread when a connection closes takes the reply away with it.
+            drained = 0
+            while drained < MOST_DRAINED and (more := peer.connection.recv(4096)):
+                drained += len(more)
+        except OSError:
+            pass  # gone, or nothing left to drain
+        self._part(peer)
+
+    def _part(self, peer: _Peer) -> None:
+        self._selector.unregister(peer.connection)
+        del self._peers[peer.connection.fileno()]
+        peer.connection.close()
+
+    def _refuse(self, text: str, *values: object) -> None:
+        """Say so in the log, but not so often that whoever is refused fills the disk."""
+        if not self._lines.take(time.monotonic()):
+            self._unsaid += 1
+            return
+        if self._unsaid:
+            log.warning("%s refusals were not logged", self._unsaid)
+            self._unsaid = 0
+        log.warning("refused: " + text, *values)
+
+
+def _originals(folder: Path) -> Originals:
+    try:
+        return Originals(folder / "originals.json")
+    except (msgspec.MsgspecError, OSError) as error:
+        # It is written whole or not at all: somebody else was here. Without it nobody knows what to put back.
+        raise CannotServe(f"originals.json in {folder} cannot be read ({error}); move it away to go on") from error

@@ -1,0 +1,78 @@
+"""What the agent and the root helper say: one connection, one JSON line there, one JSON line back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
+
+VERSION = 1
+MOST_BYTES = 512  # of a line; the longest request has about 150
+
+# `(?!\n)`: Python lets `$` match before a last line feed.
+Uuid = Annotated[str, Meta(max_length=100, pattern=r"^(GPU|MIG)-[0-9A-Za-z/.-]+$(?!\n)")]
+Megahertz = Annotated[int, Meta(ge=1, le=100_000)]
+Milliwatts = Annotated[int, Meta(ge=1, le=100_000_000)]
+
+Mode = Literal["default", "prohibited", "exclusive"]
+MODES: dict[int, Mode] = {
+    DEFAULT_MODE: "default",
+    PROHIBITED_MODE: "prohibited",
+    EXCLUSIVE_PROCESS_MODE: "exclusive",
+}
+MODE_NUMBERS = {name: number for number, name in MODES.items()}
+
+
+class Hello(Struct, tag="hello", tag_field="verb", forbid_unknown_fields=True):
+    """Who answers, and since when."""
+
+
+class LockClock(Struct, tag="lock_clock", tag_field="verb", forbid_unknown_fields=True):
+    """Hold the SM clock at one of the clocks that the device supports."""
+
+    uuid: Uuid
+    mhz: Megahertz
+
+
+class ResetClock(Struct, tag="reset_clock", tag_field="verb", forbid_unknown_fields=True):
+    """Let the SM clock go where the driver wants it."""
+
+    uuid: Uuid
+
+
+class SetPower(Struct, tag="set_power_mw", tag_field="verb", forbid_unknown_fields=True):
+    """Set the power limit, inside what the device allows."""
+
+    uuid: Uuid
+    mw: Milliwatts
+
+
+class SetComputeMode(Struct, tag="set_compute_mode", tag_field="verb", forbid_unknown_fields=True):
+    """Whether the MPS server alone may open the device. `prohibited` only where it was so before."""
+
+    uuid: Uuid
+    mode: Mode
+
+
+Change: TypeAlias = LockClock | ResetClock | SetPower | SetComputeMode
+Request: TypeAlias = Hello | Change
+
+
+class Reply(Struct, omit_defaults=True):
+    """What became of a request. Numbers are those of the request's own unit; a compute mode is NVML's number."""
+
+    ok: bool
+    trouble: str = ""  # a Trouble of agents/seams/device.py
+    message: str = ""
+    before: int | None = None
+    applied: int | None = None  # as read back; None where it cannot be read
+    version: int = 0  # of hello
+    started: str = ""  # another one: the helper was restarted, and what was set is as it was before the first change
+
+
+requests = msgspec.json.Decoder(Request)
+replies = msgspec.json.Decoder(Reply)
+encoder = msgspec.json.Encoder()

@@ -1,0 +1,180 @@
+"""The CUDA client of a process without CUDA: attached to a simulated MPS daemon it has limits, memory, and an end.
+
+The daemon's socket lies in the pipe directory. The open connection is the client. Without a socket there the process
+runs without MPS and without limits, and is not told: as CUDA does it, `attach` then answers None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from agents.devices.simulated.limits import Limits, read_limits
+from agents.devices.simulated.refusals import CANNOT_CONNECT, TERMINATED, Refused
+from agents.devices.simulated.wire import connect
+
+SOCKET = "device.sock"
+RECONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+LONGEST_LINE = 4096
+
+
+def exit_at_once(reason: str) -> NoReturn:
+    """What a process does whose context is gone: nothing it could still do would be right."""
+    sys.stderr.write(f"{reason}\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def attach(
+    environ: Mapping[str, str], memory_gib: float = 0.0, failed: Callable[[str], object] = exit_at_once
+) -> Client | None:
+    """Become a client, holding `memory_gib`; None where there is no daemon. Raises Refused.
+
+    `failed` is called once, from a thread of the client's own, when the context is gone for good: terminated, hit by
+    a fatal fault, or its daemon away for 5 s.
+    """
+    asked = read_limits(environ)
+    if asked is None:
+        return None
+    client = Client(asked, memory_gib, failed)
+    try:
+        client.open()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None  # without limits, silently
+    except OSError as error:
+        raise Refused(CANNOT_CONNECT, f"{asked.folder / SOCKET}: {error}") from error
+    threading.Thread(target=client.listen, name="mps-client", daemon=True).start()
+    return client
+
+
+class Client:
+    """An attached client. `sm_count` is the number of multiprocessors it sees: the limit in force."""
+
+    def __init__(self, asked: Limits, memory_gib: float, failed: Callable[[str], object]) -> None:
+        self.sm_count = 0
+        self.memory_gib = memory_gib
+        self.limits = asked
+        self._failed = failed
+        self._closed = False
+        self._speaking = threading.Lock()  # one question at a time
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._connection: socket.socket | None = None
+        self._rest = b""
+
+    def hold(self, memory_gib: float) -> None:
+        """Hold that much device memory from now on; raises Refused and holds what it held when there is none.
+
+        While the daemon is away nothing is asked: it hears of the memory when it is back.
+        """
+        self._ask({"memoryGib": memory_gib})
+        self.memory_gib = memory_gib
+
+    def busy(self, fraction: float) -> None:
+        """Which part of the last second the device worked for this client; lost words do no harm."""
+        self._ask({"busy": min(1.0, max(0.0, fraction))})
+
+    def close(self) -> None:
+        self._closed = True
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def open(self) -> None:
+        """Connect and say the limits; raises OSError or Refused."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(ANSWER_SECONDS)
+            connect(connection, self.limits.folder / SOCKET)
+            hello = {"pid": os.getpid(), "uuid": self.limits.uuid, "smPercent": self.limits.sm_percent}
+            hello |= {"memoryLimitGib": self.limits.memory_gib, "memoryGib": self.memory_gib}
+            connection.sendall(json.dumps(hello).encode() + b"\n")
+            self._rest = b""
+            answer = self._line(connection)
+            if answer is None:
+                raise Refused(CANNOT_CONNECT, "the daemon closed the connection")
+            _raise_refusal(answer)
+            connection.settimeout(None)
+        except BaseException:
+            connection.close()
+            raise
+        self.sm_count = int(answer.get("smCount", 0))
+        self._connection = connection
+
+    def listen(self) -> None:
+        """Hand answers to those who ask; come back after a restart of the daemon; say when all is over."""
+        while not self._closed:
+            connection = self._connection
+            assert connection is not None
+            try:
+                said = self._line(connection)
+            except (OSError, ValueError):
+                said = None
+            if said is None:
+                connection.close()
+                self._answers.put(None)
+                if self._closed:
+                    return
+                reason = self._come_back()
+                if reason:
+                    self._failed(reason)
+                    return
+            elif said.get("error") == TERMINATED:
+                self._answers.put(None)
+                self._closed = True  # the connection stays: the process is a client until it exits
+                self._failed(f"CUDA error {TERMINATED}: {said.get('message', 'terminated by the MPS daemon')}")
+            else:
+                self._answers.put(said)
+
+    def _come_back(self) -> str:
+        until = time.monotonic() + RECONNECT_SECONDS
+        reason = "no daemon"
+        while time.monotonic() < until:
+            time.sleep(0.05)
+            try:
+                self.open()
+                return ""
+            except (OSError, Refused, ValueError) as error:
+                reason = str(error)
+        return f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s: {reason}"
+
+    def _ask(self, words: dict[str, float]) -> None:
+        with self._speaking:
+            while not self._answers.empty():
+                self._answers.get()  # of a question whose asker gave up, or of a connection that is gone
+            connection = self._connection
+            if connection is None:
+                return
+            try:
+                connection.sendall(json.dumps(words).encode() + b"\n")
+                answer = self._answers.get(timeout=ANSWER_SECONDS)
+            except (OSError, queue.Empty):
+                return
+        if answer is not None:
+            _raise_refusal(answer)
+
+    def _line(self, connection: socket.socket) -> dict[str, Any] | None:
+        while b"\n" not in self._rest:
+            more = connection.recv(LONGEST_LINE)
+            if not more or len(self._rest) > LONGEST_LINE:
+                return None
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        said = json.loads(line)
+        if not isinstance(said, dict):
+            raise ValueError(f"the daemon said {line[:80]!r}")
+        return said
+
+
+def _raise_refusal(answer: Mapping[str, Any]) -> None:
+    code = answer.get("error")
+    if code:
+        raise Refused(int(code), str(answer.get("message", "")))

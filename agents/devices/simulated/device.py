@@ -1,0 +1,180 @@
+"""The device of a simulated machine: what NVML would say and do, read from the model and written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from agents.devices.simulated.machine import Machine, Slot, settings
+from agents.devices.simulated.truth import Settings
+from agents.seams.device import Ability, Applied, DeviceError, Event, Gpu, GpuProcess, Reading, Trouble
+
+DEADLINE_SECONDS = 2.0
+POLL_SECONDS = 0.05
+ABILITIES = frozenset(Ability)
+
+Wait = Callable[[float], None]
+
+
+def no_time_passes(seconds: float) -> None:
+    """In virtual time a slow answer takes none."""
+
+
+class SimulatedDevice:
+    """A Device over a machine. `clock` says the machine's time; `wait` spends the time that slow calls take."""
+
+    def __init__(self, machine: Machine, clock: Callable[[], float], wait: Wait = no_time_passes) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._wait = wait
+        self._seen, _ = machine.events_since(0)
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        self._driver()
+        there = [slot for slot in self._machine.slots.values() if not slot.lost]
+        return tuple(self._describe(index, slot) for index, slot in enumerate(there))
+
+    def read(self, uuid: str) -> Reading:
+        slot = self._slot(uuid)
+        if slot.reads_fail:
+            raise DeviceError(Trouble.UNKNOWN, uuid, "reading failed")
+        gpu, lacking = slot.gpu, slot.unsupported
+        return Reading(
+            memory_used_gib=gpu.memory_used_gib,
+            utilization_percent=None if Ability.READ_UTILIZATION in lacking else gpu.utilization_percent,
+            power_w=None if Ability.READ_POWER in lacking else gpu.power_mean_w,
+            energy_mj=None if Ability.READ_ENERGY in lacking else gpu.energy_mj,
+            temperature_c=gpu.temperature_c,
+            sm_clock_mhz=float(gpu.clock_mhz),
+            clock_reasons=gpu.clock_reasons,
+            ecc_uncorrected=gpu.ecc_uncorrected if gpu.kind.ecc and Ability.READ_ECC not in lacking else None,
+        )
+
+    def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
+        slot = self._slot(uuid)
+        held: dict[int, float] = {}
+        for context in slot.gpu.contexts:
+            held[context.pid] = held.get(context.pid, 0.0) + context.memory_gib
+        listed = [GpuProcess(pid, memory_gib) for pid, memory_gib in held.items()]
+        listed += [GpuProcess(pid, None) for pid in slot.stale_pids]
+        return tuple(process for process in listed if self._exists(slot, process.pid))
+
+    def lock_clock(self, uuid: str, mhz: int | None) -> Applied:
+        slot = self._able(uuid, Ability.LOCK_CLOCKS)
+        if mhz is not None and mhz not in slot.gpu.clocks_mhz:
+            low, high = slot.gpu.clocks_mhz[0], slot.gpu.clocks_mhz[-1]
+            raise DeviceError(
+                Trouble.OUT_OF_RANGE, uuid, f"clock {mhz} MHz is none of those supported, from {low} to {high}"
+            )
+        in_force = self._write(slot, replace(settings(slot.gpu), locked_mhz=mhz))
+        return _applied(uuid, "the SM clock", mhz, in_force.locked_mhz)
+
+    def cap_power(self, uuid: str, watts: float | None) -> Applied:
+        slot = self._able(uuid, Ability.CAP_POWER)
+        kind = slot.gpu.kind
+        if watts is not None and not kind.power_min_w <= watts <= kind.power_max_w:
+            allowed = f"{kind.power_min_w:g}..{kind.power_max_w:g}"
+            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"power limit {watts:g} W is outside {allowed}")
+        wanted = kind.power_default_w if watts is None else watts
+        in_force = self._write(slot, replace(settings(slot.gpu), cap_w=wanted))
+        applied = _applied(uuid, "the power limit", wanted, in_force.cap_w)
+        return replace(applied, requested=watts)
+
+    def exclusive(self, uuid: str, wanted: bool) -> Applied:
+        slot = self._able(uuid, Ability.COMPUTE_MODE)
+        in_force = self._write(slot, replace(settings(slot.gpu), exclusive=wanted))
+        return _applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
+
+    def events(self, seconds: float) -> tuple[Event, ...]:
+        self._driver()
+        until = self._clock() + seconds
+        while True:
+            self._seen, events = self._machine.events_since(self._seen)
+            if events or self._wait is no_time_passes or self._clock() >= until:
+                return events
+            self._wait(min(POLL_SECONDS, until - self._clock()))
+
+    def restore(self) -> None:
+        self._driver()
+        refused = None
+        for uuid, slot in self._machine.slots.items():
+            if slot.original is None or slot.lost:
+                continue  # a device that comes back to the bus comes back without our settings
+            try:
+                self._write(self._slot(uuid), slot.original)
+                slot.original = None
+            except DeviceError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _describe(self, index: int, slot: Slot) -> Gpu:
+        kind = slot.gpu.kind
+        lacking = set(slot.unsupported) if kind.ecc else slot.unsupported | {Ability.READ_ECC}
+        return Gpu(
+            index=index,
+            uuid=slot.gpu.uuid,
+            name=kind.product,
+            pci=slot.gpu.pci,
+            memory_gib=kind.memory_gib,
+            sm_count=kind.sm_count,
+            clocks_mhz=slot.gpu.clocks_mhz,
+            power_min_w=kind.power_min_w,
+            power_max_w=kind.power_max_w,
+            power_default_w=kind.power_default_w,
+            abilities=ABILITIES - lacking if lacking else ABILITIES,
+        )
+
+    def _driver(self) -> None:
+        if not self._machine.driver_loaded:
+            raise DeviceError(Trouble.NO_DRIVER, "", "no NVIDIA driver is loaded")
+
+    def _slot(self, uuid: str) -> Slot:
+        self._driver()
+        try:
+            slot = self._machine.at(uuid, self._clock())
+        except KeyError:
+            raise DeviceError(Trouble.LOST, uuid, "there is no such device") from None
+        spend(slot.slow_seconds, uuid, self._wait)
+        if slot.lost:
+            raise DeviceError(Trouble.LOST, uuid, "the device has fallen off the bus")
+        return slot
+
+    def _able(self, uuid: str, ability: Ability) -> Slot:
+        slot = self._slot(uuid)
+        if ability in slot.unsupported:
+            raise DeviceError(Trouble.NOT_SUPPORTED, uuid, f"the device has no {ability}")
+        return slot
+
+    def _write(self, slot: Slot, wanted: Settings) -> Settings:
+        """Set, and say what is in force afterwards."""
+        before = settings(slot.gpu)
+        if slot.original is None:
+            slot.original = before
+        self._machine.writes += 1
+        if slot.setters == "no_permission":
+            raise DeviceError(Trouble.NO_PERMISSION, slot.gpu.uuid, "changing settings needs root")
+        if slot.setters == "work" and wanted != before:
+            slot.gpu.locked_mhz, slot.gpu.cap_w, slot.gpu.exclusive = wanted.locked_mhz, wanted.cap_w, wanted.exclusive
+            slot.gpu.changed()
+        return settings(slot.gpu)
+
+    def _exists(self, slot: Slot, pid: int) -> bool:
+        return pid not in slot.stale_pids and self._machine.pid_exists(pid)
+
+
+def spend(seconds: float, uuid: str, wait: Wait) -> None:
+    """The time a slow call takes, up to the deadline."""
+    if seconds > 0:
+        wait(min(seconds, DEADLINE_SECONDS))
+        if seconds >= DEADLINE_SECONDS:
+            raise DeviceError(Trouble.TIMEOUT, uuid, f"no answer within {DEADLINE_SECONDS:g} s")
+
+
+def _applied(uuid: str, what: str, wanted: float | None, found: float | None) -> Applied:
+    if found != wanted:
+        raise DeviceError(Trouble.NOT_APPLIED, uuid, f"{what} was set to {wanted} and is {found}")
+    return Applied(wanted, found)

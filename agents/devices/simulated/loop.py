@@ -1,0 +1,63 @@
+"""The one thread of the simulated driver: it waits for sockets and for moments, and never for a peer."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import selectors
+import socket
+import time
+from collections.abc import Callable
+
+from agents.devices.simulated.wire import Peer
+
+PAUSE_SECONDS = 0.2  # of a listener when there are no descriptors left
+
+
+class Loop:
+    """Calls what is due. `clock` is monotonic."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.running = True
+        self._selector = selectors.DefaultSelector()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._serial = itertools.count()
+
+    def run(self) -> None:
+        while self.running:
+            wait = max(0.0, self._due[0][0] - self.clock()) if self._due else None
+            for key, _ in self._selector.select(wait):
+                key.data()
+            while self._due and self._due[0][0] <= self.clock():
+                heapq.heappop(self._due)[2]()
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.clock() + seconds, next(self._serial), call))
+
+    def welcome(self, listener: socket.socket, meet: Callable[[socket.socket], None]) -> None:
+        """Have each connection met."""
+
+        def accept() -> None:
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # no descriptors left: it would be ready again at once
+                self.forget(listener)
+                self.after(PAUSE_SECONDS, lambda: self._again(listener, accept))
+                return
+            meet(connection)
+
+        self._selector.register(listener, selectors.EVENT_READ, accept)
+
+    def attend(self, peer: Peer) -> None:
+        self._selector.register(peer.connection, selectors.EVENT_READ, peer.readable)
+
+    def forget(self, one: socket.socket) -> None:
+        if one.fileno() >= 0 and one in self._selector.get_map():
+            self._selector.unregister(one)
+
+    def _again(self, listener: socket.socket, accept: Callable[[], None]) -> None:
+        if listener.fileno() >= 0:
+            self._selector.register(listener, selectors.EVENT_READ, accept)

@@ -1,0 +1,179 @@
+"""The pipe directory of one simulated MPS daemon: its socket, there while the daemon is up, and its clients."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agents.devices.simulated.client import LONGEST_LINE, SOCKET
+from agents.devices.simulated.context import Context
+from agents.devices.simulated.loop import Loop
+from agents.devices.simulated.machine import Machine
+from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, Refused
+from agents.devices.simulated.wire import Peer, listen_at, peer_pid
+
+HELLO_SECONDS = 3.0
+MOST_CONNECTIONS = 200  # on one GPU, clients or not
+
+
+class Pipe:
+    """Opens and closes with the daemon: `follow` after anything may have changed it."""
+
+    def __init__(self, folder: Path, uuid: str, machine: Machine, loop: Loop) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = folder / SOCKET
+        self._path.unlink(missing_ok=True)  # of a driver that was killed
+        self._uuid = uuid
+        self._machine = machine
+        self._loop = loop
+        self._listener: socket.socket | None = None
+        self._clients: dict[_Client, float] = {}  # and when each came, in that order
+        self._looking = False
+
+    def follow(self) -> None:
+        """The socket is there while the daemon is up, and clients are told what became of them."""
+        up = self._machine.slots[self._uuid].daemon.up
+        if up and self._listener is None:
+            self._listener = listen_at(self._path)
+            self._loop.welcome(self._listener, self._meet)
+        elif not up and self._listener is not None:
+            self.close()
+        for client in list(self._clients):
+            client.follow()
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._loop.forget(self._listener)
+            self._listener.close()
+            self._listener = None
+            self._path.unlink(missing_ok=True)
+        for client in list(self._clients):
+            if not client.told:
+                client.peer.end()
+
+    def _meet(self, connection: socket.socket) -> None:
+        if len(self._clients) >= MOST_CONNECTIONS:
+            connection.close()
+            return
+        client = _Client(connection, self._uuid, self._machine, self._loop.clock, self._gone)
+        self._clients[client] = self._loop.clock()
+        self._loop.attend(client.peer)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """One look for all: a moment set for each would keep those that are long gone."""
+        if not self._looking:
+            self._looking = True
+            self._loop.after(HELLO_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Leave those who came and said nothing."""
+        self._looking = False
+        before = self._loop.clock() - HELLO_SECONDS
+        for client, came in list(self._clients.items()):
+            if came <= before and not client.introduced:
+                client.peer.end()
+        if not all(client.introduced for client in self._clients):
+            self._look_later()
+
+    def _gone(self, client: _Client) -> None:
+        self._loop.forget(client.peer.connection)
+        self._clients.pop(client, None)
+
+
+class _Client:
+    """One connection: a client from its first line on, until it closes."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        uuid: str,
+        machine: Machine,
+        clock: Callable[[], float],
+        gone: Callable[[_Client], None],
+    ) -> None:
+        self.peer = Peer(connection, LONGEST_LINE, self._line, self._ended)
+        self.told = False  # of its end
+        self._pid = peer_pid(connection)
+        self._uuid = uuid
+        self._machine = machine
+        self._clock = clock
+        self._gone = gone
+        self._context: Context | None = None
+
+    @property
+    def introduced(self) -> bool:
+        return self._context is not None
+
+    def follow(self) -> None:
+        context = self._context
+        if context is None or context.error is None or self.told:
+            return
+        if context.error == 0:  # its daemon is gone, and nobody is there to say so
+            self.peer.end()
+            return
+        self.told = True
+        self._say({"error": context.error, "message": "terminated, or hit by a fatal fault"})
+
+    def _line(self, line: bytes) -> None:
+        try:
+            words = json.loads(line)
+            answer = self._obey(words) if isinstance(words, dict) else None
+        except Refused as refused:
+            answer = {"error": refused.code, "message": refused.message}
+        except (ValueError, RecursionError):
+            answer = None
+        if answer is None:
+            self.peer.end()
+            return
+        self._say(answer)
+        if self._context is None:
+            self.peer.end()
+
+    def _obey(self, words: dict[str, Any]) -> dict[str, Any]:
+        """What the protocol answers; raises Refused, or ValueError for what it does not know."""
+        self._machine.at(self._uuid, self._clock())
+        context = self._context
+        if context is None:
+            if words.get("uuid") != self._uuid:
+                raise Refused(NO_DEVICE, f"this is the daemon of {self._uuid}")
+            percent, limit = _number(words, "smPercent", 100.0), words.get("memoryLimitGib")
+            if not 0 < percent <= 100:
+                raise Refused(INVALID_VALUE, f"active thread percentage {percent:g} is outside 0..100")
+            limit_gib = None if limit is None else _number(words, "memoryLimitGib", 0.0)
+            memory_gib = _number(words, "memoryGib", 0.0)
+            context = self._machine.attach(self._uuid, self._pid, percent, limit_gib, memory_gib)
+            self._context = context
+            return {"smCount": context.sm_count}
+        if context.error is not None:
+            raise Refused(TERMINATED, "terminated")
+        if "memoryGib" in words:
+            self._machine.hold(self._uuid, context, _number(words, "memoryGib", 0.0))
+        elif "busy" in words:
+            self._machine.busy(self._uuid, context, _number(words, "busy", 0.0))
+        else:
+            raise ValueError("neither memory nor work")
+        return {}
+
+    def _say(self, words: dict[str, Any]) -> None:
+        self.peer.say(json.dumps(words).encode())
+
+    def _ended(self) -> None:
+        self._gone(self)
+        if self._context is not None:
+            self._machine.at(self._uuid, self._clock())
+            self._machine.close(self._uuid, self._context)
+
+
+def _number(words: dict[str, Any], name: str, default: float) -> float:
+    value = words.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is no number")
+    number = float(value) if abs(value) < 1e12 else math.inf
+    if not 0 <= number < 1e12:
+        raise ValueError(f"{name} is outside what there is")
+    return number

@@ -1,0 +1,126 @@
+"""A process of the model: it opens its GPU after a while, answers, drains and exits, or fails to, as it was told to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from agents.devices.simulated.client import RECONNECT_SECONDS
+from agents.devices.simulated.context import Context
+from agents.devices.simulated.daemon import SimulatedDaemon
+from agents.devices.simulated.gpu import SimulatedGpu
+from agents.devices.simulated.limits import read_limits
+from agents.devices.simulated.refusals import NO_DEVICE, Refused
+from agents.runtime import Launch, Running
+from agents.seams.traffic import Counters
+
+BOOT_ID = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a process behaves from its start on; the seconds count from there unless they say otherwise."""
+
+    starts: bool = True  # False: the runtime cannot start it
+    opens_seconds: float = 0.5  # until it opens the device
+    answers_seconds: float = 2.0  # until its port answers
+    warm_seconds: float = 3.0  # until its warm-up succeeds
+    warms_up: bool = True
+    misses_mps: bool = False  # it does not find the daemon, and runs outside
+    memory_gib: float | None = None  # that it holds; None: nine tenths of its limit
+    busy: float = 0.5  # once it answers
+    crashes_seconds: float = math.inf
+    drain_seconds: float = 1.0  # from the drain hook, or its checkpoint signal, to its exit
+    ignores_drain: bool = False
+    term_seconds: float = 0.2  # from SIGTERM to its exit
+    ignores_term: bool = False
+    steps_per_second: float = 0.0  # of a job, once it answers
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One process. `live` lets it do what is due; what others see of it is true at the time it was last alive to."""
+
+    launch: Launch
+    behaviour: Behaviour
+    pid: int
+    started_at: float
+    exits_at: float = math.inf
+    exited_at: float | None = None
+    context: Context | None = None
+    opened: bool = False
+    orphaned_at: float | None = None  # since when its daemon is gone
+    log: str = ""
+    # What it does for others; whoever simulates its traffic writes here.
+    counters: Counters = field(default_factory=Counters)
+    batch: int | None = None
+    batch_timeout_ms: float | None = None
+
+    @property
+    def running(self) -> Running:
+        return Running(self.launch.copy, self.pid, int(self.started_at * 100), BOOT_ID)
+
+    @property
+    def answers_at(self) -> float:
+        return self.started_at + self.behaviour.answers_seconds
+
+    def exit_by(self, moment: float) -> None:
+        """It will be gone then, if it is not before."""
+        self.exits_at = min(self.exits_at, moment)
+
+    def live(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool, now: float) -> float:
+        """Do what is due now; when something is due next."""
+        if self.exited_at is not None:
+            return math.inf
+        opens_at = self.started_at + self.behaviour.opens_seconds
+        crashes_at = self.started_at + self.behaviour.crashes_seconds
+        if crashes_at <= now:
+            return self._exit(daemon, now, "crashed")
+        if self.exits_at <= now:
+            return self._exit(daemon, now, "")
+        try:
+            if not self.opened and opens_at <= now:
+                self.opened = True
+                self.context = self._open(gpu, daemon, lost)
+            elif self.context is not None and self.context.error is not None:
+                if self.context.error:
+                    return self._exit(daemon, now, f"CUDA error {self.context.error}: the context is gone")
+                self._come_back(gpu, daemon, lost, now)
+        except Refused as refused:
+            if self.orphaned_at is None:
+                return self._exit(daemon, now, str(refused))
+        if self.orphaned_at is not None and now >= self.orphaned_at + RECONNECT_SECONDS:
+            return self._exit(daemon, now, f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s")
+        context = self.context
+        if context is not None and context.error is None and not context.busy and now >= self.answers_at:
+            context.busy = self.behaviour.busy
+            gpu.changed()
+        moments = [opens_at, self.answers_at, crashes_at, self.exits_at]
+        if self.orphaned_at is not None:
+            moments.append(self.orphaned_at + RECONNECT_SECONDS)
+        return min((moment for moment in moments if moment > now), default=math.inf)
+
+    def _open(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool) -> Context:
+        if lost:
+            raise Refused(NO_DEVICE, "the GPU is lost")
+        asked = read_limits(self.launch.limits)
+        memory_gib = self.behaviour.memory_gib
+        if asked is None or self.behaviour.misses_mps or not daemon.up:
+            return daemon.let_past(self.pid, memory_gib or 0.0)
+        if memory_gib is None:
+            memory_gib = 0.9 * (asked.memory_gib or 0.0)
+        return daemon.attach(self.pid, asked.sm_percent, asked.memory_gib, memory_gib)
+
+    def _come_back(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool, now: float) -> None:
+        """Its daemon was restarted, or will be soon."""
+        if self.orphaned_at is None:
+            self.orphaned_at = now
+        if daemon.up:
+            self.context = self._open(gpu, daemon, lost)
+            self.orphaned_at = None
+
+    def _exit(self, daemon: SimulatedDaemon, now: float, why: str) -> float:
+        if self.context is not None:
+            daemon.leave(self.context)
+        self.exited_at, self.log = now, why
+        return math.inf

@@ -1,0 +1,175 @@
+"""The device and the MPS of a simulated driver in another process, as an agent uses them, and its fault switches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from agents.devices.simulated.line import LOCK, Line
+from agents.devices.simulated.truth import Truth
+from agents.seams.device import Applied, Device, DeviceError, Event, Gpu, GpuProcess, Mps, MpsState, Reading, Trouble
+
+POLL_SECONDS = 0.1
+START_SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+class RemoteDevice:
+    """A Device whose machine is in the driver's process. What it changed is known there, and put back from there."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._seen = 0
+        with contextlib.suppress(DeviceError):
+            self._seen, _ = line.ask("machine", "events_since", 0)
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        return self._ask(tuple[Gpu, ...], "gpus")
+
+    def read(self, uuid: str) -> Reading:
+        return self._ask(Reading, "read", uuid)
+
+    def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
+        return self._ask(tuple[GpuProcess, ...], "processes", uuid)
+
+    def lock_clock(self, uuid: str, mhz: int | None) -> Applied:
+        return self._ask(Applied, "lock_clock", uuid, mhz)
+
+    def cap_power(self, uuid: str, watts: float | None) -> Applied:
+        return self._ask(Applied, "cap_power", uuid, watts)
+
+    def exclusive(self, uuid: str, wanted: bool) -> Applied:
+        return self._ask(Applied, "exclusive", uuid, wanted)
+
+    def events(self, seconds: float) -> tuple[Event, ...]:
+        until = time.monotonic() + seconds
+        while True:
+            count, said = self._line.ask("machine", "events_since", self._seen)
+            if count < self._seen:  # another driver: it counts from 1
+                count, said = self._line.ask("machine", "events_since", 0)
+            self._seen = count
+            left = until - time.monotonic()
+            if said or left <= 0:
+                return msgspec.convert(said, tuple[Event, ...])
+            time.sleep(min(POLL_SECONDS, left))
+
+    def restore(self) -> None:
+        self._line.ask("device", "restore")
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _ask(self, kind: type[T], call: str, *arguments: Any) -> T:
+        return msgspec.convert(self._line.ask("device", call, *arguments), kind)
+
+
+class RemoteMps:
+    """An Mps whose daemons are in the driver's process."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def start(self, uuid: str) -> None:
+        self._line.ask("mps", "start", uuid)
+
+    def stop(self, uuid: str) -> None:
+        self._line.ask("mps", "stop", uuid)
+
+    def state(self, uuid: str) -> MpsState:
+        return MpsState(self._line.ask("mps", "state", uuid))
+
+    def clients(self, uuid: str) -> frozenset[int]:
+        return frozenset(self._line.ask("mps", "clients", uuid))
+
+    def terminate(self, uuid: str, pid: int) -> bool:
+        return bool(self._line.ask("mps", "terminate", uuid, pid))
+
+    def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
+        return dict(self._line.ask("mps", "environment", uuid, sm_percent, memory_gib))
+
+    def folders(self, uuid: str) -> tuple[Path, ...]:
+        return tuple(Path(folder) for folder in self._line.ask("mps", "folders", uuid))
+
+
+class Switches:
+    """The fault switches of a driver: the methods of `Machine`, by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._line = Line(folder)
+
+    def turn(self, switch: str, *arguments: Any) -> Any:
+        """As `turn("lose", uuid)`; `driver.SWITCHES` lists them."""
+        return self._line.ask("machine", switch, *arguments)
+
+    def truth(self, uuid: str) -> Truth:
+        return msgspec.convert(self.turn("truth", uuid), Truth)
+
+    def quit(self) -> None:
+        """End the driver: its GPUs are gone."""
+        self._line.ask("driver", "quit")
+        self.close()
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def connect(folder: Path) -> tuple[Device, Mps]:
+    """The GPUs of the driver that serves this folder."""
+    line = Line(folder)
+    return RemoteDevice(line), RemoteMps(line)
+
+
+def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
+    """Have a driver that serves this folder; one that runs already is left as it is. It outlives its starter."""
+    line = Line(folder)
+    _started[:] = [started for started in _started if started.poll() is None]
+    try:
+        if _answers(line):
+            return
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = folder.resolve()
+        spec = folder / "spec.json"
+        spec.write_text(json.dumps({"gpus": list(kinds)}))
+        with (folder / "driver.log").open("ab") as log:
+            started = subprocess.Popen(
+                [sys.executable, "-I", "-m", "agents.devices.simulated.driver", str(folder), "--spec", str(spec)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+            )
+        until = time.monotonic() + START_SECONDS
+        while not _answers(line):
+            if started.poll() not in (None, 3) or time.monotonic() > until:  # 3: another one was quicker
+                raise DeviceError(
+                    Trouble.NO_DRIVER, "", f"the simulated driver does not start: see {folder}/driver.log"
+                )
+            time.sleep(0.02)
+        if int((folder / LOCK).read_text() or 0) == started.pid:
+            _started.append(started)
+        else:  # another one was quicker; ours, once up, would wait for its place
+            started.kill()
+            started.wait()
+    finally:
+        line.close()
+
+
+_started: list[subprocess.Popen[bytes]] = []  # kept, so that those that end are not left as zombies
+
+
+def _answers(line: Line) -> bool:
+    try:
+        line.ask("device", "gpus")
+    except DeviceError as error:
+        return error.trouble is not Trouble.NO_DRIVER or "no NVIDIA driver" in error.what
+    return True

@@ -1,0 +1,151 @@
+"""A runtime whose processes are records in a simulated machine, for fleets in virtual time; and how to talk to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from agents.devices.simulated.machine import Machine
+from agents.devices.simulated.process import Behaviour, Process
+from agents.runtime import Launch, LaunchError, Running
+from agents.seams.traffic import Served
+from agents.talk.copies import Reply
+from agents.templates import Filled, Probe
+
+SILENCE = Reply(False, 0, why="nobody answers")
+OBEDIENT = Behaviour()
+
+
+class SimulatedRuntime:
+    """A Runtime over a machine. `behave` says how a process will behave that is started; it outlives the runtime."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        clock: Callable[[], float],
+        behave: Callable[[Launch], Behaviour] = lambda launch: OBEDIENT,
+    ) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._behave = behave
+
+    def start(self, launch: Launch) -> Running:
+        behaviour = self._behave(launch)
+        if not behaviour.starts:
+            raise LaunchError(f"{launch.copy}: {launch.filled.argv[0] if launch.filled.argv else 'it'} cannot be run")
+        machine = self._machine
+        try:
+            slot = machine.at(launch.gpu, self._clock())
+        except KeyError:
+            raise LaunchError(f"{launch.copy}: there is no GPU {launch.gpu}") from None
+        process = Process(launch, behaviour, next(machine.pids), machine.now)
+        slot.processes.append(process)
+        slot.due_at = machine.now
+        machine.processes[process.pid] = process
+        return process.running
+
+    def find(self) -> tuple[Running, ...]:
+        self._machine.advance(self._clock())
+        return tuple(process.running for process in self._machine.processes.values() if process.exited_at is None)
+
+    def alive(self, running: Running) -> bool:
+        return self._process(running) is not None
+
+    def pids(self, running: Running) -> frozenset[int]:
+        return frozenset((running.pid,)) if self.alive(running) else frozenset()
+
+    def end(self, running: Running, force: bool) -> None:
+        process = self._process(running)
+        if process is None or (process.behaviour.ignores_term and not force):
+            return
+        self._exit_in(process, 0.0 if force else process.behaviour.term_seconds)
+
+    def tell(self, running: Running, signal_name: str) -> None:
+        process = self._process(running)
+        if process is None or signal_name.removeprefix("SIG") != process.launch.filled.checkpoint_signal.removeprefix(
+            "SIG"
+        ):
+            return
+        if not process.behaviour.ignores_drain:
+            self._exit_in(process, process.behaviour.drain_seconds)
+
+    def log_tail(self, copy: str) -> str:
+        self._machine.advance(self._clock())
+        of_copy = [process for process in self._machine.processes.values() if process.launch.copy == copy]
+        return of_copy[-1].log if of_copy else ""
+
+    def tidy(self, copies: Collection[str]) -> None:
+        gone = [process for process in self._machine.processes.values() if process.exited_at is not None]
+        for process in gone:
+            if process.launch.copy not in copies:
+                del self._machine.processes[process.pid]
+
+    def process(self, copy: str) -> Process | None:
+        """The newest process of a copy, for who simulates what it serves."""
+        of_copy = [process for process in self._machine.processes.values() if process.launch.copy == copy]
+        return of_copy[-1] if of_copy else None
+
+    def _process(self, running: Running) -> Process | None:
+        """Exactly this process, while it runs."""
+        process = self._machine.processes.get(running.pid)
+        if process is None or process.running != running:
+            return None
+        self._machine.at(process.launch.gpu, self._clock())
+        return process if process.exited_at is None else None
+
+    def _exit_in(self, process: Process, seconds: float) -> None:
+        slot = self._machine.at(process.launch.gpu, self._clock())
+        process.exit_by(self._machine.now + seconds)
+        slot.due_at = self._machine.now
+
+
+class SimulatedTalk:
+    """A Talk to the processes of a machine, by their ports."""
+
+    def __init__(self, machine: Machine, clock: Callable[[], float]) -> None:
+        self._machine = machine
+        self._clock = clock
+
+    def ask(self, port: int, probe: Probe, **values: float) -> Reply:
+        process = self._at(probe.port or port)
+        if process is None:
+            return SILENCE
+        filled, behaviour, now = process.launch.filled, process.behaviour, self._machine.now
+        if probe == filled.drain:
+            if not behaviour.ignores_drain:
+                process.exit_by(now + behaviour.drain_seconds)
+                self._machine.slots[process.launch.gpu].due_at = now
+            return Reply(True, 202)
+        if probe == filled.warm_up:
+            warm = behaviour.warms_up and now >= process.started_at + behaviour.warm_seconds
+            return Reply(True, 200) if warm else Reply(False, 503)
+        if probe == filled.set_batch:
+            process.batch = int(values.get("batch", 0)) or process.batch
+            process.batch_timeout_ms = values.get("batch_timeout_ms", process.batch_timeout_ms)
+            return Reply(True, 200)
+        if probe in (filled.health, filled.metrics):
+            return Reply(True, 200)
+        return Reply(False, 404)
+
+    def served(self, port: int, filled: Filled) -> Served | None:
+        process = self._at((filled.metrics.port if filled.metrics else 0) or port)
+        if process is None or filled.metrics is None:
+            return None
+        context, age = process.context, self._machine.now - process.answers_at
+        return Served(
+            counters=process.counters,
+            busy_seconds=process.behaviour.busy * age,
+            sm_count=context.sm_count if context is not None and context.under_mps else None,
+            memory_gib=context.memory_gib if context is not None else None,
+            batch=process.batch,
+            batch_timeout_ms=process.batch_timeout_ms,
+            steps=process.behaviour.steps_per_second * age or None,
+        )
+
+    def _at(self, port: int) -> Process | None:
+        """The process that answers there now."""
+        for process in reversed(list(self._machine.processes.values())):
+            if process.launch.port == port and port and process.exited_at is None:
+                self._machine.at(process.launch.gpu, self._clock())
+                answers = process.exited_at is None and self._machine.now >= process.answers_at
+                return process if answers else None
+        return None

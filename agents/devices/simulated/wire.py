@@ -1,0 +1,100 @@
+"""Lines over Unix sockets, never waited for: what a peer sends is bounded, and one that does not read is left."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agents.host.sockets import reached
+
+BACKLOG = 128
+
+
+class Peer:
+    """One connection, and what `line` does with each line from it. `gone` is called once, when it is over."""
+
+    def __init__(
+        self, connection: socket.socket, longest: int, line: Callable[[bytes], None], gone: Callable[[], None]
+    ) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.open = True
+        self._longest = longest
+        self._line = line
+        self._gone = gone
+        self._rest = b""
+
+    def readable(self) -> None:
+        """Take what is there, once: a peer that floods gets no more turns than another."""
+        try:
+            more = self.connection.recv(self._longest)
+        except BlockingIOError:
+            return
+        except OSError:
+            more = b""
+        if not more:
+            self.end()
+            return
+        *lines, self._rest = (self._rest + more).split(b"\n")
+        for line in lines:
+            if self.open:
+                self._line(line)
+        if len(self._rest) >= self._longest:
+            self.end()
+
+    def say(self, line: bytes) -> None:
+        """Send, or leave a peer that does not read."""
+        if not self.open:
+            return
+        try:
+            sent = self.connection.send(line + b"\n")
+        except OSError:
+            sent = 0
+        if sent <= len(line):
+            self.end()
+
+    def end(self) -> None:
+        if self.open:
+            self.open = False
+            self._gone()
+            self.connection.close()
+
+
+def listen_at(path: Path) -> socket.socket:
+    """Listen where only this user may connect."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with reached(path) as name:
+            listener.bind(name)
+        path.chmod(0o600)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """Who is at the other end, as the kernel knows it: a PID of this namespace."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, _, _ = struct.unpack("3i", credentials)
+    return int(pid)
+
+
+def connect(connection: socket.socket, path: Path) -> None:
+    """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
+    until = time.monotonic() + (connection.gettimeout() or 0.0)
+    with reached(path) as name:
+        while True:
+            try:
+                connection.connect(name)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(0.01)

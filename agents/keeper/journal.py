@@ -1,0 +1,111 @@
+"""What the agent was about to do, on disk before it does it: killed anywhere, it goes on or turns back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from agents.keeper.copies import Copy
+
+LONGEST_BYTES = 1 << 20  # beyond it the file is written anew, with the newest line of each copy
+
+
+class JournalError(Exception):
+    """The journal cannot be used: somebody must look before anything is started or stopped."""
+
+
+class Journal:
+    """A file of lines, each the whole of a copy as of then; the last line of a copy counts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = _locked(path.with_suffix(".lock"))
+        self._copies = _read(path)
+        self._file = -1
+        written = path.stat().st_mtime if path.exists() else None
+        self._rewrite()
+        if written is not None:
+            os.utime(path, (written, written))
+        self.last_written = None if written is None else datetime.fromtimestamp(written, UTC)  # by those before us
+
+    @property
+    def copies(self) -> dict[str, Copy]:
+        """Every copy that is not both gone and accounted for, by id."""
+        return self._copies
+
+    def write(self, copy: Copy) -> None:
+        """Have `copy` on disk; only then may what its stage stands for be done."""
+        line = msgspec.json.encode(copy) + b"\n"
+        found = os.fstat(self._file)
+        if not found.st_nlink:
+            self._rewrite()  # somebody deleted it: what is recorded must be found after a restart
+            found = os.fstat(self._file)
+        before = found.st_size
+        if os.write(self._file, line) != len(line):  # the disk is full
+            os.ftruncate(self._file, before)
+            raise OSError("the journal could not be written whole: no space left on device")
+        os.fsync(self._file)
+        self._remember(copy)
+        if os.fstat(self._file).st_size > LONGEST_BYTES:
+            self._rewrite()
+
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _remember(self, copy: Copy) -> None:
+        if copy.settled:
+            self._copies.pop(copy.id, None)
+        else:
+            self._copies[copy.id] = copy
+
+    def _rewrite(self) -> None:
+        """Whole or not at all: a crash leaves either file."""
+        fresh = self._path.with_suffix(".new")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(os.dup(handle), "wb") as file:
+            file.writelines(msgspec.json.encode(copy) + b"\n" for copy in self._copies.values())
+        os.fsync(handle)
+        fresh.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = handle
+
+
+def _locked(path: Path) -> int:
+    """Two agents that kept one journal would each bring down what the other brings up."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise JournalError(f"another agent runs on {path.parent}") from None
+    return handle
+
+
+def _read(path: Path) -> dict[str, Copy]:
+    """The last line may be torn: what it announced was not begun. Any other that cannot be read is a fault."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return {}
+    copies: dict[str, Copy] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            copy = msgspec.json.decode(line, type=Copy)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if number >= len(lines) - 1:
+                continue
+            told = f"{path}, line {number}, cannot be read ({error}); move the file away, and adopt what runs"
+            raise JournalError(told) from error
+        copies[copy.id] = copy
+    return {name: copy for name, copy in copies.items() if not copy.settled}

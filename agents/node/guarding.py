@@ -1,0 +1,78 @@
+"""The memory guard at work: what it is told of each GPU, and which jobs it has had stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from agents.contract import Assignment
+from agents.keeper.copies import Copy, Stage
+from agents.keeper.decide import Held
+from agents.policy import memory
+from agents.policy.memory import DeviceMemory, Guard, Holder, Settings
+from agents.runtime import Running
+from agents.seams.device import Gpu, GpuProcess, Reading
+
+WAITING_FOR_ROOM = ("no_room", "no_room_to_hand_over")
+
+
+class MemoryGuard:
+    """Looks at one GPU after the other, once a second each."""
+
+    def __init__(self) -> None:
+        self._settings = Settings()
+        self._guards: dict[str, Guard] = {}
+        self._room: dict[str, float] = {}
+
+    @property
+    def away(self) -> frozenset[str]:
+        """Jobs that have made room for services, and wait to come back."""
+        return frozenset(name for guard in self._guards.values() for name in guard.away)
+
+    @property
+    def room_gib(self) -> Mapping[str, float]:
+        """By GPU, what our own processes may hold together: the rest is headroom, or somebody else's."""
+        return self._room
+
+    def look(
+        self,
+        gpu: Gpu,
+        reading: Reading | None,
+        processes: Collection[GpuProcess],
+        pids: Callable[[Running], Collection[int]],
+        copies: Collection[Copy],
+        held: Collection[Held],
+        assignment: Assignment,
+        index: int,
+        now: float,
+    ) -> None:
+        """Decide for one GPU which jobs make room, and which come back."""
+        device = DeviceMemory(gpu.memory_gib, reading.memory_used_gib if reading else None)
+        measured = {process.pid: process.memory_gib for process in processes}
+        holders = [_holder(copy, measured, pids) for copy in copies if copy.gpu == gpu.uuid]
+        here = {one.id: one for one in assignment.instances if one.gpu == index}
+        waiting = {one.instance for one in held if one.missing.reason in WAITING_FOR_ROOM and one.missing.memory_gib}
+        needed = sum(here[name].memory_gib for name in waiting if name in here and here[name].service)
+        jobs = {name for name, one in here.items() if one.job}
+        before = self._guards.get(gpu.uuid, Guard())
+        self._guards[gpu.uuid], _ = memory.guard(before, device, holders, needed, jobs, now, self._settings)
+        strangers = memory.strangers_gib(device, holders)
+        self._room[gpu.uuid] = gpu.memory_gib - memory.headroom_gib(device, self._settings) - strangers
+
+
+def _holder(copy: Copy, measured: Mapping[int, float | None], pids: Callable[[Running], Collection[int]]) -> Holder:
+    wanted = copy.wanted
+    return Holder(
+        instance=copy.instance,
+        limit_gib=wanted.memory_gib,
+        used_gib=_used_gib(measured, pids(copy.running)) if copy.running else 0.0,
+        may_stop=bool(wanted.job) and wanted.preemptible,
+        priority=wanted.priority,
+        leaving=copy.stage in (Stage.DRAINING, Stage.ENDING),
+    )
+
+
+def _used_gib(measured: Mapping[int, float | None], pids: Collection[int]) -> float | None:
+    """What the copy's processes hold together; None where the device does not say it of one of them."""
+    held = [measured[pid] for pid in pids if pid in measured]
+    known = [gib for gib in held if gib is not None]
+    return sum(known) if len(known) == len(held) else None

@@ -1,0 +1,25 @@
+"""Which device an index means: fixed when a device is first seen, whatever falls off the bus later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agents.contract import Assignment
+from agents.seams.device import Gpu
+
+
+def indexed(known: Mapping[int, str], found: Sequence[Gpu]) -> dict[int, str]:
+    """Index to UUID: those known stay, and devices never seen before follow, in the order of their addresses."""
+    fixed = dict(known)
+    there = set(fixed.values())
+    for gpu in sorted(found, key=lambda gpu: (gpu.pci, gpu.index)):
+        if gpu.uuid not in there:
+            fixed[next(index for index in range(len(fixed) + 1) if index not in fixed)] = gpu.uuid
+            there.add(gpu.uuid)
+    return fixed
+
+
+def meant(known: Mapping[int, str], assignment: Assignment | None) -> dict[int, str]:
+    """The same, where the assignment names the UUID that it means: what it was planned for counts."""
+    told = {gpu.index: gpu.uuid for gpu in assignment.gpus if gpu.uuid} if assignment else {}
+    return {**known, **told}

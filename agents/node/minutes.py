@@ -1,0 +1,147 @@
+"""A minute as reports tell it: everything since the minute began, so that a report lost is told by the next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from agents.contract import GpuMinute, InstanceMinute
+from agents.keeper.copies import Copy
+from agents.seams.device import Reading
+from agents.seams.traffic import Counters, Served
+
+
+@dataclass(slots=True)
+class GpuSums:
+    """The readings of one GPU within the minute."""
+
+    readings: int = 0
+    utilization: float = 0.0
+    power: float = 0.0
+    power_readings: int = 0
+    peak_w: float = 0.0
+    last: Reading | None = None
+
+    def add(self, reading: Reading) -> None:
+        self.readings += 1
+        self.utilization += reading.utilization_percent or 0.0
+        if reading.power_w is not None:
+            self.power += reading.power_w
+            self.power_readings += 1
+            self.peak_w = max(self.peak_w, reading.power_w)
+        self.last = reading
+
+    def minute(self, index: int, energy_mj: int) -> GpuMinute:
+        last = self.last
+        if last is None:
+            return GpuMinute(index, health="unknown")
+        return GpuMinute(
+            index=index,
+            utilization_percent=min(100.0, self.utilization / self.readings),
+            memory_used_gib=max(0.0, last.memory_used_gib),
+            power_mean_w=self.power / self.power_readings if self.power_readings else 0.0,
+            power_peak_w=self.peak_w,
+            energy_counter_mj=energy_mj,
+            temperature_c=last.temperature_c or 0.0,
+            sm_clock_mhz=last.sm_clock_mhz or 0.0,
+            throttle_reasons=tuple(sorted(last.clock_reasons)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The totals of one copy, and who counted them."""
+
+    counters: Counters
+    source: str = ""  # gateway, server-side
+    served: Served | None = None
+
+
+class Minute:
+    """What happened since `began`. The totals that a copy had then are its zero."""
+
+    def __init__(self, began: datetime, totals: Mapping[str, Told]) -> None:
+        self.began = began
+        self._zero = dict(totals)
+        self._gpus: dict[str, GpuSums] = {}
+
+    def read(self, uuid: str, reading: Reading) -> None:
+        self._gpus.setdefault(uuid, GpuSums()).add(reading)
+
+    def gpu(self, uuid: str, index: int, energy_mj: int) -> GpuMinute:
+        return self._gpus.get(uuid, GpuSums()).minute(index, energy_mj)
+
+    def instances(
+        self, copies: Collection[Copy], index: Mapping[str, int], totals: Mapping[str, Told]
+    ) -> dict[str, InstanceMinute]:
+        """One entry an instance: its copies are added up, and stand where the newest of them stands."""
+        found: dict[str, InstanceMinute] = {}
+        for copy in copies:
+            if copy.running is None:
+                continue
+            now = totals.get(copy.id, Told(Counters()))
+            counted = since(now.counters, self._zero[copy.id].counters if copy.id in self._zero else Counters())
+            busy = _busy(now.served) - _busy(self._zero[copy.id].served if copy.id in self._zero else None)
+            batches = _batches(now.served) - _batches(self._zero[copy.id].served if copy.id in self._zero else None)
+            known = found.get(copy.instance)
+            entry = InstanceMinute(
+                id=copy.instance,
+                gpu=index[copy.gpu],
+                tenant=copy.wanted.tenant,
+                service=copy.wanted.service,
+                job=copy.wanted.job,
+                sm_percent=copy.wanted.sm_percent,
+                memory_gib=copy.wanted.memory_gib,
+                requests=counted.requests + (known.requests if known else 0),
+                errors=counted.errors + (known.errors if known else 0),
+                latency_counts=add(counted.latency_counts, known.latency_counts if known else ()),
+                batch_mean=(now.served.batch_mean if now.served else None) or 0.0,
+                queue_mean=(now.served.queue if now.served else None) or 0.0,
+                busy_seconds=max(0.0, busy) + (known.busy_seconds if known else 0.0),
+                source=now.source,
+                steps=(now.served.steps if now.served else None) or 0.0,
+                batches=max(0.0, batches) + (known.batches if known else 0.0),
+            )
+            found[copy.instance] = entry
+        return found
+
+
+def since(now: Counters, then: Counters) -> Counters:
+    """What was counted after `then`; a counter that began anew counts from 0."""
+    if now.requests < then.requests:
+        then = Counters()
+    counts = [
+        max(0, count - (then.latency_counts[edge] if edge < len(then.latency_counts) else 0))
+        for edge, count in enumerate(now.latency_counts)
+    ]
+    while counts and not counts[-1]:
+        counts.pop()
+    return Counters(now.requests - then.requests, max(0, now.errors - then.errors), tuple(counts))
+
+
+def add(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    return tuple(count + (shorter[edge] if edge < len(shorter) else 0) for edge, count in enumerate(longer))
+
+
+def percentile_ms(counts: tuple[int, ...], percentile: float, edges: Sequence[float]) -> float | None:
+    """The latency at a percentile, linear within its bucket; None when nothing was counted."""
+    total = sum(counts)
+    reached, wanted = 0.0, total * percentile / 100
+    for edge, count in enumerate(counts):
+        if count and reached + count >= wanted:
+            if edge >= len(edges):
+                return edges[-1]
+            below = edges[edge - 1] if edge else 0.0
+            return below + (edges[edge] - below) * (wanted - reached) / count
+        reached += count
+    return None
+
+
+def _busy(served: Served | None) -> float:
+    return (served.busy_seconds if served else None) or 0.0
+
+
+def _batches(served: Served | None) -> float:
+    return (served.batches if served else None) or 0.0

@@ -1,0 +1,170 @@
+"""A report put together: how the node is, and its minute so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from agents.contract import (
+    LATENCY_EDGES_MS,
+    Excursion,
+    GpuFacts,
+    GpuMinute,
+    HeldBack,
+    InstanceMinute,
+    Inventory,
+    UsageInterval,
+)
+from agents.contract import (
+    Copy as SaidCopy,
+)
+from agents.keeper.copies import Copy
+from agents.keeper.decide import Held
+from agents.node.knobs import Knobs, Turned
+from agents.node.minutes import Minute, Told
+from agents.policy.health import Verdict
+from agents.seams.device import Gpu
+
+MOST_AMOUNT = 1e12  # that the contract lets an amount or a count be
+MOST_OF_A_KIND = 4096  # instances, copies, intervals in one report
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a report says beside its heading."""
+
+    gpus: tuple[GpuMinute, ...] = ()
+    instances: tuple[InstanceMinute, ...] = ()
+    usage: tuple[UsageInterval, ...] = ()
+    copies: tuple[SaidCopy, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    excursions: tuple[Excursion, ...] = ()
+    repartition: tuple[int, ...] = ()
+
+
+def gpu_minute(minute: Minute, index: int, uuid: str, verdict: Verdict, energy_mj: int, knobs: Knobs) -> GpuMinute:
+    requested, applied = _both({"clockMhz": knobs.clocks.get(uuid), "capW": knobs.caps.get(uuid)})
+    return msgspec.structs.replace(
+        minute.gpu(uuid, index, energy_mj),
+        health=verdict.health,
+        reason=verdict.reason,
+        fenced=verdict.fenced,
+        requested=requested,
+        applied=applied,
+    )
+
+
+def instance_minutes(
+    minute: Minute, copies: Sequence[Copy], index: Mapping[str, int], totals: Mapping[str, Told], knobs: Knobs
+) -> tuple[InstanceMinute, ...]:
+    """One entry an instance, with what was asked of it, what was set, and what is seen from inside."""
+    said = minute.instances(copies, index, totals)
+    newest = {copy.instance: copy for copy in copies if copy.running is not None}
+    for name, copy in newest.items():
+        turned = {"batch": knobs.batches.get(copy.id)}
+        requested, applied = _both(turned)
+        requested = {"smPercent": copy.wanted.sm_percent, "memoryGib": copy.wanted.memory_gib, **(requested or {})}
+        served = totals[copy.id].served if copy.id in totals else None
+        measured: dict[str, float] = {}
+        if served is not None:
+            seen = {"smCount": served.sm_count, "memoryGib": served.memory_gib, "batch": served.batch}
+            measured = {knob: float(value) for knob, value in seen.items() if value is not None}
+        said[name] = believable(
+            msgspec.structs.replace(said[name], requested=requested, applied=applied, measured=measured or None)
+        )
+    return tuple(said.values())
+
+
+def believable(said: InstanceMinute) -> InstanceMinute:
+    """The same inside what a report may hold: a copy that lies of itself must not have its whole node refused."""
+    counts = tuple(int(_inside(count)) for count in said.latency_counts[: len(LATENCY_EDGES_MS) + 1])
+    return msgspec.structs.replace(
+        said,
+        requests=int(_inside(said.requests)),
+        errors=int(_inside(said.errors)),
+        latency_counts=counts,
+        batch_mean=_inside(said.batch_mean),
+        queue_mean=_inside(said.queue_mean),
+        busy_seconds=_inside(said.busy_seconds),
+        steps=_inside(said.steps),
+        batches=_inside(said.batches),
+        measured={knob: _inside(value) for knob, value in said.measured.items()} if said.measured else None,
+    )
+
+
+def _inside(amount: float) -> float:
+    return min(max(amount, 0.0), MOST_AMOUNT) if amount == amount else 0.0  # NaN is not itself
+
+
+def said_copy(copy: Copy, index: int, host: str, routed: bool) -> SaidCopy:
+    return SaidCopy(
+        id=copy.id,
+        instance=copy.instance,
+        gpu=index,
+        stage=copy.stage,
+        sm_percent=copy.wanted.sm_percent,
+        memory_gib=copy.wanted.memory_gib,
+        address=f"{host}:{copy.port}" if copy.served else "",
+        routed=routed,
+        reason=copy.reason,
+        message=_sentence(copy.message),
+    )
+
+
+def held_back(held: Held) -> HeldBack:
+    lacks = held.missing
+    return HeldBack(
+        held.instance, lacks.reason, _sentence(lacks.message), min(100.0, lacks.sm_percent), lacks.memory_gib
+    )
+
+
+def usage(copy: Copy, index: int) -> UsageInterval | None:
+    """What of the copy's usage the control plane has not acknowledged; None when it knows all."""
+    if copy.started_at is None or copy.told == ("closed" if copy.ended_at else "opened"):
+        return None
+    return UsageInterval(
+        id=copy.id,
+        instance=copy.instance,
+        gpu=index,
+        started_at=copy.started_at,
+        ended_at=copy.ended_at,
+        tenant=copy.wanted.tenant,
+        service=copy.wanted.service,
+        job=copy.wanted.job,
+        gpu_uuid=copy.gpu,
+        sm_percent=copy.wanted.sm_percent,
+        memory_gib=copy.wanted.memory_gib,
+        dedicated=copy.wanted.dedicated,
+        evidence=copy.evidence or "observed",
+        model=copy.wanted.model,
+    )
+
+
+def inventory(
+    indexes: Mapping[int, str], found: Mapping[str, Gpu], templates: Sequence[str], version: str
+) -> Inventory:
+    facts = tuple(
+        GpuFacts(
+            index=index,
+            uuid=uuid,
+            memory_gib=found[uuid].memory_gib,
+            address=found[uuid].pci,
+            capabilities=tuple(sorted(found[uuid].abilities)),
+            sm_count=found[uuid].sm_count,
+        )
+        for index, uuid in sorted(indexes.items())
+        if uuid in found
+    )
+    return Inventory(facts, tuple(sorted(templates)), version)
+
+
+def _both(knobs: Mapping[str, Turned | None]) -> tuple[dict[str, float] | None, dict[str, float] | None]:
+    requested = {name: knob.requested for name, knob in knobs.items() if knob and knob.requested is not None}
+    applied = {name: knob.applied for name, knob in knobs.items() if knob and knob.applied is not None}
+    return requested or None, applied or None
+
+
+def _sentence(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)[:500]

@@ -1,0 +1,86 @@
+"""What is known of one GPU's health at one moment, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.contract import Health
+from agents.seams.device import MpsState, Reading, Trouble
+
+
+class Cause(StrEnum):
+    """Why a GPU is not ok."""
+
+    XID = "xid"  # reported with its number: xid_79
+    LOST = "lost"
+    MPS_FAULT = "mps_fault"
+    MPS_DOWN = "mps_down"
+    ECC = "ecc"
+    UNREADABLE = "unreadable"
+    HOT = "hot"
+    POWER_BRAKE = "power_brake"
+    HW_THERMAL = "hw_thermal"
+    HW_SLOWDOWN = "hw_slowdown"
+    SW_THERMAL = "sw_thermal"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What counts as hot or slow, and how long a GPU must have been good before it is used again."""
+
+    hot_c: float = 93.0
+    cool_c: float = 88.0  # it stays hot until it is below
+    slow_seconds: float = 10.0  # slowed down for so long before it is degraded
+    clear_seconds: float = 60.0  # at full speed for so long before it is not
+    unread: int = 3  # failed readings in a row
+    back_off_seconds: float = 60.0  # after a fault; each relapse doubles it
+    mps_back_off_seconds: float = 5.0  # the same after a fault of MPS, which a restarted daemon cures
+    longest_back_off_seconds: float = 3600.0
+    decay_seconds: float = 3600.0  # of good time, that take one relapse off
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One GPU as it was seen just now."""
+
+    uuid: str
+    present: bool = True  # it was enumerated
+    reading: Reading | None = None  # None: it could not be read
+    trouble: Trouble | None = None  # why not
+    xids: tuple[int, ...] = ()  # since the last time
+    mps: MpsState | None = None  # None: not asked, not used, or not started yet
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a GPU is, for the report, and whether anything may be started on it."""
+
+    health: Health
+    reason: str = ""  # a Cause; of an XID with its number: xid_79
+    fenced: bool = False  # nothing is started on it
+    message: str = ""
+    needs: str = ""  # what a person has to do first: reset, reboot, repair; empty: nothing
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is remembered of one GPU. Plain data: journaled, it survives restarts of the agent."""
+
+    uuid: str
+    cause: str = ""  # why it is fenced; empty: it is not
+    xid: int = 0  # of the cause
+    ongoing: bool = False  # the cause was there at the last look
+    needs: str = ""  # fenced until `returned`, or until it is seen to have been reset
+    until: float = 0.0  # fenced until then at the earliest
+    relapses: int = 0
+    good_since: float = 0.0  # not fenced since, or when the last relapse was taken off
+    noted: int = 0  # an XID that asks for a reset when convenient
+    slowed: str = ""  # degraded, not fenced
+    slow_since: float | None = None
+    clear_since: float | None = None
+    unread: int = 0  # readings in a row that failed
+    ecc: int | None = None  # uncorrected errors, as last read
+    energy_mj: int | None = None
+    present: bool = True
+    at: float = 0.0

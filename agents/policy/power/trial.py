@@ -1,0 +1,143 @@
+"""A law at work on a plant, period by period: what was drawn, served and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import TypeAlias
+
+from agents.contract import Frame
+from agents.policy.power.plant import Period, Plant, Server
+from agents.policy.power.seen import Move, SeenGpu, SeenInstance, State
+from agents.policy.power.settings import Settings
+
+Law: TypeAlias = Callable[[State, SeenGpu, Settings], Move]
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+CLOCKS_MHZ = tuple(range(210, 1425, 15))  # as an A100 lists them
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A GPU with its plan."""
+
+    servers: tuple[Server, ...]
+    slo_ms: Mapping[str, float]
+    batches: Mapping[str, Frame]
+    clock: Frame
+    cap_w: float
+    idle_w: float
+    exponent: float = 2.4
+    noise: float = 0.02
+    knows_idle: bool = True
+    has_limit: bool = False  # the hardware's own, at the cap
+
+    def plant(self, seed: int) -> Plant:
+        limit_w = self.cap_w if self.has_limit else None
+        return Plant(self.servers, self.idle_w, CLOCKS_MHZ[-1], self.exponent, self.noise, limit_w, seed)
+
+
+@dataclass(slots=True)
+class Run:
+    """The GPU as it goes on; the law sees what the period before has shown."""
+
+    case: Case
+    law: Law
+    settings: Settings
+    plant: Plant
+    state: State = field(default_factory=State)
+    clock_mhz: int = 0
+    batches: dict[str, int] = field(default_factory=dict)
+    second: int = 0
+    moves: int = 0  # changes of a knob
+    move: Move | None = None
+
+    def __post_init__(self) -> None:
+        self.clock_mhz = round(self.case.clock.planned)
+        self.batches = {name: round(frame.planned) for name, frame in self.case.batches.items()}
+
+    def period(self, rates: Mapping[str, float]) -> Period:
+        """One second, and the law's move after it."""
+        found = self.plant.period(self.clock_mhz, self.batches, rates)
+        self.move = self.law(self.state, self.seen(found), self.settings)
+        self.state = self.move.state
+        self.moves += self.move.clock_mhz not in (None, self.clock_mhz)
+        self.moves += sum(self.batches[name] != batch for name, batch in self.move.batches.items())
+        self.clock_mhz = self.move.clock_mhz or self.clock_mhz
+        self.batches |= self.move.batches
+        self.second += 1
+        return found
+
+    def seen(self, found: Period) -> SeenGpu:
+        case = self.case
+        instances = tuple(
+            SeenInstance(
+                id=name,
+                batch=self.batches[name],
+                frame=case.batches[name],
+                latency_ms=one.latency_ms,
+                slo_ms=case.slo_ms[name],
+                queue=one.queue,
+                batch_mean=one.batch,
+                busy=one.busy,
+            )
+            for name, one in found.served.items()
+        )
+        return SeenGpu(
+            index=0,
+            at=BEGAN + timedelta(seconds=self.second),
+            peak_w=found.peak_w,
+            mean_w=found.mean_w,
+            cap_w=case.cap_w,
+            idle_w=case.idle_w if case.knows_idle else None,
+            clock_mhz=self.clock_mhz,
+            frame=case.clock,
+            clocks_mhz=CLOCKS_MHZ,
+            running_mhz=found.running_mhz,
+            slowed=found.slowed,
+            limited=case.has_limit,
+            instances=instances,
+        )
+
+
+def start(case: Case, law: Law, settings: Settings | None = None, seed: int = 0) -> Run:
+    """From the planned values."""
+    return Run(case, law, settings or Settings(), case.plant(seed))
+
+
+def random_case(seed: int, *, has_limit: bool = False) -> Case:
+    """1 to 4 servers whose draw at the top clock is above the cap, and below it at the lowest."""
+    draw = Random(seed)  # noqa: S311 (a test's randomness)
+    count = draw.randint(1, 4)
+    idle = draw.uniform(30, 90)
+    full = draw.uniform(180, 340)  # above idle, all busy
+    servers = tuple(
+        Server(f"s{index}", draw.uniform(2, 20), draw.uniform(0.4, 0.9), full / count, draw.uniform(0.5, 1.0))
+        for index in range(count)
+    )
+    exponent = draw.uniform(1.0, 3.0)
+    lowest = CLOCKS_MHZ[0]
+    least = idle + full * (lowest / CLOCKS_MHZ[-1]) ** exponent
+    cap = draw.uniform(max(0.5 * (idle + full), 1.1 * least), idle + full)
+    planned = draw.choice([clock for clock in CLOCKS_MHZ if clock >= 900])
+    batches = {one.id: Frame(float(draw.choice((4, 8, 16))), 1.0, 32.0) for one in servers}
+    slowdown = CLOCKS_MHZ[-1] / planned
+    slo = {one.id: draw.uniform(2.2, 4.0) * one.batch_ms(batches[one.id].planned, slowdown) for one in servers}
+    return Case(
+        servers, slo, batches, Frame(float(planned), float(lowest), float(CLOCKS_MHZ[-1])), cap, idle, exponent,
+        knows_idle=draw.random() < 0.5, has_limit=has_limit,
+    )  # fmt: skip
+
+
+def capacity(case: Case, server: Server, clock_mhz: float, batch: float) -> float:
+    """Requests a second, always busy."""
+    return batch / server.batch_ms(batch, CLOCKS_MHZ[-1] / clock_mhz) * 1000
+
+
+def random_rates(case: Case, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
+    """Of each server's capacity at its planned values, between these parts."""
+    return {
+        one.id: draw.uniform(least, most) * capacity(case, one, case.clock.planned, case.batches[one.id].planned)
+        for one in case.servers
+    }

@@ -1,0 +1,202 @@
+"""What computes a batch: the stub that obeys a profile, or a real model in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import queue
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from agents.devices.simulated.client import Client, attach
+from agents.devices.simulated.refusals import Refused
+from agents.programs.serve.cuda import Context
+from agents.programs.serve.profile import Profile
+
+
+class BadInput(Exception):
+    """A request that the model cannot read; its message says why."""
+
+
+Answers = list["bytes | BadInput"]
+Sample = TypeVar("Sample")
+Done = Callable[[Answers | Exception], None]
+
+
+class Backend(Protocol):
+    """Computes one batch at a time. `done` is called in the loop's thread, with an answer for each body in order."""
+
+    sm_count: int | None  # multiprocessors as seen inside; None: unknown
+    memory_gib: float  # held on the device
+
+    def load(self) -> None:
+        """Get ready to compute, in a thread; raises what went wrong."""
+
+    def run(self, bodies: Sequence[bytes], batch: int, done: Done) -> None: ...
+
+    def warm(self, batch: int, done: Done) -> None:
+        """Compute one batch of nothing in particular."""
+
+    def close(self) -> None: ...
+
+
+class Stub:
+    """Waits as long as the profile says that a batch takes on its share of the SMs, and answers with a checksum.
+
+    Attached to a simulated MPS daemon it has the share, the memory and the end that the daemon gives it. Without one it
+    has the whole device, as a CUDA program would. `real`: it holds a real context and memory, and still only waits.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        profile: Profile,
+        memory_gib: float,
+        environ: Mapping[str, str],
+        real: bool = False,
+    ) -> None:
+        self.sm_count: int | None = None
+        self.memory_gib = memory_gib
+        self._loop = loop
+        self._profile = profile
+        self._environ = environ
+        self._real = real
+        self._context: Context | None = None
+        self._client: Client | None = None
+        self._sm_percent = 100.0
+        self._busy_seconds = 0.0
+        self._telling: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+        self._tells = False
+
+    def load(self) -> None:
+        if self._real:
+            self._context = Context(self.memory_gib)
+            self.sm_count = self._context.sm_count
+            self._sm_percent = float(self._environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or 100.0)
+            return
+        self._client = attach(self._environ, self.memory_gib)
+        if self._client:
+            self.sm_count = self._client.sm_count
+            self._sm_percent = self._client.limits.sm_percent
+            threading.Thread(target=self._tell, name="busy", daemon=True).start()
+
+    def run(self, bodies: Sequence[bytes], batch: int, done: Done) -> None:
+        seconds = self._profile.exec_seconds(batch, self._sm_percent)
+        ends = self._loop.time() + seconds
+        self._note(seconds)
+        # A digest, so that a client can tell that the answer is to its own request.
+        answers: Answers = [b'{"digest": "%08x", "batch": %d}' % (zlib.crc32(body), len(bodies)) for body in bodies]
+        self._loop.call_at(ends, done, answers)
+
+    def warm(self, batch: int, done: Done) -> None:
+        self.run([b""] * batch, batch, done)
+
+    def close(self) -> None:
+        self._telling.put(None)
+        if self._client:
+            self._client.close()
+
+    def _note(self, seconds: float) -> None:
+        """Say how busy the device was, once a second while it is, and once that it is not any more."""
+        self._busy_seconds += seconds
+        if self._client and not self._tells:
+            self._tells = True
+            self._loop.call_later(1.0, self._say_busy)
+
+    def _say_busy(self) -> None:
+        fraction = min(1.0, self._busy_seconds)
+        self._busy_seconds -= fraction  # of a batch that takes longer than the second
+        self._telling.put(fraction)
+        self._tells = fraction > 0
+        if self._tells:
+            self._loop.call_later(1.0, self._say_busy)
+
+    def _tell(self) -> None:
+        while (fraction := self._telling.get()) is not None:
+            with contextlib.suppress(Refused):  # it ends anyway
+                if self._client:
+                    self._client.busy(fraction)
+
+
+class Threaded:
+    """A real model, called by one thread, batch by batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, open_model: Callable[[], Model]) -> None:
+        self.sm_count: int | None = None
+        self.memory_gib = 0.0
+        self._loop = loop
+        self._open = open_model
+        self._model: Model | None = None
+        self._work: queue.SimpleQueue[tuple[list[bytes] | int, Done] | None] = queue.SimpleQueue()
+
+    def load(self) -> None:
+        self._model = self._open()
+        self.sm_count = self._model.sm_count()
+        threading.Thread(target=self._labour, name="model", daemon=True).start()
+
+    def run(self, bodies: Sequence[bytes], batch: int, done: Done) -> None:
+        self._work.put((list(bodies), done))
+
+    def warm(self, batch: int, done: Done) -> None:
+        self._work.put((batch, done))
+
+    def close(self) -> None:
+        self._work.put(None)
+
+    def _labour(self) -> None:
+        assert self._model is not None
+        while (work := self._work.get()) is not None:
+            asked, done = work
+            answers: Answers | Exception
+            try:
+                if isinstance(asked, int):
+                    self._model.warm(asked)
+                    answers = []
+                else:
+                    answers = self._model.predict(asked)
+            except Exception as error:
+                answers = error
+            self.memory_gib = self._model.memory_gib()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(done, answers)
+
+
+class Model(Protocol):
+    """A loaded model: bodies in, answers out, blocking."""
+
+    def predict(self, bodies: list[bytes]) -> Answers: ...
+
+    def warm(self, batch: int) -> None: ...
+
+    def sm_count(self) -> int | None: ...
+
+    def memory_gib(self) -> float: ...
+
+
+def predicted(
+    bodies: Sequence[bytes], sample: Callable[[bytes], Sample], computed: Callable[[list[Sample]], list[Any]]
+) -> Answers:
+    """A batch of samples; one that cannot be read is refused, and the rest are computed."""
+    samples: list[Sample | BadInput] = []
+    for body in bodies:
+        try:
+            samples.append(sample(body))
+        except BadInput as error:
+            samples.append(error)
+    good = [each for each in samples if not isinstance(each, BadInput)]
+    outputs = iter(computed(good) if good else [])
+    return [each if isinstance(each, BadInput) else json.dumps({"outputs": next(outputs)}).encode() for each in samples]
+
+
+def parsed(body: bytes) -> object:
+    """The `inputs` of a JSON body."""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("the body is no JSON") from error
+    if not isinstance(said, dict) or "inputs" not in said:
+        raise BadInput('the body is not {"inputs": ...}')
+    return said["inputs"]

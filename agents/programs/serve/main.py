@@ -1,0 +1,155 @@
+"""The program `gpuwright-serve`: reads its words, listens, loads, serves, and ends when it was drained."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+# asyncio runs without TLS, and on a loopback nobody speaks it. Importing it would cost each of the forty servers of a
+# node 4 MB and a quarter of its start. A backend may import it afterwards.
+_HIDDEN = "ssl" not in sys.modules
+if _HIDDEN:
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+import asyncio  # noqa: E402
+
+if _HIDDEN:
+    del sys.modules["ssl"]
+
+from agents.programs.serve.backends import Backend, Model, Stub, Threaded  # noqa: E402
+from agents.programs.serve.profile import Profile, ProfileError, read_file, read_words  # noqa: E402
+from agents.programs.serve.server import Server, Settings  # noqa: E402
+
+
+def say(text: str) -> None:
+    """Log a line. Whoever read the log may be gone; the server outlives it, with no buffer to fail on at its end."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"gpuwright-serve: {text}\n".encode())
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("gpuwright-serve", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=0, help="0: any free one, named in the log")
+    add("--name", default="model", help="of the model, as in /v1/models/NAME:infer")
+    add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub obeys the profile")
+    add("--profile", default="", help="a JSON file with latencyMs, memoryGib, startSeconds")
+    add("--latency", default="", help="instead of a file: 1:10=21,100=8;8:22 (batch, SM%%, ms)")
+    add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as the profile says")
+    add("--start-seconds", type=float, default=0.0, help="that the stub takes to load, if the profile says none")
+    add("--shape", default="", help="of one sample of a TorchScript model: 3,224,224")
+    add("--device", default="simulated", choices=("simulated", "cuda"), help="what the stub is a client of")
+    add("--batch", type=int, default=1)
+    add("--batch-timeout-ms", type=float, default=0.0)
+    add("--max-batch", type=int, default=0, help="the largest that can be set later; 0: as --batch")
+    add("--queue", type=int, default=1024, help="requests that may wait; beyond it: 503")
+    add("--request-seconds", type=float, default=15.0, help="for one request to come whole, and its answer to be taken")
+    asked = parser.parse_args(words)
+    most = max(asked.batch, asked.max_batch)
+    if not 1 <= asked.batch <= 4096 or asked.queue < 1 or not 0 <= asked.batch_timeout_ms <= 60_000:
+        parser.error("--batch is outside 1..4096, or --queue below 1, or --batch-timeout-ms outside 0..60000")
+    try:
+        profile = read_file(Path(asked.profile)) if asked.profile else Profile()
+        if asked.latency:
+            profile = Profile(read_words(asked.latency), profile.memory_gib, profile.start_seconds)
+    except ProfileError as error:
+        say(str(error))
+        return 2
+    try:
+        shape = [int(size) for size in asked.shape.split(",") if size]
+    except ValueError:
+        parser.error(f"--shape {asked.shape!r} is not like 3,224,224")
+    settings = Settings(asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, asked.request_seconds)
+    # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
+    # has at most a few hundred connections.
+    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
+    backend: Backend
+    if asked.file:
+        backend = Threaded(loop, lambda: opened(Path(asked.file), shape))
+    else:
+        backend = Stub(loop, profile, asked.memory_gib or profile.needs_gib(most), os.environ, asked.device == "cuda")
+    start_seconds = 0.0 if asked.file else asked.start_seconds or profile.start_seconds
+    try:
+        return loop.run_until_complete(serve(loop, asked.host, asked.port, settings, backend, start_seconds))
+    finally:
+        loop.close()
+
+
+async def serve(
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    settings: Settings,
+    backend: Backend,
+    start_seconds: float,
+) -> int:
+    """Serve until drained; the exit code."""
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
+    def listen_no_more() -> None:
+        listener.close()
+
+    server = Server(loop, settings, backend, listen_no_more, lambda: end(0))
+    try:
+        listener = await loop.create_server(server.accept, host, port, backlog=100)
+    except OSError as error:
+        say(f"cannot listen on {host}:{port}: {error.strerror or error}")
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.drain)
+    say(f"listening on {host}:{listener.sockets[0].getsockname()[1]}")
+
+    def load() -> None:
+        problem = ""
+        try:
+            backend.load()
+        except Exception as error:
+            problem = f"cannot load: {error}"
+        with contextlib.suppress(RuntimeError):  # drained meanwhile: the loop is closed
+            loop.call_soon_threadsafe(loaded, problem)
+
+    def loaded(problem: str) -> None:
+        if problem:
+            say(problem)
+            end(1)
+        else:
+            loop.call_later(start_seconds, ready)
+
+    def ready() -> None:
+        server.loaded()
+        say("ready")
+
+    threading.Thread(target=load, name="load", daemon=True).start()
+    code = await ended
+    listener.close()
+    backend.close()
+    did = server.figures
+    said = f"{did.requests} requests, {did.errors} of them failed, {did.abandoned} more abandoned"
+    say(f"{'drained' if code == 0 else 'failed'} after {said}")
+    return code
+
+
+def opened(file: Path, shape: Sequence[int]) -> Model:
+    """The model of a file, by what its name says it is."""
+    if file.suffix == ".onnx":
+        from agents.programs.serve.onnx import OnnxModel
+
+        return OnnxModel(file)
+    from agents.programs.serve.torchscript import TorchModel
+
+    return TorchModel(file, shape)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""An ONNX model, run by ONNX Runtime on the GPU where it can, else on the CPU."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.programs.serve.backends import Answers, BadInput, parsed, predicted
+from agents.programs.serve.cuda import sm_count
+
+PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
+
+
+class OnnxModel:
+    """Takes `{"inputs": {"name": [...]}}` of one sample, or `{"inputs": [...]}` where the model has one input."""
+
+    def __init__(self, file: Path) -> None:
+        runtime: Any = importlib.import_module("onnxruntime")
+        self._numpy: Any = importlib.import_module("numpy")
+        there = runtime.get_available_providers()
+        self._session = runtime.InferenceSession(str(file), providers=[name for name in PROVIDERS if name in there])
+        self._inputs = {
+            each.name: (self._numpy.dtype(_DTYPES.get(each.type, "float32")), tuple(each.shape))
+            for each in self._session.get_inputs()
+        }
+
+    def predict(self, bodies: list[bytes]) -> Answers:
+        return predicted(bodies, self._sample, self._computed)
+
+    def _sample(self, body: bytes) -> dict[str, Any]:
+        said = parsed(body)
+        if not isinstance(said, dict):
+            said = {next(iter(self._inputs)): said} if len(self._inputs) == 1 else {}
+        if said.keys() != self._inputs.keys():
+            raise BadInput(f"inputs are not {', '.join(self._inputs)}")
+        sample = {}
+        for name, (dtype, shape) in self._inputs.items():
+            try:
+                sample[name] = self._numpy.asarray(said[name], dtype=dtype)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise BadInput(f"{name} is no array of {dtype}") from error
+            wanted = shape[1:]
+            if sample[name].ndim != len(wanted) or any(
+                isinstance(size, int) and size != got for size, got in zip(wanted, sample[name].shape, strict=True)
+            ):
+                raise BadInput(f"{name} has the shape {sample[name].shape}, not {wanted}")
+        return sample
+
+    def _computed(self, samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Samples of one shape in one run; where an axis is free and they differ, each alone."""
+        shapes = {tuple(each.shape for each in sample.values()) for sample in samples}
+        if len(shapes) > 1:
+            return [self._computed([sample])[0] for sample in samples]
+        names = [each.name for each in self._session.get_outputs()]
+        feed = {name: self._numpy.stack([sample[name] for sample in samples]) for name in self._inputs}
+        results = self._session.run(names, feed)
+        return [
+            {name: result[at].tolist() for name, result in zip(names, results, strict=True)}
+            for at in range(len(samples))
+        ]
+
+    def warm(self, batch: int) -> None:
+        free = {
+            name: self._numpy.zeros([size if isinstance(size, int) else 1 for size in shape[1:]], dtype)
+            for name, (dtype, shape) in self._inputs.items()
+        }
+        self._computed([free] * batch)
+
+    def sm_count(self) -> int | None:
+        return sm_count()
+
+    def memory_gib(self) -> float:
+        return 0.0  # ONNX Runtime does not say; the agent asks the device
+
+
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(uint8)": "uint8",
+    "tensor(int8)": "int8",
+    "tensor(bool)": "bool",
+}

@@ -1,0 +1,280 @@
+"""The server: routes, the queue, one batch at a time, readiness, and the drain that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.programs.serve.backends import Answers, Backend, BadInput
+from agents.programs.serve.batching import Pending, Waiting
+from agents.programs.serve.figures import Figures
+from agents.programs.serve.http import Connection, Request
+
+LINGER_SECONDS = 0.25  # a drained server stays so long: what was on its way is told 503, and not cut off
+LAST_SECONDS = 1.0  # for a request that had begun to come, and for an answer to be taken
+MOST_CONNECTIONS = 512
+RETRY = "Retry-After: 1\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the server was started with."""
+
+    model: str
+    batch: int
+    max_batch: int  # what its memory is sized for
+    batch_timeout_ms: float
+    most_waiting: int
+    request_seconds: float = 15.0  # for a whole request to come, once it began, and for an answer to be taken
+
+
+class Server:
+    """One model. `deaf` is called once when a drained server shall listen no more, `finished` when all is answered."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        backend: Backend,
+        deaf: Callable[[], None],
+        finished: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.ready = False  # loaded
+        self.draining = False
+        self.figures = Figures()
+        self._loop = loop
+        self._backend = backend
+        self._deaf = deaf
+        self._finished = finished
+        self._waiting = Waiting(settings.batch, settings.batch_timeout_ms / 1000)
+        self._connections: set[Connection] = set()
+        self._warming: list[Connection] = []
+        self._executing: list[Pending] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweeping = False
+        self._sweep_seconds = min(2.0, settings.request_seconds / 4)
+        self._lingered = False
+        self._closing = False
+        self._ended = False
+        self._routes: Mapping[str, Mapping[str, Callable[[Connection, Request], None]]] = {
+            "/healthz": {"GET": self._healthz, "HEAD": self._healthz},
+            "/metrics": {"GET": self._metrics},
+            "/v1/batch": {"GET": self._get_batch, "PUT": self._put_batch},
+            "/v1/warmup": {"POST": self._warmup},
+            "/v1/drain": {"POST": self._drain},
+            f"/v1/models/{settings.model}:infer": {"POST": self._infer},
+        }
+
+    # Connections
+
+    def accept(self) -> Connection:
+        connection = Connection(self._loop, self._handle, self._lost, self.settings.request_seconds)
+        if len(self._connections) >= MOST_CONNECTIONS and not self._make_room():
+            connection.unwelcome = True
+        self._connections.add(connection)
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(self._sweep_seconds, self._sweep)
+        return connection
+
+    def _make_room(self) -> bool:
+        """Too many clients: the one that has been idle for longest goes; with none idle, the slowest to ask."""
+        idle = [connection for connection in self._connections if not connection.busy and not connection.lost]
+        if idle:
+            gone = min(idle, key=lambda connection: (connection.partial, connection.deadline))
+            self._connections.discard(gone)
+            gone.abort()
+        return bool(idle)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for connection in [each for each in self._connections if each.deadline < now]:
+            connection.expire()
+        self._sweeping = bool(self._connections)
+        if self._sweeping:
+            self._loop.call_later(self._sweep_seconds, self._sweep)
+        self._end_if_done()
+
+    def _lost(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        pending = connection.waiting
+        if isinstance(pending, Pending):
+            self.figures.abandoned += 1
+            self._waiting.give_up(pending)
+        self._pump()
+
+    # Routes
+
+    def _handle(self, connection: Connection, request: Request) -> None:
+        methods = self._routes.get(request.path.partition("?")[0])
+        if methods is None:
+            self._say(connection, 404, {"error": "no such path"})
+        elif request.method not in methods:
+            self._say(connection, 405, {"error": f"allowed: {', '.join(methods)}"}, f"Allow: {', '.join(methods)}\r\n")
+        else:
+            methods[request.method](connection, request)
+
+    def _say(self, connection: Connection, status: int, said: Mapping[str, Any], more: str = "") -> None:
+        connection.answer(status, json.dumps(said).encode(), close=self.draining, more=more)
+
+    def _healthz(self, connection: Connection, request: Request) -> None:
+        state = "draining" if self.draining else "ready" if self.ready else "starting"
+        self._say(connection, 200 if state == "ready" else 503, {"status": state})
+
+    def _infer(self, connection: Connection, request: Request) -> None:
+        if self.draining or not self.ready or len(self._waiting) >= self.settings.most_waiting:
+            self.figures.failed(rejected=True)
+            why = "draining" if self.draining else "the queue is full" if self.ready else "starting"
+            self._say(connection, 503, {"error": why}, RETRY)
+            return
+        pending = Pending(request.body, self._loop.time(), connection)
+        connection.waiting = pending
+        self._waiting.add(pending)
+        self._pump()
+
+    def _get_batch(self, connection: Connection, request: Request) -> None:
+        timeout_ms = round(self._waiting.timeout_seconds * 1000, 6)
+        said = {"batch": self._waiting.batch, "batchTimeoutMs": timeout_ms, "maxBatch": self.settings.max_batch}
+        self._say(connection, 200, said)
+
+    def _put_batch(self, connection: Connection, request: Request) -> None:
+        try:
+            said = json.loads(request.body)
+            batch, timeout_ms = said["batch"], said.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._say(connection, 400, {"error": 'the body is not {"batch": 8, "batchTimeoutMs": 0}'})
+            return
+        most = self.settings.max_batch
+        if type(batch) is not int or not 1 <= batch <= most:
+            self._say(connection, 422, {"error": f"batch is outside 1..{most}, which the memory is sized for"})
+        elif type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= 60_000:
+            self._say(connection, 422, {"error": "batchTimeoutMs is outside 0..60000"})
+        else:
+            self._waiting.batch, self._waiting.timeout_seconds = batch, timeout_ms / 1000
+            self._get_batch(connection, request)
+            self._pump()
+
+    def _warmup(self, connection: Connection, request: Request) -> None:
+        if self.draining or not self.ready:
+            self._say(connection, 503, {"error": "draining" if self.draining else "starting"}, RETRY)
+            return
+        self._warming.append(connection)
+        self._pump()
+
+    def _drain(self, connection: Connection, request: Request) -> None:
+        self.drain()
+        self._say(connection, 200, {"open": self.open_requests})
+
+    def _metrics(self, connection: Connection, request: Request) -> None:
+        gauges: dict[str, float | None] = {
+            "queue": len(self._waiting),
+            "open_requests": self.open_requests,
+            "connections": len(self._connections),
+            "ready": self.ready and not self.draining,
+            "batch_limit": self._waiting.batch,
+            "batch_most": self.settings.max_batch,
+            "batch_timeout_seconds": self._waiting.timeout_seconds,
+            "sm_count": self._backend.sm_count,
+            "memory_bytes": self._backend.memory_gib * 2**30,
+        }
+        text = self.figures.text(gauges).encode()
+        connection.answer(200, text, close=self.draining, kind="text/plain; version=0.0.4")
+
+    # The queue
+
+    @property
+    def open_requests(self) -> int:
+        return len(self._waiting) + len(self._executing or ())
+
+    def loaded(self) -> None:
+        self.ready = True
+        self._pump()
+
+    def _pump(self) -> None:
+        """Start the next batch if it is time; otherwise look again when it will be."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._executing is not None or not self.ready:
+            return
+        now = self._loop.time()
+        if self._warming:
+            warming, self._warming = self._warming, []
+            self._executing = []
+            self._backend.warm(self._waiting.batch, lambda answers: self._warmed(warming, now, answers))
+            return
+        starts = self._waiting.starts_at(now)
+        if starts is None:
+            self._end_if_done()
+        elif starts > now and not self.draining:  # nobody else will come to fill the batch of one who drains
+            self._timer = self._loop.call_at(starts, self._pump)
+        else:
+            batch = self._executing = self._waiting.take()
+            bodies = [pending.body for pending in batch]
+            self._backend.run(bodies, self._waiting.batch, lambda answers: self._computed(batch, now, answers))
+
+    def _computed(self, batch: list[Pending], began: float, answers: Answers | Exception) -> None:
+        now = self._loop.time()
+        self.figures.batch(len(batch), now - began)
+        self._executing = None
+        for at, pending in enumerate(batch):
+            if pending.client.lost:
+                continue
+            if isinstance(answers, Exception):
+                self.figures.failed()
+                self._say(pending.client, 500, {"error": "the model failed"})
+                continue
+            answer = answers[at]
+            self.figures.answered(now - pending.came)
+            if isinstance(answer, BadInput):
+                self._say(pending.client, 400, {"error": str(answer)})
+            else:
+                pending.client.answer(200, answer, close=self.draining)
+        self._pump()
+
+    def _warmed(self, warming: list[Connection], began: float, answers: Answers | Exception) -> None:
+        self._executing = None
+        seconds = self._loop.time() - began
+        self.figures.busy_seconds += seconds
+        for connection in warming:
+            if isinstance(answers, Exception):
+                self._say(connection, 500, {"error": "the model failed"})
+            else:
+                self._say(connection, 200, {"execMs": round(seconds * 1000, 3)})
+        self._pump()
+
+    # The end
+
+    def drain(self) -> None:
+        """Take nothing new, answer what was taken, then finish. Saying it again changes nothing."""
+        if not self.draining:
+            self.draining = True
+            self._loop.call_later(LINGER_SECONDS, self._linger_over)
+            self._pump()
+
+    def _linger_over(self) -> None:
+        self._lingered = True
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        """Once all is answered: listen no more; what has half come is told or cut off, what is written leaves."""
+        if not self._lingered or self._ended or self._executing is not None or len(self._waiting) or self._warming:
+            return
+        if not self._closing:
+            self._closing = True
+            self._deaf()
+            self._loop.call_later(LAST_SECONDS, self._cut)
+        for connection in list(self._connections):
+            connection.close_if_idle()
+        if not self._connections:
+            self._ended = True
+            self._finished()
+
+    def _cut(self) -> None:
+        """Those that are left at the end have had their time."""
+        for connection in list(self._connections):
+            connection.abort()

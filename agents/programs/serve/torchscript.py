@@ -1,0 +1,49 @@
+"""A TorchScript model, run by PyTorch on the GPU where there is one, else on the CPU."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.programs.serve.backends import Answers, BadInput, parsed, predicted
+
+
+class TorchModel:
+    """Takes `{"inputs": [...]}`: one sample of floats of the shape that the server was started with."""
+
+    def __init__(self, file: Path, shape: Sequence[int]) -> None:
+        self._torch: Any = importlib.import_module("torch")
+        self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
+        self._model = self._torch.jit.load(str(file), map_location=self._device).eval()
+        self._shape = tuple(shape)
+
+    def predict(self, bodies: list[bytes]) -> Answers:
+        return predicted(bodies, self._sample, self._computed)
+
+    def _sample(self, body: bytes) -> Any:
+        inputs = parsed(body)
+        try:
+            tensor = self._torch.tensor(inputs, dtype=self._torch.float32)
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+            raise BadInput("inputs is no array of numbers") from error
+        if tuple(tensor.shape) != self._shape:
+            raise BadInput(f"inputs has the shape {list(tensor.shape)}, not {list(self._shape)}")
+        return tensor
+
+    def _computed(self, samples: list[Any]) -> Any:
+        with self._torch.inference_mode():
+            output = self._model(self._torch.stack(samples).to(self._device))
+        return (output if isinstance(output, self._torch.Tensor) else output[0]).tolist()
+
+    def warm(self, batch: int) -> None:
+        self._computed([self._torch.zeros(self._shape)] * batch)
+
+    def sm_count(self) -> int | None:
+        if self._device == "cpu":
+            return None
+        return int(self._torch.cuda.get_device_properties(0).multi_processor_count)
+
+    def memory_gib(self) -> float:
+        return 0.0 if self._device == "cpu" else float(self._torch.cuda.memory_reserved()) / 2**30

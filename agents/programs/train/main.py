@@ -1,0 +1,109 @@
+"""A job that steps by its profile and its SM share, saves what it has done, and goes on from there.
+
+SIGUSR1 saves and goes on; SIGTERM and SIGINT save and exit with 0. It waits between steps and burns nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from agents.devices.simulated.client import Client, attach
+from agents.devices.simulated.refusals import Refused
+from agents.programs.train import checkpoint, pace
+from agents.programs.train.page import open_page
+
+_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+_SHORTEST_WAIT_SECONDS = 0.05
+_BUSY_SECONDS = 1.0
+
+
+class Job:
+    """Steps done, and steps saved."""
+
+    def __init__(self, path: Path | None, device: Client | None) -> None:
+        self._path = path
+        self._device = device
+        self.steps = self.saved = checkpoint.load(path) if path else 0
+
+    def save(self) -> None:
+        if self._path and self.steps != self.saved:
+            checkpoint.save(self._path, self.steps)
+            self.saved = self.steps
+
+    def metrics(self) -> str:
+        figures = [
+            ("steps_total", "counter", self.steps),
+            ("saved_steps", "gauge", self.saved),
+        ]
+        if self._device is not None:
+            figures.append(("sm_count", "gauge", self._device.sm_count))
+            figures.append(("memory_bytes", "gauge", round(self._device.memory_gib * 2**30)))
+        return "".join(
+            f"# TYPE gpuwright_train_{name} {kind}\ngpuwright_train_{name} {v}\n" for name, kind, v in figures
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(argv)
+    # Blocked and waited for: no handler runs in the middle of a step or of a write. Threads inherit the mask.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        device = attach(os.environ, asked.memory_gib)
+        job = Job(asked.checkpoint, device)
+        port = open_page(asked.host, asked.port, job.metrics) if asked.port is not None else 0
+    except (Refused, checkpoint.Damaged, OSError, ValueError) as error:
+        print(f"gpuwright-train: {error}", file=sys.stderr)  # noqa: T201  its log is what it prints
+        return 1
+    share = device.limits.sm_percent if device else 100.0
+    print(f"step {job.steps} at {share:g} % of the SMs, port {port}", flush=True)  # noqa: T201
+    _run(job, device, pace.at(asked.speeds, share), asked.steps, asked.checkpoint_seconds)
+    print(f"ended at step {job.steps}, saved {job.saved}", flush=True)  # noqa: T201
+    return 0
+
+
+def _run(job: Job, device: Client | None, per_second: float, steps: int, save_seconds: float) -> None:
+    now = time.monotonic()
+    due = pace.Pace(per_second, now)
+    save_at, busy_at = now + save_seconds, now
+    wait = max(_SHORTEST_WAIT_SECONDS, 1 / per_second if per_second else save_seconds)
+    while not steps or job.steps < steps:
+        told = signal.sigtimedwait(_SIGNALS, min(wait, _BUSY_SECONDS))
+        now = time.monotonic()
+        job.steps += due.due(now)
+        if steps:
+            job.steps = min(job.steps, steps)
+        if told and told.si_signo != signal.SIGUSR1:
+            break
+        if told or now >= save_at:
+            job.save()
+            save_at = now + save_seconds
+        if device and now >= busy_at:
+            device.busy(1.0)
+            busy_at = now + _BUSY_SECONDS
+    job.save()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuwright-train", description=__doc__)
+    parser.add_argument("--speeds", type=pace.speeds, default=pace.speeds("100:10"), help="SM%%:steps a second, ...")
+    parser.add_argument("--steps", type=int, default=0, help="to make in all; 0: for ever")
+    parser.add_argument("--memory-gib", type=float, default=0.0, help="of the device, held from the start")
+    parser.add_argument("--checkpoint", type=_file, default=None, help="file to save to and to go on from")
+    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between saves of its own accord")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=None, help="of /healthz and /metrics; 0: any")
+    return parser
+
+
+def _file(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

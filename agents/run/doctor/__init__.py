@@ -1,0 +1,72 @@
+"""Says what this node can and cannot enforce, and what to do about it; tries, and changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+from agents.devices.mps.program import PROGRAM
+from agents.run.doctor import gpus, machine, mps, neighbours
+from agents.run.doctor.bounded import Check, run
+from agents.run.doctor.findings import Finding, Findings, Level, ok
+from agents.run.opening import Options
+from agents.seams.device import DeviceError
+
+__all__ = ["Finding", "Findings", "Level", "examine"]
+
+CHECK_SECONDS = 8.0
+
+
+def examine(options: Options, seconds: float = CHECK_SECONDS) -> Findings:
+    """Everything that can be tried here, within twice `seconds`: first the driver, then the rest side by side."""
+    seen: list[gpus.Seen] = []
+    simulated = options.device == "simulated"
+    first = [_simulated(options)] if simulated else run([("driver", partial(_look, seen))], seconds)
+    has_gpu = simulated or bool(seen and seen[0].count)
+    of_gpus = _of_gpus(seen[0], options) if seen and seen[0].gpus else []
+    return Findings((*first, *run([*of_gpus, *_of_machine(options, simulated)], seconds)), has_gpu)
+
+
+def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
+    helper = Path(options.helper) if options.helper else None
+    return [
+        ("compute mode", partial(gpus.compute_modes, seen)),
+        ("root helper", partial(gpus.settable, helper)),
+        ("mps program", mps.program),
+        ("mps daemon", partial(mps.daemons, seen, options.folder / "mps")),
+        ("mps user", mps.users),
+    ]
+
+
+def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
+    docker = options.runtime == "docker"
+    pipes = options.folder / "simulated" / "mps" if simulated else options.folder / "mps"
+    return [
+        ("mps folder", partial(mps.folder, pipes)),
+        ("shared memory", machine.shared_memory),
+        ("cgroups", machine.cgroups),
+        ("state folder", partial(machine.state_folder, options.folder)),
+        ("credential", partial(machine.credential, options.folder)),
+        ("control plane", partial(neighbours.control_plane, options.folder)),
+        ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
+        ("docker", partial(neighbours.docker, docker)),
+        ("templates", partial(machine.templates, options.templates, options.models, docker)),
+        ("ports", partial(machine.ports, options.host)),
+    ]
+
+
+def _simulated(options: Options) -> Finding:
+    return ok("driver", f"not asked: {options.simulated_gpus} simulated {options.simulated_kind} take its place")
+
+
+def _look(seen: list[gpus.Seen]) -> list[Finding]:
+    try:
+        seen.append(gpus.look(shutil.which(PROGRAM) is not None))
+    except DeviceError as error:
+        return [gpus.no_driver(error)]
+    except ImportError:
+        return [gpus.no_binding()]
+    if not seen[0].count:
+        return [gpus.no_gpus(seen[0])]
+    return list(gpus.described(seen[0]))

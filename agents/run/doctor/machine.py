@@ -1,0 +1,175 @@
+"""Whether this machine lets the agent do its work: folders, memory, ports, groups, templates."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from agents.keeper.ports import FIRST, LAST
+from agents.node.state import Folder
+from agents.run.doctor.findings import Finding, fail, listed, ok, warn
+from agents.runtime.cgroups import Cgroups
+from agents.templates.form import TemplateForm
+from agents.templates.reading import TemplateError, read
+
+LEAST_SHM_MIB = 256
+LEAST_DISK_MIB = 256
+PORTS_TRIED = 200
+
+
+def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[Finding]:  # noqa: S108  tried, not used
+    """MPS and model servers pass data through it; containers often have 64 MiB."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        text = f"{folder} cannot be written to: {error.strerror}"
+        yield fail("shared memory", text, f"Mount a tmpfs at {folder} (in a container: --ipc=host or --shm-size).")
+        return
+    free_mib = shutil.disk_usage(folder).free // 2**20
+    if free_mib < LEAST_SHM_MIB:
+        advice = "In a container: --ipc=host or --shm-size=1g. Else: mount -o remount,size=50% /dev/shm"
+        yield warn("shared memory", f"{folder} has {free_mib} MiB free", advice)
+    else:
+        yield ok("shared memory", f"{folder} has {free_mib} MiB free")
+
+
+def state_folder(folder: Path) -> Iterator[Finding]:
+    """It holds the credential and the journal: ours alone, and what is written there is there."""
+    if not is_there(folder):
+        if os.access(nearest(folder), os.W_OK | os.X_OK):
+            yield ok("state folder", f"{folder} can be made")
+        else:
+            advice = f"mkdir -p -m 700 {folder} and chown it to user {os.geteuid()}, or name another with --state-dir."
+            yield fail("state folder", f"{folder} cannot be made", advice)
+        return
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        text = f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}"
+        yield fail("state folder", text, f"chown -R {os.geteuid()} {folder}, or run this as the agent's user.")
+        return
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        yield fail("state folder", f"others may enter {folder} (mode {mode:o})", f"chmod 700 {folder}")
+        return
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        text = f"{folder} cannot be written to: {error.strerror}"
+        yield fail("state folder", text, "Free space, or mount it writable: without a journal nothing is changed.")
+        return
+    free_mib = shutil.disk_usage(folder).free // 2**20
+    if free_mib < LEAST_DISK_MIB:
+        yield warn("state folder", f"{folder} has {free_mib} MiB free", "Free space: a full disk holds changes back.")
+    else:
+        yield ok("state folder", f"{folder}, {free_mib} MiB free")
+
+
+def credential(folder: Path) -> Iterator[Finding]:
+    path = folder / "credential.json"
+    try:
+        found = Folder(folder).credential()
+    except (OSError, msgspec.MsgspecError) as error:
+        yield fail("credential", f"{path} cannot be read: {error}", "Join again, with a new token (docs/agent.md).")
+        return
+    if found is None:
+        advice = "gpuwright agent join --server URL --node NAME ..., with a token of: gpuwright token join"
+        yield warn("credential", "this node has not joined a control plane", advice)
+    elif (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        advice = f"chmod 600 {path}; if others may have read it, revoke it and join again."
+        yield fail("credential", f"others may read {path} (mode {mode:o})", advice)
+    else:
+        yield ok("credential", f"node {found.node} of {found.server}")
+
+
+def ports(host: str) -> Iterator[Finding]:
+    """Copies listen on ports of this range; some are tried."""
+    tried = random.sample(range(FIRST, LAST + 1), PORTS_TRIED)
+    free = sum(_bindable(host, port) for port in tried)
+    low = _first_outgoing()
+    if free == 0:
+        text = f"none of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST} is free"
+        yield fail("ports", text, "Another program holds them, or the address is not of this machine.")
+    elif low is not None and low <= LAST:
+        advice = f"sysctl -w net.ipv4.ip_local_port_range='{LAST + 1} 60999'"
+        yield warn("ports", f"outgoing connections take ports from {low}, which copies need up to {LAST}", advice)
+    else:
+        yield ok("ports", f"{free} of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST} are free")
+
+
+def cgroups() -> Iterator[Finding]:
+    """With a group for each copy nothing that it starts can escape; without, copies are known by their marks."""
+    groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent has
+    made = groups.make("try")
+    groups.entered("try")
+    groups.tidy()
+    if made:
+        yield ok("cgroups", "each copy gets a cgroup of its own")
+    else:
+        advice = "Delegate=yes in the agent's unit gives it some, on a machine with cgroup version 2."
+        yield warn("cgroups", "none can be made: copies are known by their marks only", advice)
+
+
+def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Finding]:
+    """What may run here, and whether it can: as a process its program is here, as a container it names an image."""
+    try:
+        known = read(folder, models)
+    except TemplateError as error:
+        for fault in error.faults:
+            yield fail("templates", fault, "Correct the file; until then the agent does not start (docs/templates.md).")
+        return
+    lacks = {name: _lack(template.form, docker) for name, template in known.items()}
+    runnable = [name for name, lack in lacks.items() if not lack]
+    if not runnable:
+        advice = "Install what one of them runs, or write a template (docs/templates.md)."
+        yield fail("templates", f"none of {listed(known)} can run here", advice)
+        return
+    missing = [f"{name} ({lack})" for name, lack in lacks.items() if lack]
+    yield ok("templates", f"can run {listed(runnable)}" + (f"; cannot: {listed(missing)}" if missing else ""))
+
+
+def _lack(form: TemplateForm, docker: bool) -> str:
+    """What keeps a template from running here; empty when nothing does."""
+    if docker:
+        return "" if form.image else "names no image"
+    program = form.argv[0]
+    return "" if "{" in program or shutil.which(program) else f"{program} is not installed"
+
+
+def is_there(path: Path) -> bool:
+    """Whether it can be seen; what lies behind a closed door cannot."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def nearest(path: Path) -> Path:
+    """The path, or the folder above it in which it would have to be made."""
+    return next(above for above in (path, *path.absolute().parents) if is_there(above))
+
+
+def _bindable(host: str, port: int) -> bool:
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True
+
+
+def _first_outgoing() -> int | None:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,85 @@
+"""Whether MPS, which enforces the shares, can be run and reached from here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from agents.devices.mps import processes
+from agents.devices.mps.control import MpsControl
+from agents.devices.mps.grammar import LONGEST_SOCKET_PATH
+from agents.devices.mps.program import PROGRAM
+from agents.run.doctor.findings import Finding, fail, listed, ok, warn
+from agents.run.doctor.gpus import DEADLINE_SECONDS, Seen
+from agents.run.doctor.machine import is_there, nearest
+from agents.seams.device import DeviceError, MpsState, Trouble
+
+LONGEST_NAME_IN_IT = len("/GPU-00000000-0000-0000-0000-000000000000/control")
+
+
+def program() -> Iterator[Finding]:
+    where = shutil.which(PROGRAM)
+    if where is None:
+        advice = "It comes with the driver (in Debian nvidia-cuda-mps, in Ubuntu nvidia-compute-utils)."
+        yield fail("mps program", f"{PROGRAM} is not on the path: no share of a GPU can be enforced", advice)
+    else:
+        yield ok("mps program", where)
+
+
+def folder(pipes: Path) -> Iterator[Finding]:
+    """Where the daemons' pipes lie: writable by us, by nobody else, and not too deep for a socket's name."""
+    there = nearest(pipes)
+    if not os.access(there, os.W_OK | os.X_OK):
+        advice = f"mkdir -p -m 700 {pipes} and chown it to user {os.geteuid()}, or choose another --state-dir."
+        yield fail("mps folder", f"{there} is not writable by user {os.geteuid()}", advice)
+    elif len(os.fsencode(pipes)) + LONGEST_NAME_IN_IT > LONGEST_SOCKET_PATH:
+        room = LONGEST_SOCKET_PATH - LONGEST_NAME_IN_IT - len("/mps")
+        yield fail("mps folder", f"{pipes} is too long for a socket", f"Use a --state-dir of at most {room} bytes.")
+    elif there == pipes and pipes.stat().st_mode & 0o002:
+        yield fail("mps folder", f"anybody may write to {pipes}", f"chmod o-w {pipes}")
+    else:
+        yield ok("mps folder", f"{pipes}{'' if there == pipes else ' can be made'}")
+
+
+def daemons(seen: Seen, pipes: Path) -> Iterator[Finding]:
+    """Each GPU has its own; one that is not there yet is started by the agent."""
+    if shutil.which(PROGRAM) is None:
+        return
+    control = MpsControl(pipes, deadline_seconds=DEADLINE_SECONDS)
+    idle: list[int] = []
+    for gpu in seen.gpus:
+        name = f"mps daemon {gpu.index}"
+        try:
+            look = control.look(gpu.uuid) if is_there(pipes / gpu.uuid) else None
+        except DeviceError as error:
+            if error.trouble is not Trouble.DOWN:
+                advice = "Drain this GPU (gpuwright agent drain --gpu), then kill the daemon; the agent starts another."
+                yield fail(name, error.what, advice)
+                continue
+            look = None
+        if look is None:
+            idle.append(gpu.index)
+        elif look.state is MpsState.FAULT:
+            advice = "The agent fences it until the clients that were hit have ended; see dmesg for the XID."
+            yield fail(name, "its server is in FAULT and takes no new clients", advice)
+        else:
+            yield ok(name, f"answers; {look.state.value}, {len(look.all_clients())} clients")
+    if idle:
+        yield ok("mps daemon", f"none for GPU {listed(idle)} yet: the agent starts them")
+
+
+def users() -> Iterator[Finding]:
+    """A server serves one user; a client of another waits for ever, and says nothing."""
+    owners = {pid: processes.owner(pid) for pid in processes.everybodys()}
+    others = {pid: uid for pid, uid in owners.items() if uid not in (None, os.geteuid())}
+    if others:
+        text = listed(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))
+        advice = "Stop it (echo quit | nvidia-cuda-mps-control): clients of another user wait for ever."
+        yield fail("mps user", f"MPS runs as somebody else: {text}", advice)
+    elif os.geteuid() == 0:
+        advice = "Run the agent, and with it MPS and all instances, as a user of its own (docs/agent.md)."
+        yield warn("mps user", "MPS and its clients would run as root", advice)
+    else:
+        yield ok("mps user", f"MPS and its clients share user {os.geteuid()}")

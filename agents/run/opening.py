@@ -1,0 +1,122 @@
+"""The seams of this machine, opened as `gpuwright agent run` was told to."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from agents.gateway.followers import FOLLOWED, Followers
+from agents.keeper.hands import Hands
+from agents.keeper.ports import free_port
+from agents.node.node import Around
+from agents.runtime import Runtime
+from agents.seams.device import Device, Mps
+from agents.seams.routes import Acknowledged, Route, Routes, RouteState
+from agents.seams.traffic import Counters
+from agents.talk.copies import OverTcp
+from agents.templates.reading import MODELS, read_usable
+
+log = logging.getLogger(__name__)
+
+COUNTS_SECONDS = 0.5  # that the watch of the devices may be held up by a gateway that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an agent is run."""
+
+    folder: Path
+    node: str = ""
+    device: str = "nvml"  # or simulated
+    simulated_gpus: int = 4
+    simulated_kind: str = "v100-16gb"
+    runtime: str = "process"  # or docker
+    gateway: str = ""  # address of a sidecar; followed: gateways follow the control plane; empty: none
+    gateway_token_file: str = ""
+    gateway_ca_file: str = ""  # certificates to trust, PEM
+    templates: Path | None = None  # the node's own, beside those that are shipped
+    models: Path = MODELS
+    helper: str = ""  # socket of the root helper; empty: write to the devices ourselves
+    host: str = "127.0.0.1"  # where the gateway reaches the copies
+
+
+class NoGateway:
+    """No gateway: whoever sends requests finds the copies by itself, and each says by itself when it is drained."""
+
+    def declare(self, routes: Sequence[Route]) -> Acknowledged:
+        return Acknowledged(tuple(RouteState(route.copy, not route.drained, 0) for route in routes))
+
+
+def opened(options: Options) -> Around:
+    """Everything a node is built on. Raises what says in plain words why it cannot be had."""
+    free_port(options.host, ())  # an address that is not of this machine would be found out at the first start
+    device, mps = _devices(options)
+    routes, counters = _gateway(options)
+    templates, faults = read_usable(options.templates, options.models)
+    for fault in faults:
+        log.error("a template is not offered: %s", fault)
+    hands = Hands(device, mps, _runtime(options), OverTcp(options.host))
+    return Around(hands, routes, templates, counters, options.host)
+
+
+def _devices(options: Options) -> tuple[Device, Mps]:
+    """Imported when called: an agent of one kind needs nothing of the others."""
+    if options.device == "simulated":
+        from agents.devices.simulated.remote import connect, ensure_driver
+
+        folder = options.folder / "simulated"
+        ensure_driver(folder, [options.simulated_kind] * options.simulated_gpus)
+        return connect(folder)
+    from agents.devices.mps import MpsControl
+    from agents.devices.nvml.device import NvmlDevice
+
+    if options.helper:
+        from agents.devices.privileged.client import Privileged
+
+        device = NvmlDevice(options.folder / "originals.json", writer=Privileged(Path(options.helper)))
+    else:
+        device = NvmlDevice(options.folder / "originals.json")
+    return device, MpsControl(options.folder / "mps")
+
+
+def _runtime(options: Options) -> Runtime:
+    if options.runtime == "docker":
+        from agents.runtime.docker import DockerRuntime
+
+        return DockerRuntime(options.folder / "copies", gpus=options.device != "simulated")
+    from agents.runtime.process import ProcessRuntime
+
+    return ProcessRuntime(options.folder / "copies")
+
+
+def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
+    if not options.gateway:
+        return NoGateway(), None
+    if options.gateway == FOLLOWED:
+        return Followers(), None
+    if not options.gateway.startswith(("/", "unix:/", "http://", "https://")):
+        raise ValueError(
+            f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444, or be followed"
+        )
+    if not _is_loopback(urlsplit(options.gateway).hostname or "localhost") and _is_loopback(options.host):
+        told = f"--gateway {options.gateway} is on another machine, and cannot reach copies at {options.host}"
+        raise ValueError(f"{told}; --host names an address of this node")
+    from agents.gateway.client import SidecarRoutes
+
+    def sidecar(seconds: float) -> SidecarRoutes:
+        token, trusted = options.gateway_token_file, options.gateway_ca_file
+        return SidecarRoutes(options.gateway, options.node, token, trusted, seconds)
+
+    declaring, counting = sidecar(10.0), sidecar(COUNTS_SECONDS)  # the keeper's thread declares, the watch's counts
+    return declaring, counting.counters
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

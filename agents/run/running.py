@@ -1,0 +1,93 @@
+"""`gpuwright agent run`: everything opened, started, and stopped in order by a signal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from agents.control.agent import Agent, start
+from agents.host.clocks import date
+from agents.host.local import Local
+from agents.host.own import insist_on_own
+from agents.keeper.journal import JournalError
+from agents.node.node import Node
+from agents.node.state import Credential, Folder
+from agents.run import status
+from agents.run.opening import Options, opened
+from agents.runtime import LaunchError
+from agents.seams.device import DeviceError
+from agents.templates.reading import TemplateError
+
+log = logging.getLogger(__name__)
+
+
+class CannotRun(Exception):
+    """Something that an agent cannot be without; the message says what, and what to do."""
+
+
+def run_agent(options: Options, metrics: str = "") -> None:
+    """Until SIGTERM or SIGINT. What runs on the node goes on running."""
+    folder = Folder(options.folder)
+    try:
+        insist_on_own(options.folder)
+    except OSError as error:
+        raise CannotRun(str(error)) from error
+    try:
+        credential = folder.credential()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CannotRun(f"{options.folder / 'credential.json'} cannot be read: {error}") from error
+    if credential is None:
+        raise CannotRun(f"no credential in {options.folder}; run `gpuwright agent join` first")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        seen = start(folder, date())
+        node = Node(folder, opened(replace(options, node=credential.node)), seen.incarnation)
+    except msgspec.MsgspecError as error:
+        told = f"a file in {options.folder} cannot be read ({error}): seen.json, known.json, health.json or energy.json"
+        raise CannotRun(f"{told}; move it away") from error
+    except (DeviceError, JournalError, LaunchError, TemplateError, OSError, ValueError) as error:
+        raise CannotRun(f"{error}; `gpuwright agent doctor` says what this machine lacks") from error
+    agent = Agent(folder, credential, node, seen)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    local = Local(options.folder, _answers(agent, node, credential))
+    if metrics:
+        _serve_metrics(metrics, agent, node, credential)  # what can be refused comes before anything is changed
+    node.start()
+    local.start()
+    log.info("node %s reports to %s until stopped", credential.node, credential.server)
+    agent.run()
+    local.stop()
+    agent.close()
+    # The poll may wait for a minute yet, and has nothing to say to anybody any more.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _answers(agent: Agent, node: Node, credential: Credential) -> Mapping[str, Any]:
+    return {
+        "status": lambda _asked: status.of(agent, node, credential),
+        "drain": lambda asked: node.drain(asked.get("gpus")),
+        "use": lambda asked: node.use(asked.get("gpus")),
+        "adopt": lambda asked: node.adopt(bool(asked.get("end"))),
+    }
+
+
+def _serve_metrics(address: str, agent: Agent, node: Node, credential: Credential) -> None:
+    from agents.prometheus import render, serve
+
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise CannotRun(f"--metrics {address!r} must look like 127.0.0.1:9400")
+    try:
+        serve((host.strip("[]"), int(port)), lambda: render(status.view(agent, node, credential)))
+    except (OSError, OverflowError) as error:
+        raise CannotRun(f"--metrics {address}: {error}") from error

@@ -1,0 +1,116 @@
+"""How the agent talks to a copy: one HTTP request to the address it listens on, which never raises and always ends.
+
+A copy is not trusted. It may accept and say nothing, drip a byte a second, or answer without end: the deadline is over
+the whole exchange, and an answer has a largest size.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import re
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agents.seams.traffic import Served
+from agents.talk.scraping import served_of
+from agents.templates import Filled, Probe, number
+
+LOOPBACK = "127.0.0.1"
+MOST_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back; status 0: no whole answer, and `why`."""
+
+    ok: bool  # 2xx
+    status: int
+    body: bytes = b""
+    why: str = ""
+
+
+class Talk(Protocol):
+    """Asks a copy; a simulated runtime answers without a socket."""
+
+    def ask(self, port: int, probe: Probe, **values: float) -> Reply: ...
+
+    def served(self, port: int, filled: Filled) -> Served | None: ...
+
+
+class OverTcp:
+    """Asks the address of this node that copies listen on."""
+
+    def __init__(self, host: str = LOOPBACK) -> None:
+        self._host = host
+
+    def ask(self, port: int, probe: Probe, **values: float) -> Reply:
+        """Send the probe with its `{batch}` and the like filled in from `values`."""
+        path, body = _filled(probe.path, values), _filled(probe.body, values)
+        address = (self._host, probe.port or port)
+        try:
+            return _exchange(address, probe.method, path, body.encode(), time.monotonic() + probe.seconds)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return Reply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
+
+    def served(self, port: int, filled: Filled) -> Served | None:
+        """What the copy says it has served; None when it has no metrics endpoint, or does not answer."""
+        if filled.metrics is None:
+            return None
+        reply = self.ask(port, filled.metrics)
+        return served_of(filled.metrics_kind, reply.body) if reply.ok else None
+
+
+def _filled(text: str, values: dict[str, float]) -> str:
+    def word(found: re.Match[str]) -> str:
+        value = values.get(found[1])
+        return found[0] if value is None else number(value)
+
+    return re.sub(r"\{(\w+)\}", word, text) if values else text
+
+
+def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float) -> Reply:
+    host, port = address
+    with socket.create_connection(address, timeout=_left(deadline)) as connection:
+        named = f"[{host}]" if ":" in host else host
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {named}:{port}", "Connection: close", "Accept: */*"]
+        if body:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        connection.settimeout(_left(deadline))
+        connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + body)
+        source: Any = _Deadlined(connection, deadline)  # all that HTTPResponse asks of a socket is makefile
+        with http.client.HTTPResponse(source, method=method) as response:
+            response.begin()
+            answer = response.read(MOST_BYTES + 1)
+            if len(answer) > MOST_BYTES:
+                return Reply(False, 0, why=f"more than {MOST_BYTES} bytes")
+            if response.length:
+                return Reply(False, 0, why="the answer ended early")
+            return Reply(200 <= response.status < 300, response.status, answer)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no whole answer in time")
+    return left
+
+
+class _Deadlined(io.RawIOBase):
+    """A socket to read from until a deadline, however many pieces the answer comes in."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self, 65536)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(_left(self._deadline))
+        return self._connection.recv_into(buffer)

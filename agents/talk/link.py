@@ -1,0 +1,137 @@
+"""How an agent talks to the control plane: plain HTTP/1.1 from the standard library, one connection a purpose.
+
+What answers may be hostile, or broken: an answer ends by a deadline and has a largest size, and its words are fit for
+a line of log, without the token that was sent.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from agents.talk import timely
+
+CONNECT_SECONDS = 10.0
+SHORTEST_SECRET = 8  # anything shorter may be a part of any word
+
+T = TypeVar("T")
+
+
+class LinkError(Exception):
+    """No answer, or one that cannot be used; trying again later is right."""
+
+    def __init__(self, message: str, *, status: int = 0, retry_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_seconds = retry_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the control plane said."""
+
+    status: int
+    body: bytes
+
+
+class Link:
+    """One keep-alive connection. Not for use by several threads."""
+
+    def __init__(self, server: str, token: str = "", ca_file: str = "") -> None:
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"server {server!r} must look like https://host:8080")
+        self._host = parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
+        self._headers = {"Content-Type": "application/json"}
+        self._secret = token
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._open: http.client.HTTPConnection | None = None
+
+    def request(self, method: str, path: str, body: bytes | None = None, seconds: float = 10.0) -> Answer:
+        """One request; anything but a 2xx answer is a LinkError."""
+        for attempt in ("kept", "fresh"):
+            was_open = self._open is not None
+            try:
+                status, headers, text = self._exchange(method, path, body, seconds)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                # A connection kept open may have been closed by the other side while we were silent.
+                if was_open and attempt == "kept" and not isinstance(error, TimeoutError):
+                    continue
+                reason = self._sayable(f"{type(error).__name__}: {error}")
+                raise LinkError(f"{self._host}:{self._port} did not answer: {reason}") from error
+            if not 200 <= status < 300:
+                raise LinkError(
+                    f"{method} {path} was answered {status}: {self._sayable(_detail(text))}",
+                    status=status,
+                    retry_seconds=_seconds(headers.get("Retry-After", "")),
+                )
+            return Answer(status, text)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, seconds: float
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        if self._open is None:
+            self._open = self._connect()
+        return timely.exchange(self._open, method, path, body, self._headers, seconds)
+
+    def _sayable(self, text: str) -> str:
+        """The other side's words for a line of log: printable, and without the token should it say that back."""
+        said = timely.plain(text)
+        return said.replace(self._secret, "(the token)") if len(self._secret) >= SHORTEST_SECRET else said
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls
+            )
+        else:
+            made = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        made.connect()
+        return made
+
+
+def read(body: bytes, kind: type[T]) -> T:
+    """What an answer says; LinkError for one that is none."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise LinkError(timely.plain(f"the answer is none: {error}")[:300]) from error
+
+
+class _Fault(msgspec.Struct):
+    field: str = ""
+    message: str = ""
+
+
+class _Problem(msgspec.Struct):
+    detail: str
+    faults: list[_Fault] = []
+
+
+def _detail(body: bytes) -> str:
+    """The sentence of a problem document with its first faults, or the beginning of whatever it is."""
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+        faults = [f"; {fault.field}: {fault.message}"[:300] for fault in problem.faults[:3]]
+        return problem.detail[:300] + "".join(faults)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return body[:200].decode(errors="replace")
+
+
+def _seconds(text: str) -> float:
+    return min(float(text), 300.0) if text.isascii() and text.isdigit() else 0.0

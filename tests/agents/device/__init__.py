@@ -1,7 +1,0 @@
-"""The conformance suite of devices and MPS, the stages it is played on, and a test for each implementation."""
-
-import pytest
-
-pytest.register_assert_rewrite(
-    "tests.agents.device.checks", "tests.agents.device.of_devices", "tests.agents.device.of_mps"
-)

@@ -1,0 +1,216 @@
+"""Daemons that die, hang, break off and say what is no answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agents.devices.mps import MpsControl, processes
+from agents.devices.mps.looking import keeps_waiting
+from agents.devices.simulated.client import Client, attach
+from agents.seams.device import DeviceError, MpsState, Trouble
+from tests.agents.devices.device.checks import trouble_of
+from tests.agents.devices.device.mps.conftest import UUID
+from tests.support import fake_mps
+from tests.support.caller import until
+from tests.support.nvml_stub import needs_gcc
+
+pytestmark = needs_gcc
+COMMANDS = ("get_server_list", "get_server_status", "get_client_list", "get_default_active_thread_percentage")
+ANSWERS = {("get_server_list", ""), ("get_client_list", ""), ("get_server_status", "ACTIVE\\n")}
+
+
+def client_of(mps: MpsControl, ends: list[str] | None = None) -> Client:
+    """This process becomes a client."""
+    ended = [] if ends is None else ends
+    client = attach(mps.environment(UUID, 30, 2.0), 0.5, failed=ended.append)
+    assert client is not None
+    return client
+
+
+@pytest.fixture
+def client(mps: MpsControl) -> Iterator[Client]:
+    mps.start(UUID)
+    with closing(client_of(mps)) as attached:
+        yield attached
+
+
+def test_the_daemon_sees_its_gpu_alone_and_no_limit_of_the_agents_own(
+    mps: MpsControl, pipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "none")
+    mps.start(UUID)
+    daemon = processes.daemon(pipe)
+    assert daemon is not None
+    environment = Path(f"/proc/{daemon}/environ").read_text().split("\0")
+    assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment
+    assert not [line for line in environment if line.startswith(("CUDA_MPS_ACTIVE", "NVIDIA_"))]
+    assert os.getsid(daemon) != os.getsid(0), "it outlives the agent's terminal"
+
+
+def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: Client, root: Path) -> None:
+    again = MpsControl(root, fake_mps.program())
+    assert again.clients(UUID) == {os.getpid()}
+    again.start(UUID)
+    assert again.clients(UUID) == {os.getpid()}
+
+
+def test_a_killed_daemons_server_and_files_do_not_keep_the_next_one_away(
+    mps: MpsControl, client: Client, pipe: Path
+) -> None:
+    daemon = processes.daemon(pipe)
+    assert daemon is not None
+    os.kill(daemon, signal.SIGKILL)
+    until(lambda: mps.state(UUID) is MpsState.DOWN, "the daemon is dead")
+    assert processes.all_of(pipe), "its server is not"
+    mps.start(UUID)
+    assert processes.daemon(pipe) in processes.all_of(pipe)
+    until(lambda: mps.clients(UUID) == {os.getpid()}, "the client comes back to the new daemon")
+
+
+def test_a_server_that_dies_takes_its_clients_along_and_the_daemon_takes_new_ones(mps: MpsControl, pipe: Path) -> None:
+    mps.start(UUID)
+    ended: list[str] = []
+    client_of(mps, ended)
+    (server,) = mps.look(UUID).clients
+    os.kill(server, signal.SIGKILL)
+    until(lambda: mps.state(UUID) is MpsState.IDLE, "the server is gone")
+    until(lambda: bool(ended), "the client heard of it")
+    with closing(client_of(mps)):
+        until(lambda: mps.clients(UUID) == {os.getpid()}, "there is a server again")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_answer_is_neither_no_client_nor_one(
+    mps: MpsControl, client: Client, pipe: Path, command: str
+) -> None:
+    assert mps.clients(UUID) == {os.getpid()}
+    for reply in ("nonsense\\n", "", "123", "-5\\n", "ACTIVE\\n", "99999999\\n"):
+        if (command, reply) in ANSWERS:
+            continue
+        fake_mps.switch(pipe, f"reply.{command}", reply)
+        assert trouble_of(lambda: mps.clients(UUID)) is Trouble.GARBLED, reply
+        assert trouble_of(lambda: mps.state(UUID)) is Trouble.GARBLED, reply
+        assert trouble_of(lambda: mps.terminate(UUID, os.getpid())) is Trouble.GARBLED, reply
+    fake_mps.switch(pipe, f"reply.{command}", None)
+    assert mps.clients(UUID) == {os.getpid()}
+
+
+def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
+    mps: MpsControl, client: Client, pipe: Path
+) -> None:
+    for command in COMMANDS[:3]:
+        fake_mps.switch(pipe, f"break.{command}")
+        assert trouble_of(lambda: mps.state(UUID)) is Trouble.GARBLED
+        assert trouble_of(lambda: mps.start(UUID)) is Trouble.GARBLED
+        fake_mps.switch(pipe, f"break.{command}", None)
+    assert mps.clients(UUID) == {os.getpid()}
+
+
+def test_a_termination_that_fails_is_not_called_one(mps: MpsControl, client: Client, pipe: Path) -> None:
+    for reply, outcome in (("1\\n", False), ("CUDA_ERROR_UNKNOWN\\n", False)):
+        fake_mps.switch(pipe, "reply.terminate_client", reply)
+        assert mps.terminate(UUID, os.getpid()) is outcome
+    for reply in ("", "done\\n", "0\\n0\\n"):
+        fake_mps.switch(pipe, "reply.terminate_client", reply)
+        assert trouble_of(lambda: mps.terminate(UUID, os.getpid())) is Trouble.GARBLED
+
+
+def test_a_termination_that_hangs_is_given_up(mps: MpsControl, hasty: MpsControl, client: Client, pipe: Path) -> None:
+    fake_mps.switch(pipe, "delay.terminate_client", 1.0)
+    assert trouble_of(lambda: hasty.terminate(UUID, os.getpid())) is Trouble.TIMEOUT
+
+
+def test_a_daemon_that_hangs_is_not_started_beside_but_can_be_stopped(
+    mps: MpsControl, hasty: MpsControl, client: Client, pipe: Path
+) -> None:
+    fake_mps.switch(pipe, "hang")
+    assert trouble_of(lambda: hasty.start(UUID)) is Trouble.TIMEOUT
+    assert processes.all_of(pipe)
+    hasty.stop(UUID)
+    assert processes.all_of(pipe) == []
+    fake_mps.switch(pipe, "hang", None)
+    assert mps.state(UUID) is MpsState.DOWN
+    mps.start(UUID)
+    until(lambda: mps.clients(UUID) == {os.getpid()}, "the client comes back")
+
+
+def test_a_daemon_that_is_stopped_waits_for_no_client_for_ever(mps: MpsControl, client: Client, pipe: Path) -> None:
+    mps.stop(UUID)
+    assert processes.all_of(pipe) == []
+    assert mps.state(UUID) is MpsState.DOWN
+
+
+def test_a_living_daemon_that_is_said_not_to_be_there_is_left_alone(
+    mps: MpsControl, client: Client, pipe: Path
+) -> None:
+    (pipe / "control").rename(pipe / "elsewhere")
+    assert mps.state(UUID) is MpsState.DOWN
+    assert trouble_of(lambda: mps.start(UUID)) is Trouble.TIMEOUT
+    assert processes.daemon(pipe) is not None
+
+
+def test_without_the_program_there_is_no_mps(root: Path) -> None:
+    mps = MpsControl(root, "/nonexistent/nvidia-cuda-mps-control")
+    assert mps.state(UUID) is MpsState.DOWN
+    assert trouble_of(lambda: mps.start(UUID)) is Trouble.NOT_SUPPORTED
+    mps.stop(UUID)
+
+
+def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_started(root: Path) -> None:
+    mps = MpsControl(root / ("d" * 60), fake_mps.program())
+    assert trouble_of(lambda: mps.start(UUID)) is Trouble.DOWN
+    assert list(root.iterdir()) == []
+
+
+def test_a_process_that_took_over_a_daemons_pid_is_not_killed_for_it(mps: MpsControl, pipe: Path) -> None:
+    (pipe / "log").mkdir(parents=True)
+    (pipe / processes.PID_FILE).write_text(str(os.getpid()))
+    assert processes.daemon(pipe) is None
+    mps.start(UUID)
+    assert mps.state(UUID) is MpsState.IDLE
+
+
+def test_a_server_of_another_user_keeps_our_clients_waiting() -> None:
+    assert keeps_waiting(1001, 1000)
+    assert keeps_waiting(0, 1000)
+    assert not keeps_waiting(1000, 1000)
+    assert not keeps_waiting(None, 1000), "it is gone, and nobody waits for it"
+    assert not keeps_waiting(1000, 0)
+
+
+def test_a_daemon_that_does_not_start_says_why(root: Path, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text("#!/bin/sh\necho no GPU is to be had; exit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(DeviceError, match="no GPU is to be had") as caught:
+        MpsControl(root, str(program)).start(UUID)
+    assert caught.value.trouble is Trouble.DOWN
+
+
+def test_a_daemon_that_starts_and_goes_at_once_is_no_daemon(root: Path, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text("#!/bin/sh\n[ $# = 1 ] && exit 0\necho Cannot find MPS control daemon process\nexit 1\n")
+    program.chmod(0o755)
+    mps = MpsControl(root, str(program), start_seconds=0.2)
+    assert trouble_of(lambda: mps.start(UUID)) is Trouble.DOWN
+
+
+def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, pipe: Path) -> None:
+    (pipe / "log").mkdir(parents=True)
+    started = threading.Thread(target=lambda: mps.start(UUID))
+    started.start()
+    until((pipe / "log" / "start.txt").exists, "it was started")
+    fake_mps.switch(pipe, "reply.get_server_list", "one moment\\n")
+    time.sleep(0.3)
+    fake_mps.switch(pipe, "reply.get_server_list", None)
+    started.join(60)
+    assert mps.state(UUID) is MpsState.IDLE

@@ -1,0 +1,118 @@
+"""A root helper that runs, and what may be asked of it and of its devices."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from agents.devices.privileged.client import Privileged
+from agents.seams.device import DeviceError
+from tests.agents.devices.privileged.file_board import AS_BOUGHT, GPU, OTHER
+from tests.support.caller import until
+
+ROOT = Path(__file__).parents[4]
+
+
+class Helper:
+    """One process at a time, over the same devices and the same folder."""
+
+    def __init__(self, where: Path, uid: int | None = None, gid: int | None = None, under: Sequence[str] = ()) -> None:
+        self.where = where
+        self._under = under
+        self.socket = where / "run" / "socket"
+        self.client = Privileged(self.socket, seconds=30, renew_seconds=0)
+        self._who = [str(number) if number is not None else "-" for number in (uid, gid)]
+        self._process: subprocess.Popen[bytes] | None = None
+        (where / "board.json").write_text(json.dumps({GPU: AS_BOUGHT, OTHER: AS_BOUGHT}))
+
+    def start(self) -> None:
+        words = ["-m", "tests.agents.devices.privileged.file_board", str(self.where), *self._who]
+        with (self.where / "log").open("ab") as log:
+            self._process = subprocess.Popen([*self._under, sys.executable, *words], cwd=ROOT, stderr=log)
+        until(self.answers, f"no hello: {self.log()}")
+
+    def answers(self) -> bool:
+        assert self._process and self._process.poll() is None, self.log()
+        try:
+            return self.client.hello().ok
+        except DeviceError:
+            return False
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self._process
+        with suppress(ProcessLookupError):
+            self._process.send_signal(how)
+        return self._process.wait(60)
+
+    def log(self) -> str:
+        path = self.where / "log"
+        return path.read_text() if path.exists() else ""
+
+    def device(self, uuid: str = GPU) -> dict[str, Any]:
+        device: dict[str, Any] = json.loads((self.where / "board.json").read_text())[uuid]
+        return {name: device[name] for name in AS_BOUGHT}
+
+    def fault(self, **faults: Any) -> None:
+        """From now on the first device behaves so."""
+        self.preset(faults=faults)
+
+    def preset(self, **values: Any) -> None:
+        """Somebody else has set the first device so."""
+        devices = json.loads((self.where / "board.json").read_text())
+        devices[GPU] |= values
+        (self.where / "board.json").write_text(json.dumps(devices))
+
+    def without(self, uuid: str) -> None:
+        """A device falls off the bus."""
+        devices = json.loads((self.where / "board.json").read_text())
+        del devices[uuid]
+        (self.where / "board.json").write_text(json.dumps(devices))
+
+    def writes(self) -> list[str]:
+        """What was ever written to any device, in order."""
+        path = self.where / "board.history"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def open_files(self) -> int:
+        assert self._process
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
+    def said(self, sent: bytes) -> bytes:
+        """What it answers to these bytes, until it hangs up."""
+        with self.connected() as connection:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(sent)
+            return heard(connection)
+
+    def connected(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(str(self.socket))
+        connection.settimeout(60)
+        return connection
+
+
+def heard(connection: socket.socket) -> bytes:
+    """All that comes until the other side hangs up."""
+    said = b""
+    with suppress(ConnectionResetError):
+        while more := connection.recv(4096):
+            said += more
+    return said
+
+
+@contextmanager
+def running(where: Path, uid: int | None = None, gid: int | None = None, under: Sequence[str] = ()) -> Iterator[Helper]:
+    """`under`: a program, with its words, that starts it."""
+    helper = Helper(where, uid, gid, under)
+    helper.start()
+    try:
+        yield helper
+    finally:
+        helper.stop(signal.SIGKILL)

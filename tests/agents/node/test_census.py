@@ -1,0 +1,31 @@
+"""What copies have served: a gateway that does not answer holds up the look at the devices seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.keeper.filler import Filler
+from agents.node.census import GATEWAY_REST_SECONDS, Census
+from agents.seams.routes import RoutesAway
+from agents.seams.traffic import Counters
+from agents.talk.copies import OverTcp
+
+
+def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> None:
+    asked: list[int] = []
+    second, away = 0, True
+
+    def counters() -> Mapping[str, Counters]:
+        asked.append(second)
+        if away:
+            raise RoutesAway("it hangs")
+        return {}
+
+    census = Census(OverTcp(), Filler({}, "127.0.0.1"), counters)
+    for second in range(12):
+        census.refresh([], float(second))
+    assert asked == [0, GATEWAY_REST_SECONDS, 2 * GATEWAY_REST_SECONDS]
+    away = False
+    for second in range(15, 18):
+        census.refresh([], float(second))
+    assert asked[3:] == [15, 16, 17]

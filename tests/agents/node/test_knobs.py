@@ -1,0 +1,113 @@
+"""Knobs: turned once where they shall stand elsewhere, again after a while, and never but where they were asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.node.knobs import AGAIN_SECONDS, RENEW_SECONDS, Knobs
+from agents.seams.device import Ability
+from tests.support.nodes import served
+from tests.support.virtual import VirtualNode, virtual
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[VirtualNode]:
+    with virtual(tmp_path) as node:
+        yield node
+
+
+@pytest.fixture
+def knobs(made: VirtualNode) -> Knobs:
+    return Knobs(made.node._around.hands)
+
+
+def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, knobs: Knobs) -> None:
+    (uuid,) = made.uuids
+    for second in range(int(RENEW_SECONDS)):
+        knobs.turn_clock(uuid, 1380, float(second))
+    assert made.machine.writes == 1
+    assert knobs.clocks[uuid].applied == 1380
+    knobs.turn_clock(uuid, 1380, RENEW_SECONDS)
+    assert made.machine.writes == 2
+
+
+def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs: Knobs) -> None:
+    (uuid,) = made.uuids
+    knobs.turn_clock(uuid, 1380, 0.0)
+    made.machine.reload_driver()
+    knobs.turn_clock(uuid, 1380, RENEW_SECONDS)
+    assert made.machine.truth(uuid).settings.locked_mhz == 1380
+
+
+def test_a_knob_that_nobody_asked_for_is_never_turned(made: VirtualNode, knobs: Knobs) -> None:
+    (uuid,) = made.uuids
+    knobs.turn_clock(uuid, None, 0.0)
+    knobs.turn_cap(uuid, None, 0.0)
+    assert made.machine.writes == 0
+
+
+def test_a_clock_and_a_cap_that_are_not_wanted_any_more_are_given_back_once(made: VirtualNode, knobs: Knobs) -> None:
+    (uuid,) = made.uuids
+    knobs.turn_clock(uuid, 1380, 0.0)
+    knobs.turn_cap(uuid, 200.0, 0.0)
+    for second in range(1, 200):
+        knobs.turn_clock(uuid, None, float(second))
+        knobs.turn_cap(uuid, None, float(second))
+    settings = made.machine.truth(uuid).settings
+    assert (settings.locked_mhz, settings.cap_w) == (None, 300)
+    assert made.machine.writes == 4
+
+
+def test_what_does_not_turn_is_tried_again_after_ten_seconds(made: VirtualNode, knobs: Knobs) -> None:
+    (uuid,) = made.uuids
+    made.machine.setters(uuid, "ignored")
+    knobs.turn_clock(uuid, 1380, 0.0)
+    assert (knobs.clocks[uuid].applied, knobs.clocks[uuid].trouble) == (None, "not_applied")
+    made.machine.setters(uuid, "work")
+    knobs.turn_clock(uuid, 1380, AGAIN_SECONDS - 0.1)
+    assert made.machine.writes == 1
+    knobs.turn_clock(uuid, 1380, AGAIN_SECONDS)
+    assert (knobs.clocks[uuid].applied, knobs.clocks[uuid].trouble) == (1380, "")
+
+
+@pytest.mark.parametrize("how", ["no_permission", "ignored"])
+def test_a_cap_that_cannot_be_set_is_said_to_be_asked_for_and_not_applied(
+    made: VirtualNode, knobs: Knobs, how: str
+) -> None:
+    (uuid,) = made.uuids
+    made.machine.setters(uuid, how)  # type: ignore[arg-type]
+    knobs.turn_cap(uuid, 200.0, 0.0)
+    assert (knobs.caps[uuid].requested, knobs.caps[uuid].applied) == (200.0, None)
+
+
+def test_a_device_without_compute_modes_is_left_alone(made: VirtualNode, knobs: Knobs) -> None:
+    (uuid,) = made.uuids
+    made.machine.unsupported(uuid, Ability.COMPUTE_MODE)
+    knobs.close_door(uuid, 0.0)
+    assert knobs.doors[uuid].trouble == "not_supported"
+
+
+def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: VirtualNode, knobs: Knobs) -> None:
+    made.offer(served("search"))
+    made.go_on(10)
+    copy, process = made.copy("search"), made.process("search")
+    filled = made.node.keeper.filler.fill(copy)
+    knobs.turn_batch(copy, filled, 6, 5.0, 0.0)
+    assert (process.batch, process.batch_timeout_ms) == (6, 5.0)
+    process.batch = 1  # nobody turns it back but the process itself
+    knobs.turn_batch(copy, filled, 6, 5.0, 1000.0)
+    assert process.batch == 1
+    knobs.turn_batch(copy, filled, 6, 7.0, 1001.0)
+    assert (process.batch, process.batch_timeout_ms) == (6, 7.0)
+
+
+def test_what_is_known_of_a_copy_goes_with_it(made: VirtualNode, knobs: Knobs) -> None:
+    made.offer(served("search"))
+    made.go_on(10)
+    copy = made.copy("search")
+    knobs.turn_batch(copy, made.node.keeper.filler.fill(copy), 6, 5.0, 0.0)
+    knobs.forget(set())
+    assert knobs.batches == {}

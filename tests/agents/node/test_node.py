@@ -1,0 +1,32 @@
+"""What a node keeps over the end of its agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.host.clocks import boot_id
+from agents.node.state import Folder
+from agents.policy.power import Energy
+from tests.support.caller import until
+from tests.support.nodes import assigned, machine, ready, running, served
+
+
+def test_the_energy_of_a_gpu_goes_on_where_the_agent_before_stopped(tmp_path: Path) -> None:
+    with machine(tmp_path, ["v100-16gb"]) as made:
+        (gpu,) = made.uuids
+        with running(made) as node:
+            node.offer(assigned(1, served("search-1")))
+            until(lambda: ready(node, "search-1") and node.watch.energy_mj(gpu) > 0, "something is drawn")
+        before = Folder(made.folder / "state").energy()[gpu]
+        with running(made, incarnation=2) as node:
+            until(lambda: node.watch.energy_mj(gpu) > before.total_mj, "it grows on")
+            assert node.watch.energy[gpu].resets == 0
+
+
+def test_times_of_an_earlier_boot_are_not_gone_on_from(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.keep_energy({"GPU-a": Energy(total_mj=5, counter_mj=5, at=100.0)})
+    assert folder.energy()["GPU-a"].at == 100.0
+    text = (tmp_path / "energy.json").read_text()
+    (tmp_path / "energy.json").write_text(text.replace(boot_id(), "another"))
+    assert folder.energy()["GPU-a"] == Energy(total_mj=5, counter_mj=5)

@@ -1,0 +1,180 @@
+"""The watch of a whole node in virtual time: power, memory, minutes and energy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.contract import Frame
+from agents.devices.simulated.process import Behaviour
+from agents.seams.traffic import Counters
+from tests.support.nodes import served
+from tests.support.soak import scaled
+from tests.support.virtual import VirtualNode, capped, job, virtual
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[VirtualNode]:
+    with virtual(tmp_path) as node:
+        yield node
+
+
+def loaded(made: VirtualNode, busy: float = 1.0) -> None:
+    """One service on 90 % of the GPU."""
+    made.behaviours["search"] = Behaviour(busy=busy)
+    made.offer(served("search", sm=90), gpus=[capped(300)])
+    made.go_on(15)
+    assert made.ready == ["search"]
+
+
+def clock(made: VirtualNode) -> int | None:
+    return made.machine.truth(made.uuids[0]).settings.locked_mhz
+
+
+def busy(made: VirtualNode, part: float) -> None:
+    """What it does from now on."""
+    context = made.process("search").context
+    assert context is not None
+    made.machine.busy(made.uuids[0], context, part)
+
+
+def test_over_its_cap_a_gpu_has_a_lower_clock_within_a_period_and_says_so(made: VirtualNode) -> None:
+    loaded(made)
+    assert clock(made) == 1380
+    made.offer(served("search", sm=90), gpus=[capped(160)])
+    made.go_on(3)
+    lower = clock(made)
+    assert lower is not None
+    assert lower < 1380
+    (moved,) = made.node.body(*made.node.now()).excursions
+    assert (moved.knob, moved.gpu, moved.planned, moved.value) == ("clockMhz", 0, 1380, lower)
+    assert moved.reason == "over_cap"
+
+
+def test_what_was_over_its_cap_comes_back_to_plan(made: VirtualNode) -> None:
+    loaded(made)
+    made.offer(served("search", sm=90), gpus=[capped(160)])
+    made.go_on(3)
+    assert clock(made) != 1380
+    busy(made, 0.1)
+    made.go_on(60)
+    assert clock(made) == 1380
+    assert made.node.watch.excursions == ()
+
+
+def test_a_clock_that_cannot_be_set_is_no_excursion(made: VirtualNode) -> None:
+    made.machine.setters(made.uuids[0], "no_permission")
+    loaded(made)
+    made.offer(served("search", sm=90), gpus=[capped(160)])
+    made.go_on(30)
+    body = made.node.body(*made.node.now())
+    assert [moved.knob for moved in body.excursions] == ["batch"]  # what is left to turn
+    assert (body.gpus[0].requested or {})["clockMhz"] == 1380
+    assert "clockMhz" not in (body.gpus[0].applied or {})
+
+
+def test_the_clock_stays_within_its_frame(made: VirtualNode) -> None:
+    loaded(made)
+    made.offer(served("search", sm=90), gpus=[capped(150, Frame(1380, 1200, 1380))])
+    for _ in made.passes(40):
+        assert 1200 <= (clock(made) or 0) <= 1380
+
+
+def test_power_is_kept_while_the_control_plane_is_away(made: VirtualNode) -> None:
+    loaded(made, busy=0.1)
+    made.offer(served("search", sm=90), gpus=[capped(160)])
+    made.go_on(5)
+    assert clock(made) == 1380
+    made.node.heard(False)
+    busy(made, 1.0)
+    made.go_on(4)
+    assert (clock(made) or 0) < 1380
+    busy(made, 0.1)
+    made.go_on(60)
+    assert clock(made) == 1380
+
+
+def test_a_service_that_needs_room_stops_a_job_which_comes_back_when_there_is_room(made: VirtualNode) -> None:
+    training = job("train", memory=10)
+    made.offer(training)
+    made.go_on(15)
+    assert made.ready == ["train"]
+    process = made.process("train")
+    made.offer(training, served("search", memory=9))
+    made.go_on(40)
+    assert made.ready == ["search"]
+    assert process.exited_at is not None
+    made.offer(training)
+    made.go_on(90)
+    assert made.ready == ["train"]
+
+
+def test_a_job_that_may_not_be_stopped_stays_and_the_room_that_is_missing_is_said(made: VirtualNode) -> None:
+    made.offer(job("train", memory=10, preemptible=False))
+    made.go_on(15)
+    made.offer(job("train", memory=10, preemptible=False), served("search", memory=9))
+    made.go_on(40)
+    assert made.ready == ["train"]
+    (held,) = made.node.body(*made.node.now()).held_back
+    assert (held.instance, held.reason) == ("search", "no_room")
+    assert held.needs_memory_gib == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(scaled(200, 20)))
+def test_no_service_ever_fails_for_memory(tmp_path: Path, seed: int) -> None:
+    lot = random.Random(seed)
+    with virtual(tmp_path) as made:
+        names = ["a", "b", "c", "t", "u"]
+        sizes = {name: lot.choice([2.0, 4.0, 6.0]) for name in names}
+        for _ in range(8):
+            name = lot.choice(names)
+            sizes[name] = lot.choice([2.0, 4.0, 6.0, 9.0])
+            chosen = lot.sample(names, lot.randint(1, 5))
+            made.offer(
+                *[
+                    job(one, sm=18, memory=sizes[one]) if one in "tu" else served(one, sm=18, memory=sizes[one])
+                    for one in chosen
+                ]
+            )
+            for _ in made.passes(lot.choice([2.0, 10.0, 40.0]), 0.5):
+                slot = made.machine.slots[made.uuids[0]]
+                assert slot.gpu.memory_used_gib <= 16 + 1e-6
+                failed = [one.log for one in made.machine.processes.values() if "error 2" in one.log]
+                assert failed == []
+
+
+def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
+    counted: dict[str, Counters] = {}
+    with virtual(tmp_path, counters=lambda: dict(counted)) as made:
+        made.offer(served("search"))
+        made.go_on(10)
+        name, total, told = made.copy("search").id, 0, {}
+        for step, _ in enumerate(made.passes(200, 0.5)):
+            total += 3
+            counted[name] = Counters(total, 0, (total,))
+            if step % 20 == 7:  # a report every ten seconds
+                finished = made.node.finished()
+                for minute in [*([finished] if finished else []), made.node.now()]:
+                    (said,) = made.node.body(*minute).instances
+                    told[minute[0].began] = said.requests
+        made.go_on(1)
+        (said,) = made.node.body(*made.node.now()).instances
+        told[made.node.watch.minute.began] = said.requests
+    assert len(told) == 4
+    assert sum(told.values()) == total
+
+
+def test_energy_only_grows_over_a_reload_of_the_driver(made: VirtualNode) -> None:
+    loaded(made)
+    uuid, last = made.uuids[0], made.node.watch.energy_mj(made.uuids[0])
+    made.machine.reload_driver()
+    assert made.machine.truth(uuid).energy_j == 0
+    drawn = 0.0
+    for _ in made.passes(60):
+        now = made.node.watch.energy_mj(uuid)
+        assert now >= last
+        drawn, last = drawn + now - last, now
+    assert drawn / 1000 == pytest.approx(made.machine.truth(uuid).energy_j, rel=0.05)

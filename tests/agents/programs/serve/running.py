@@ -1,0 +1,115 @@
+"""A real gpuwright-serve on a port of the kernel's choosing, ended when the test is."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.seams.traffic import Served
+from agents.talk.scraping import served_of
+from tests.support.caller import until
+
+PATH = "/v1/models/model:infer"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(slots=True)
+class Copy:
+    """The process, its port, and what it has printed."""
+
+    process: subprocess.Popen[str]
+    port: int
+    log: list[str] = field(default_factory=list)
+
+    def ask(self, method: str, path: str, body: bytes | str | None = None, timeout: float = 60.0) -> Said:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return Said(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def infer(self, body: bytes = b"x") -> Said:
+        return self.ask("POST", PATH, body)
+
+    def served(self) -> Served:
+        said = served_of("gpuwright", self.ask("GET", "/metrics").body)
+        assert said is not None
+        return said
+
+    def figure(self, name: str) -> float:
+        found = re.search(rf"^gpuwright_serve_{name} (\S+)$", self.ask("GET", "/metrics").body.decode(), re.MULTILINE)
+        assert found, name
+        return float(found[1])
+
+    def wait_ready(self) -> None:
+        until(lambda: self.ask("GET", "/healthz").status == 200, "\n".join(self.log))
+
+    def wait_figure(self, name: str, value: float) -> None:
+        until(lambda: self.figure(name) == value, f"{name} is not {value}")
+
+    def exit_code(self) -> int:
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(*words: str, environment: Mapping[str, str] | None = None, ready: bool = True) -> Iterator[Copy]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agents.programs.serve.main", *words],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    assert process.stderr
+    log: list[str] = []
+    listening: Future[int] = Future()
+
+    def read() -> None:
+        assert process.stderr
+        for line in process.stderr:
+            log.append(line.rstrip())
+            found = re.search(r"listening on [^ ]*:(\d+)", line)
+            if found and not listening.done():
+                listening.set_result(int(found[1]))
+        if not listening.done():
+            listening.set_exception(AssertionError("\n".join(log)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        copy = Copy(process, listening.result(60), log)
+        if ready:
+            copy.wait_ready()
+        yield copy
+    finally:
+        process.kill()
+        process.wait()
+        reader.join(60)
+        process.stderr.close()
+
+
+@contextmanager
+def clients(count: int) -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(count) as pool:
+        yield pool

@@ -1,0 +1,28 @@
+"""What the server counts, the agent reads."""
+
+from __future__ import annotations
+
+from agents.contract import LATENCY_EDGES_MS
+from agents.programs.serve.figures import EDGES_MS, Figures
+from agents.talk.scraping import served_of
+
+
+def test_the_edges_are_those_of_the_contract() -> None:
+    assert list(LATENCY_EDGES_MS) == list(EDGES_MS)
+
+
+def test_what_is_counted_is_read_back_bucket_by_bucket() -> None:
+    figures = Figures()
+    for seconds in (0.0001, 0.0005, 0.01, 0.01, 7.0, 100.0):
+        figures.answered(seconds)
+    figures.failed(rejected=True)
+    figures.batch(6, 0.5)
+    said = served_of("gpuwright", figures.text({"queue": 3, "sm_count": None, "memory_bytes": 2**30}).encode())
+    assert said is not None
+    assert said.counters.requests == 7
+    assert said.counters.errors == 1
+    assert said.counters.latency_counts == tuple(figures._latency)
+    assert sum(said.counters.latency_counts) == 6
+    assert (said.batches, said.batch_mean, said.busy_seconds) == (1, 6.0, 0.5)
+    assert (said.queue, said.sm_count, said.memory_gib) == (3, None, 1.0)
+    assert said.dropped == 0

@@ -1,0 +1,160 @@
+"""Real models: what our adapters ask of ONNX Runtime, PyTorch and the CUDA driver, answered by small stand-ins.
+
+None of the three is installed where the everyday suite runs. The stand-ins offer the calls that the adapters make, as
+those libraries document them, and compute `2 * x`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.agents.programs.serve.running import Copy, clients, serving
+from tests.support.nvml_stub import needs_gcc
+
+ONNX = """
+import numpy
+
+class Port:
+    def __init__(self, name, type, shape):
+        self.name, self.type, self.shape = name, type, shape
+
+def get_available_providers():
+    return ["CPUExecutionProvider"]
+
+class InferenceSession:
+    def __init__(self, file, providers):
+        assert providers == ["CPUExecutionProvider"]
+        if open(file).read() == "broken":
+            raise RuntimeError("no protobuf")
+
+    def get_inputs(self):
+        return [Port("x", "tensor(float)", ["batch", 2])]
+
+    def get_outputs(self):
+        return [Port("y", "tensor(float)", ["batch", 2])]
+
+    def run(self, names, feed):
+        assert names == ["y"] and feed["x"].dtype == numpy.float32
+        if (feed["x"] == 13).any():
+            raise RuntimeError("CUDA error")
+        return [feed["x"] * 2]
+"""
+TORCH = """
+import contextlib, numpy
+
+float32 = numpy.float32
+Tensor = numpy.ndarray
+numpy_array = numpy.asarray
+class cuda:
+    is_available = staticmethod(lambda: False)
+class Moved(numpy.ndarray):
+    def to(self, device):
+        assert device == "cpu"
+        return self
+class jit:
+    @staticmethod
+    def load(file, map_location):
+        open(file).close()
+        class Model:
+            def eval(self):
+                return self
+            def __call__(self, x):
+                if (x == 13).any():
+                    raise RuntimeError("CUDA error")
+                return x * 2
+        return Model()
+tensor = lambda value, dtype: numpy.asarray(value, dtype)
+stack = lambda arrays: numpy.stack(arrays).view(Moved)
+zeros = lambda shape: numpy.zeros(shape, numpy.float32)
+inference_mode = contextlib.nullcontext
+"""
+DRIVER = """
+#include <stdint.h>
+#include <stdlib.h>
+int cuInit(unsigned flags) { return getenv("BROKEN") ? 999 : 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = 7; return ordinal; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    if (attribute != 16 || device != 7) return 1;
+    *value = 42;
+    return 0;
+}
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)0x123456789abc; return device != 7; }
+int cuCtxSetCurrent(void *context) { return context != (void *)0x123456789abc; }
+int cuMemAlloc_v2(uint64_t *pointer, size_t bytes) { *pointer = 1; return bytes > (1ull << 31) ? 2 : 0; }
+"""
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "onnxruntime.py").write_text(ONNX)
+    (tmp_path / "torch.py").write_text(TORCH)
+    (tmp_path / "model.onnx").write_text("x")
+    (tmp_path / "broken.onnx").write_text("broken")
+    (tmp_path / "model.pt").write_text("x")
+    return {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+
+
+def sent(copy: Copy, said: object) -> tuple[int, object]:
+    answer = copy.infer(json.dumps(said).encode() if not isinstance(said, bytes) else said)
+    return answer.status, answer.json
+
+
+@pytest.mark.parametrize(
+    ("words", "outputs"), [(["model.onnx"], {"y": [2.0, 4.0]}), (["model.pt", "--shape", "2"], [2.0, 4.0])]
+)
+def test_a_model_computes_batches_and_refuses_what_it_cannot_read(
+    tmp_path: Path, libraries: dict[str, str], words: list[str], outputs: object
+) -> None:
+    named = ("--file", str(tmp_path / words[0]), *words[1:])
+    batched = ("--batch", "3", "--batch-timeout-ms", "60000", "--max-batch", "8")
+    with serving(*named, *batched, environment=libraries) as copy, clients(3) as pool:
+        warmed = copy.ask("POST", "/v1/warmup")
+        assert warmed.status == 200, copy.log
+        three = [pool.submit(sent, copy, said) for said in ({"inputs": [1, 2]}, {"inputs": [3, 4]}, {"inputs": "no"})]
+        answers = [each.result() for each in three]
+        assert [status for status, _ in answers] == [200, 200, 400]
+        assert answers[0][1] == {"outputs": outputs}
+        copy.ask("PUT", "/v1/batch", '{"batch": 1}')
+        deep = b"[" * 100_000
+        for bad in (b"{", b"[]", b"{}", deep, {"inputs": [1]}, {"inputs": [[1, 2]]}, {"inputs": {"z": [1, 2]}}):
+            assert sent(copy, bad)[0] == 400, bad
+        assert sent(copy, {"inputs": [13, 0]}) == (500, {"error": "the model failed"})
+        assert sent(copy, {"inputs": [1, 2]})[0] == 200
+        assert copy.served().counters.errors == 1
+        copy.ask("POST", "/v1/drain")
+        assert copy.exit_code() == 0
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_reason(
+    tmp_path: Path, libraries: dict[str, str]
+) -> None:
+    with serving("--file", str(tmp_path / "broken.onnx"), environment=libraries, ready=False) as copy:
+        assert copy.exit_code() == 1
+        assert "cannot load: no protobuf" in "\n".join(copy.log)
+
+
+@needs_gcc
+def test_the_stub_can_hold_a_real_context_and_memory(tmp_path: Path) -> None:
+    (tmp_path / "driver.c").write_text(DRIVER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
+    environment = {"LD_LIBRARY_PATH": str(tmp_path)}
+    words = ("--device", "cuda", "--memory-gib")
+    with serving(*words, "1.5", environment=environment) as copy:
+        assert (copy.served().sm_count, copy.served().memory_gib) == (42, 1.5)
+    with serving(*words, "4", environment=environment, ready=False) as copy:
+        assert copy.exit_code() == 1
+        assert "cannot load: CUDA error 2 from cuMemAlloc_v2" in "\n".join(copy.log)
+    with serving(*words, "1", environment=environment | {"BROKEN": "1"}, ready=False) as copy:
+        assert copy.exit_code() == 1
+        assert "CUDA error 999 from cuInit" in "\n".join(copy.log)
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
+def test_without_a_driver_there_is_no_real_context() -> None:
+    with serving("--device", "cuda", ready=False) as copy:
+        assert copy.exit_code() == 1
+        assert "there is no CUDA driver" in "\n".join(copy.log)

@@ -1,0 +1,320 @@
+"""The doctor on this machine, which has no GPU: what it says, and that it hangs, breaks and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from agents.control.join import join
+from agents.node.state import Credential, Folder
+from agents.run.doctor import Finding, Findings, Level, examine, machine, mps, neighbours
+from agents.run.doctor.bounded import run
+from agents.run.doctor.findings import fail, ok
+from agents.run.doctor.gpus import settable
+from agents.run.opening import Options
+from tests.agents.devices.privileged.running import running
+from tests.support.server import RunningServer
+from tests.support.world import gpu_type
+
+ROOT = Path(__file__).parents[4]
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+
+
+def levels(findings: list[Finding] | Iterator[Finding]) -> list[str]:
+    return [finding.level.value for finding in findings]
+
+
+@pytest.fixture
+def options() -> Iterator[Options]:
+    with tempfile.TemporaryDirectory() as short:  # pytest's own are too long for a socket's name
+        yield Options(Path(short) / "a")
+
+
+@pytest.fixture
+def without_a_driver() -> None:
+    if Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("this machine has a GPU")
+
+
+@pytest.mark.usefixtures("without_a_driver")
+def test_a_machine_without_a_gpu_is_told_so_in_one_sentence(options: Options) -> None:
+    findings = examine(options)
+    assert findings.exit_code == 3
+    assert "no NVIDIA GPU here" in findings.text().splitlines()[-1]
+    driver = findings.findings[0]
+    assert (driver.check, driver.level) == ("driver", Level.FAIL)
+    assert "Traceback" not in findings.text()
+    assert {finding.level for finding in findings.findings[1:]} <= {Level.OK, Level.WARN}
+
+
+@pytest.mark.usefixtures("without_a_driver")
+def test_what_it_says_to_a_program_is_what_it_says_to_a_person(options: Options) -> None:
+    findings = examine(options)
+    said = json.loads(findings.json())
+    assert said["exitCode"] == 3
+    assert said["hasGpu"] is False
+    assert [finding["check"] for finding in said["findings"]] == [finding.check for finding in findings.findings]
+    for finding in findings.findings:
+        assert finding.found.split()[0] in findings.text()
+        assert finding.advice or finding.level is Level.OK, f"{finding.check} says what is wrong and not what to do"
+
+
+def test_simulated_gpus_need_no_driver(options: Options) -> None:
+    findings = examine(replace(options, device="simulated", simulated_gpus=2))
+    assert findings.has_gpu
+    assert "2 simulated v100-16gb" in findings.findings[0].found
+    assert findings.exit_code == 0, findings.text()
+
+
+def test_it_changes_nothing(options: Options) -> None:
+    options.folder.mkdir(mode=0o700)
+    (options.folder / "seen.json").write_text("{}")
+    before = sorted((path, path.stat().st_mtime_ns) for path in options.folder.parent.rglob("*"))
+    examine(options)
+    assert sorted((path, path.stat().st_mtime_ns) for path in options.folder.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("found", "has_gpu", "code"),
+    [
+        ((ok("a", "x"),), True, 0),
+        ((ok("a", "x"), Finding("b", Level.WARN, "y", "z")), True, 0),
+        ((ok("a", "x"), fail("b", "y", "z")), True, 1),
+        ((fail("driver", "y", "z"),), False, 3),
+    ],
+)
+def test_the_exit_code_is_the_worst_that_was_found(found: tuple[Finding, ...], has_gpu: bool, code: int) -> None:
+    assert Findings(found, has_gpu).exit_code == code
+
+
+def test_a_check_that_hangs_or_breaks_is_one_line_and_hides_no_other() -> None:
+    hangs = threading.Event()
+
+    def hanging() -> list[Finding]:
+        hangs.wait(600)
+        return []
+
+    def breaking() -> list[Finding]:
+        raise KeyError("oops")
+
+    found = run([("a", hanging), ("b", breaking), ("c", lambda: [ok("c", "fine")])], seconds=0.5)
+    hangs.set()
+    assert [finding.check for finding in found] == ["a", "b", "c"]
+    assert levels(found) == ["fail", "fail", "ok"]
+    assert "no answer within 0.5 s" in found[0].found
+
+
+# Folders
+
+
+def test_a_state_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    [finding] = machine.state_folder(tmp_path)
+    assert finding.level is Level.FAIL
+    assert finding.advice == f"chmod 700 {tmp_path}"
+
+
+@as_root
+def test_a_folder_behind_a_closed_door_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    for path in (tmp_path, *tmp_path.parents[:3]):
+        path.chmod(path.stat().st_mode | 0o011)
+    said = as_nobody(
+        "from agents.run.doctor import machine, mps\n"
+        f"where = Path({str(tmp_path)!r}) / 'closed' / 'inner'\n"
+        "print([finding.level.value for finding in (*machine.state_folder(where), *mps.folder(where))])\n"
+    )
+    assert said == "['fail', 'fail']\n"
+
+
+@as_root
+def test_a_state_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    os.chown(tmp_path, NOBODY, -1)
+    [finding] = machine.state_folder(tmp_path)
+    assert finding.level is Level.FAIL
+    assert f"belongs to user {NOBODY}" in finding.found
+
+
+def test_a_credential_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "secret-token"))
+    assert levels(machine.credential(tmp_path)) == ["ok"]
+    (tmp_path / "credential.json").chmod(0o644)
+    [finding] = machine.credential(tmp_path)
+    assert finding.level is Level.FAIL
+    assert "secret-token" not in finding.found + finding.advice
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"server": 1}'])
+def test_a_credential_that_is_none_is_no_traceback(tmp_path: Path, content: str) -> None:
+    (tmp_path / "credential.json").write_text(content)
+    assert levels(machine.credential(tmp_path)) == ["fail"]
+    assert list(neighbours.control_plane(tmp_path)) == []
+
+
+def test_an_mps_folder_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    [finding] = mps.folder(tmp_path / ("x" * 100))
+    assert finding.level is Level.FAIL
+    assert "too long" in finding.found
+
+
+def test_a_template_with_a_fault_is_named_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("argv: [sleep, '{seconds}']\n")
+    [finding] = machine.templates(tmp_path, tmp_path, docker=False)
+    assert finding.level is Level.FAIL
+    assert "mine.yaml" in finding.found
+
+
+def test_a_template_whose_program_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("argv: [no-such-program-here]\n")
+    [finding] = machine.templates(tmp_path, tmp_path, docker=False)
+    assert "mine (no-such-program-here is not installed)" in finding.found
+    assert "mine" in next(iter(machine.templates(tmp_path, tmp_path, docker=True))).found.partition("cannot")[2]
+
+
+def test_a_folder_for_shared_memory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert levels(machine.shared_memory(tmp_path)) == ["ok"]
+    assert levels(machine.shared_memory(tmp_path / "none")) == ["fail"]
+
+
+def test_an_address_that_is_not_of_this_machine_has_no_free_port() -> None:
+    assert levels(machine.ports("127.0.0.1"))[0] != "fail"
+    assert levels(machine.ports("192.0.2.1")) == ["fail"]
+
+
+# Neighbours
+
+
+def test_the_root_helper_is_greeted(tmp_path: Path) -> None:
+    with running(tmp_path, uid=os.geteuid()) as helper:
+        assert levels(settable(helper.socket)) == ["ok"]
+        assert helper.writes() == []
+
+
+@as_root
+def test_without_a_root_helper_only_root_can_set_anything() -> None:
+    assert levels(settable(None)) == ["warn"]
+    said = as_nobody(
+        "from agents.run.doctor.gpus import settable\nprint([one.level.value for one in settable(None)])\n"
+    )
+    assert said == "['fail']\n"
+
+
+def test_a_gateway_that_does_not_listen_is_a_failure_and_none_is_not(tmp_path: Path) -> None:
+    def level(address: str) -> list[str]:
+        return levels(neighbours.gateway(address, tmp_path, ""))
+
+    assert level("") == ["ok"]
+    assert level("127.0.0.1") == ["fail"]
+    assert level(str(tmp_path / "socket")) == ["fail"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert level(address) == ["ok"]
+        assert level(f"http://{address}") == ["ok"]
+    assert level(address) == ["fail"]
+
+
+def test_a_node_that_has_joined_must_be_one_that_the_gateway_serves(tmp_path: Path) -> None:
+    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
+    counts = b'{"began": "x", "lines": 0, "lostLines": 0, "refusedLines": 0, "counted": []}'
+    with answering(200, {}, counts) as url:
+        assert levels(neighbours.gateway(url, tmp_path, "")) == ["ok"]
+    with answering(403, {}, b'{"reason": "forbidden", "message": "this token may not"}') as url:
+        [finding] = neighbours.gateway(url, tmp_path, "")
+        assert finding.level is Level.FAIL
+        assert "this token may not" in finding.found
+    assert levels(neighbours.gateway(url, tmp_path, "")) == ["fail"]
+    [finding] = neighbours.gateway(url, tmp_path, str(tmp_path / "no-token"))
+    assert finding.level is Level.FAIL
+
+
+def test_the_control_plane_knows_a_node_that_has_joined(api: RunningServer, tmp_path: Path) -> None:
+    api.request("POST", "/api/v1/apply", [gpu_type()])
+    token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
+    spec = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
+    join(Folder(tmp_path), api.url, token, "node-1", spec)
+    found = list(neighbours.control_plane(tmp_path))
+    assert [finding.check for finding in found] == ["control plane", "clock"]
+    assert levels(found) == ["ok", "ok"]
+    assert "knows this node" in found[0].found
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "expected"),
+    [
+        (204, {"Date": formatdate(usegmt=True)}, ["ok", "ok"]),
+        (204, {"Date": formatdate(time.time() - 3600, usegmt=True)}, ["ok", "warn"]),
+        (204, {"Date": "yesterday"}, ["ok", "warn"]),
+        (401, {"Date": formatdate(usegmt=True)}, ["fail", "ok"]),
+        (503, {}, ["warn", "warn"]),
+    ],
+)
+def test_what_a_control_plane_answers_is_understood(
+    tmp_path: Path, status: int, headers: Mapping[str, str], expected: list[str]
+) -> None:
+    if "GMT" in headers.get("Date", "") and expected[1] == "ok":
+        headers = {"Date": formatdate(usegmt=True)}  # of now, and not of when the tests were collected
+    with answering(status, headers) as url:
+        Folder(tmp_path).keep_credential(Credential(url, "node-1", "t"))
+        assert levels(neighbours.control_plane(tmp_path)) == expected
+
+
+def test_a_control_plane_that_is_away_is_a_failure_with_advice(tmp_path: Path) -> None:
+    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
+    [finding] = neighbours.control_plane(tmp_path)
+    assert finding.level is Level.FAIL
+    assert "firewall" in finding.advice
+
+
+@contextmanager
+def answering(status: int, headers: Mapping[str, str], body: bytes = b"") -> Iterator[str]:
+    """A server that answers everything like this."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response_only(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def as_nobody(program: str) -> str:
+    """What a program prints that runs as another user."""
+    preamble = "import os\nfrom pathlib import Path\nimport agents.run.doctor.mps\n"
+    become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + become + program],
+        capture_output=True, text=True, cwd=ROOT, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,144 @@
+"""The doctor of a node with GPUs: the real binding over a stand-in for the driver, MPS over a fake of its program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.devices.mps import MpsControl
+from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
+from tests.support import fake_mps
+from tests.support.nvml_stub import NvmlState, environment, needs_gcc
+from tests.support.nvml_stub.state import UNKNOWN, uuid_of
+
+pytestmark = needs_gcc
+GPUWRIGHT = Path(sys.executable).with_name("gpuwright")
+
+
+@dataclass(slots=True)
+class Examined:
+    """What `gpuwright agent doctor --json` said."""
+
+    code: int
+    said: dict[str, Any]
+
+    def level(self, check: str) -> str:
+        """The worst of what was found there."""
+        levels = [found["level"] for found in self.said["findings"] if found["check"] == check]
+        return next((level for level in ("fail", "warn", "ok") if level in levels), "")
+
+    def found(self, check: str) -> str:
+        return " ".join(found["found"] for found in self.said["findings"] if found["check"] == check)
+
+
+class Machine:
+    """Two GPUs, MPS, and a doctor for them."""
+
+    def __init__(self, where: Path) -> None:
+        self.nvml = NvmlState(where / "nvml", gpus=2)
+        self.state = where / "a"
+        self.path = fake_mps.on_path()
+
+    def examined(self) -> Examined:
+        words = ["agent", "doctor", "--json", "--state-dir", str(self.state)]
+        around = os.environ | environment(self.nvml) | {"PATH": self.path}
+        done = subprocess.run([GPUWRIGHT, *words], capture_output=True, text=True, env=around, timeout=120)
+        assert done.stderr == ""
+        return Examined(done.returncode, json.loads(done.stdout))
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with tempfile.TemporaryDirectory() as short:  # pytest's own are too long for a socket's name
+        yield Machine(Path(short))
+
+
+def test_a_node_that_can_do_everything_is_told_so(machine: Machine) -> None:
+    examined = machine.examined()
+    assert examined.code == 0, examined.said
+    assert examined.said["verdict"].startswith("This node can do and enforce everything")
+    assert "H100" in examined.found("gpu 0")
+    assert "132 SMs" in examined.found("gpu 1")
+    assert "none for GPU 0, 1 yet" in examined.found("mps daemon")
+    assert machine.nvml.history() == [], "it tries, and changes nothing"
+    assert not machine.state.exists()
+
+
+def test_without_the_mps_program_no_share_can_be_enforced(machine: Machine) -> None:
+    machine.path = "/usr/bin:/bin"
+    examined = machine.examined()
+    assert examined.code == 1
+    assert examined.level("mps program") == "fail"
+    assert "cannot be enforced" in examined.found("gpu 0")
+
+
+def test_a_lost_gpu_is_told_and_hides_no_other(machine: Machine) -> None:
+    machine.nvml.lose(0)
+    examined = machine.examined()
+    assert examined.code == 1
+    assert "2 GPUs" in examined.found("driver")
+    assert examined.level("gpu") == "fail"
+    assert examined.level("gpu 1") == "ok"
+
+
+def test_a_gpu_that_hangs_costs_one_line(machine: Machine) -> None:
+    machine.nvml.hangs(1, "nvmlDeviceGetMemoryInfo")
+    examined = machine.examined()
+    assert examined.code == 1
+    assert examined.level("gpu") == "fail"
+    assert examined.level("gpu 0") == "ok"
+
+
+def test_what_a_device_does_not_offer_is_said_with_its_consequence(machine: Machine) -> None:
+    machine.nvml.drop(0, "energy_mj")
+    machine.nvml.drop(0, "power_min_mw")
+    examined = machine.examined()
+    assert examined.code == 0
+    assert examined.level("gpu 0") == "warn"
+    assert "power limit stays as it is" in examined.found("gpu 0")
+    assert examined.level("gpu 1") == "ok"
+
+
+def test_a_prohibited_device_is_a_failure_and_an_exclusive_one_is_not(machine: Machine) -> None:
+    machine.nvml.set(0, "compute_mode", PROHIBITED_MODE)
+    machine.nvml.set(1, "compute_mode", EXCLUSIVE_PROCESS_MODE)
+    examined = machine.examined()
+    assert examined.level("compute mode 0") == "fail"
+    assert examined.level("compute mode 1") == "ok"
+
+
+def test_a_driver_that_fails_at_everything_is_no_traceback(machine: Machine) -> None:
+    machine.nvml.fails(0, "nvmlDeviceGetUUID", UNKNOWN)
+    machine.nvml.fails(1, "nvmlDeviceGetMemoryInfo", UNKNOWN)
+    examined = machine.examined()
+    assert examined.code == 1
+    assert "this is a fault in gpuwright" not in json.dumps(examined.said).lower()
+
+
+def test_each_daemon_is_asked_and_one_that_hangs_is_named(machine: Machine) -> None:
+    root = machine.state / "mps"
+    control = MpsControl(root, fake_mps.program())
+    machine.state.mkdir(mode=0o700)
+    try:
+        for number in (0, 1):
+            control.start(uuid_of(number))
+        answers = machine.examined()
+        assert answers.code == 0, answers.said
+        assert answers.level("mps daemon 0") == answers.level("mps daemon 1") == "ok"
+        fake_mps.switch(root / uuid_of(1), "hang")
+        hangs = machine.examined()
+        assert hangs.code == 1
+        assert hangs.level("mps daemon 0") == "ok"
+        assert hangs.level("mps daemon 1") == "fail"
+    finally:
+        for number in (0, 1):
+            fake_mps.kill(root / uuid_of(number))

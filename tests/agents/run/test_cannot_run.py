@@ -1,0 +1,126 @@
+"""What `gpuwright agent run` cannot run with is said in one line, before anything is started or changed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from agents.devices.simulated.remote import Switches
+from agents.keeper.board import Board
+from agents.node.state import Credential, Folder
+from agents.prometheus import serve
+from agents.run.opening import NoGateway
+from agents.seams.routes import Acknowledged, Route, RoutesAway
+from agents.templates.reading import read_usable
+from tests.support.server import RunningServer
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Of a node that joined a control plane which is away."""
+    Folder(tmp_path / "a").keep_credential(Credential("http://127.0.0.1:9", "node-1", "token"))
+    yield tmp_path / "a"
+    if (tmp_path / "a" / "simulated" / "driver.sock").exists():
+        switches = Switches(tmp_path / "a" / "simulated")
+        switches.quit()
+
+
+def refused(folder: Path, *words: str) -> str:
+    """What is said instead of running."""
+    command = [sys.executable, "-m", "cli.main", "agent", "run", "--device", "simulated", "--state-dir", str(folder)]
+    ran = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr.count("\n") == 1, "one line, and nothing was begun"
+    return ran.stderr
+
+
+def test_an_address_for_metrics_that_cannot_be_had_stops_it_before_it_begins(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "in use" in refused(folder, "--metrics", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert "must look like" in refused(folder, "--metrics", "nonsense")
+    assert "--metrics :99999" in refused(folder, "--metrics", ":99999")
+
+
+def test_an_address_for_copies_that_is_not_of_this_machine_is_refused(folder: Path) -> None:
+    assert "no free port was found on 192.0.2.1" in refused(folder, "--host", "192.0.2.1")
+
+
+def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
+    assert "--gateway proxy:9444 must look like" in refused(folder, "--gateway", "proxy:9444")
+
+
+def test_a_gateway_elsewhere_needs_an_address_of_this_node(folder: Path) -> None:
+    said = refused(folder, "--gateway", "https://proxy.example:9444")
+    assert "cannot reach copies at 127.0.0.1; --host names an address of this node" in said
+
+
+def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "gpuwright-serve.yaml").write_text("argv: 7\n")
+    templates, (fault,) = read_usable(own)
+    assert "gpuwright-serve.yaml" in fault
+    assert "gpuwright-serve" not in templates, "what was to be overridden is not what was asked for"
+    assert "gpuwright-train" in templates
+
+
+@pytest.mark.parametrize("name", ["credential.json", "seen.json", "known.json", "health.json"])
+def test_a_file_of_its_own_that_was_garbled_is_told(folder: Path, name: str) -> None:
+    (folder / name).write_text('{"node": ')
+    said = refused(folder)
+    assert name in said
+    assert "cannot be read" in said
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_metrics_are_served_on_ipv6() -> None:
+    answering = serve(("::1", 0), lambda: b"up 1\n")
+    with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=10) as said:
+        assert said.read() == b"up 1\n"
+    answering.close()
+
+
+def test_a_join_that_is_refused_names_the_fault(api: RunningServer, tmp_path: Path) -> None:
+    token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
+    words = ["--server", api.url, "--node", "node-1", "--gpu-type", "no-such", "--gpus", "2"]
+    command = [sys.executable, "-m", "cli.main", "agent", "join", *words, "--state-dir", str(tmp_path)]
+    environment = {**os.environ, "GPUWRIGHT_JOIN_TOKEN": token}
+    joined = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert joined.returncode == 3
+    assert "no-such" in joined.stderr
+
+
+class _Flapping(NoGateway):
+    def __init__(self) -> None:
+        self.away = True
+
+    def declare(self, routes: object) -> Acknowledged:
+        if self.away:
+            raise RoutesAway("nobody listens")
+        return super().declare(())
+
+
+def test_a_gateway_that_is_away_is_logged_once_and_so_is_its_return(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    gateway, seconds = _Flapping(), iter(range(0, 1000, 10))
+    board = Board(gateway, lambda: next(seconds))
+    route = (Route("a.1.1", "shop/a", "127.0.0.1:1", 1.0, drained=False),)
+    for _ in range(5):
+        board.bring_up_to_date(route)
+    gateway.away = False
+    for _ in range(5):
+        board.bring_up_to_date(route)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(",")[0].partition(":")[0] for line in said] == [
+        "the gateway does not acknowledge",
+        "the gateway acknowledges again",
+    ]
