@@ -29,7 +29,7 @@ test: install ## the everyday tests, two at once; ARGS='tests/cli -x' for some o
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)
 
-check: install ## what CI runs beside the tests: lint, types, imports, contract, migrations, leaks
+check: install ## what CI runs besides the tests: lint, types, imports, contract, pages, migrations, leaks
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
@@ -40,6 +40,7 @@ check: install ## what CI runs beside the tests: lint, types, imports, contract,
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/monitoring.py --check
 	@$(BIN)/python scripts/pages.py --check
+	@$(BIN)/python scripts/docs.py --check
 	@$(BIN)/pytest -q tests/migrations
 
 format: install ## ruff's formatting and safe fixes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
 import io
 import re
@@ -73,8 +74,7 @@ def fault(words: list[str]) -> str:
     verb = BY_NAME.get(words[0])
     if verb is None:
         return f"there is no verb {words[0]!r}"
-    parser = argparse.ArgumentParser(prog=f"gpuwright {verb.name}")
-    importlib.import_module(verb.module).add_arguments(parser)
+    parser = parser_of(verb.name)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
@@ -82,3 +82,39 @@ def fault(words: list[str]) -> str:
     except SystemExit as ended:
         return said.getvalue().strip().splitlines()[-1] if ended.code else ""
     return ""
+
+
+def unknown_word(words: list[str]) -> str:
+    """Says which of these words no parser knows; empty where all are known, though arguments may be missing."""
+    _, words = split(words)
+    if not words or words[0] in ("help", "VERB"):
+        return ""
+    if words[0] not in BY_NAME:
+        return f"there is no verb {words[0]!r}"
+    parser = parser_of(words[0])
+    for word in (word.strip("[]") for word in words[1:]):
+        if word.startswith("--"):
+            if word.split("=")[0] not in flags_of(parser):
+                return f"{parser.prog} takes no {word}"
+        elif below := actions_of(parser):
+            if word.isupper():  # stands for any of them
+                return ""
+            if word not in below:
+                return f"{parser.prog} has no {word!r}"
+            parser = below[word]
+    return ""
+
+
+@functools.cache
+def parser_of(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"gpuwright {verb}")
+    importlib.import_module(BY_NAME[verb].module).add_arguments(parser)
+    return parser
+
+
+def actions_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return next((action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)), {})
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {option for action in parser._actions for option in action.option_strings}

@@ -1,0 +1,289 @@
+"""Checks what the pages say against the code: commands, routes, paths, modules, settings, links, measured figures.
+
+Usage: .venv/bin/python scripts/docs.py [--check]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from app.settings import PREFIX, UNPREFIXED, Settings  # noqa: E402
+from cli.main import BY_NAME  # noqa: E402
+from tests.docs.shell import (  # noqa: E402
+    Block,
+    actions_of,
+    blocks,
+    commands,
+    fault,
+    flags_of,
+    indented,
+    parser_of,
+    unknown_word,
+)  # fmt: skip
+
+TOPS = ("agents", "app", "benchmarks", "cli", "deploy", "docs", "examples", "migrations", "openapi", "requirements",
+        "scripts", "simulation", "solvers", "tests")  # fmt: skip
+PYTHON = {"agents", "app", "benchmarks", "cli", "migrations", "simulation", "solvers", "tests"}
+README_BYTES = 7_000
+# Flags that pages name and that belong to programs of others.
+FOREIGN = {"--gpu-memory-utilization", "--max-num-seqs", "--gpu-reset", "--profile", "--strict"}
+
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+PATH = re.compile(rf"^(?:{'|'.join(TOPS)})/[\w./*-]*$")
+FILE = re.compile(r"^[a-z_]\w*\.py$")
+DOTTED = re.compile(rf"\b(?:{'|'.join(sorted(PYTHON))})(?:\.[A-Za-z_]\w*)+")
+MODULE = re.compile(r"python -m ([\w.]+)([^\n`|#;&]*)")
+FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")
+ROUTE = re.compile(r"(?:\b(GET|PUT|POST|PATCH|DELETE)\s+)?(/api/v1(?:/[\w{}.:-]+)+)")
+SETTING = re.compile(r"\b(?:GPUWRIGHT|DATABASE|OTEL)_[A-Z_]*[A-Z]\b")
+LINK = re.compile(r"(?<!\!)\[[^\]\n]*\]\(([^)\s]+)\)|\!\[[^\]]*\]\(([^)\s]+)\)")
+MEASURED = re.compile(r"^#+ .*\b(?:measured|figures|how fast|what it costs)\b", re.IGNORECASE | re.MULTILINE)
+MEASURES = re.compile(r"python -m tests\.proofs|gpuwright bench|bench [a-z]+|tests/[\w/]+\.py|scripts/\w+\.py|`ps`")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A statement that is not so: where it stands, and why."""
+
+    page: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {self.text}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it is written."""
+
+    path: Path
+    text: str
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT)) if self.path.is_relative_to(ROOT) else self.path.name
+
+    def finding(self, at: int, text: str) -> Finding:
+        return Finding(self.name, self.text.count("\n", 0, at) + 1, text)
+
+    def code(self) -> Iterator[tuple[int, str]]:
+        """Code within lines, with its place."""
+        return ((found.start(), found[1]) for found in CODE.finditer(self.text))
+
+
+def main() -> int:
+    findings = sorted(finding for path in pages() for finding in findings_of(Page(path, path.read_text())))
+    for finding in findings:
+        print(finding, file=sys.stderr)
+    if not findings:
+        print(f"{len(list(pages()))} pages agree with the code")
+    return 1 if findings else 0
+
+
+def pages() -> Iterator[Path]:
+    yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
+
+
+def findings_of(page: Page) -> Iterator[Finding]:
+    """All that a page says and the code does not have."""
+    for check in (wrong_commands, wrong_inline, wrong_routes, wrong_paths, wrong_modules, wrong_names, wrong_settings,
+                  wrong_links, unsourced_figures, too_long):  # fmt: skip
+        yield from check(page)
+
+
+# Commands
+
+
+def wrong_commands(page: Page) -> Iterator[Finding]:
+    """Commands of gpuwright in blocks that its parser refuses."""
+    shown = [block for block in blocks(page.path) if block.kind in ("sh", "console")]
+    for block in (*shown, Block(page.path, 1, "", indented(page.path))):
+        for words in commands(block.text):
+            if said := fault(words):
+                yield Finding(page.name, block.line, f"gpuwright {' '.join(words)}: {said}")
+
+
+def wrong_inline(page: Page) -> Iterator[Finding]:
+    """Verbs, actions and flags in running text that no parser knows."""
+    for at, code in page.code():
+        if code.startswith("gpuwright "):
+            for words in commands(code):
+                if said := unknown_word(words):
+                    yield page.finding(at, f"`{code}`: {said}")
+        elif code.startswith("--"):
+            unknown = set(FLAG.findall(code)) - all_flags() - FOREIGN
+            yield from (page.finding(at, f"`{code}`: no verb takes {flag}") for flag in sorted(unknown))
+
+
+@functools.cache
+def all_flags() -> set[str]:
+    """The flags of every verb and action, and those that a program or script of ours reads."""
+    waiting = [parser_of(verb) for verb in BY_NAME]
+    flags: set[str] = set()
+    while waiting:
+        parser = waiting.pop()
+        flags |= flags_of(parser)
+        waiting += actions_of(parser).values()
+    return flags | set(re.findall(r"[\"'](--[a-z][a-z0-9-]*)[\"']", sources("*.py")))
+
+
+# Routes, paths, modules, names, settings
+
+
+def wrong_routes(page: Page) -> Iterator[Finding]:
+    """Routes that the contract does not have, or not with that method."""
+    for found in ROUTE.finditer(page.text):
+        method, route = found[1], found[2].rstrip(".:")
+        matching = [path for path in contract() if is_route(route, path)]
+        if not matching:
+            yield page.finding(found.start(), f"{route}: no such route in openapi/openapi.json")
+        elif method and not any(method.lower() in contract()[path] for path in matching):
+            yield page.finding(found.start(), f"{method} {route}: the route does not take {method}")
+
+
+@functools.cache
+def contract() -> dict[str, dict[str, object]]:
+    paths: dict[str, dict[str, object]] = json.loads((ROOT / "openapi" / "openapi.json").read_text())["paths"]
+    return paths
+
+
+def is_route(route: str, path: str) -> bool:
+    have, want = route.split("/"), path.split("/")
+    return len(have) == len(want) and all(b.startswith("{") or a == b for a, b in zip(have, want, strict=True))
+
+
+def wrong_paths(page: Page) -> Iterator[Finding]:
+    """Files and folders in code that the tree does not have."""
+    for at, code in page.code():
+        for word in code.split():
+            if PATH.match(word):
+                wanted = re.sub(r"(?<=/)[A-Z]+(?=[./]|$)", "*", word.split(":")[0].rstrip("/"))
+                if not fnmatch.filter(tree(), wanted):
+                    yield page.finding(at, f"`{word}` is not in the tree")
+            elif FILE.match(word) and not any(path.endswith(f"/{word}") for path in tree()):
+                yield page.finding(at, f"no file of the tree is called `{word}`")
+
+
+@functools.cache
+def tree() -> frozenset[str]:
+    """Every file that git tracks or would, and every folder above one."""
+    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    there = [file for file in files if file and (ROOT / file).exists()]
+    return frozenset(there) | {str(folder) for file in there for folder in Path(file).parents}
+
+
+def wrong_modules(page: Page) -> Iterator[Finding]:
+    """`python -m MODULE --flag` where ours has no such module, or its source no such flag."""
+    for found in MODULE.finditer(page.text):
+        module, rest = found[1].rstrip("."), found[2]
+        if module.split(".")[0] not in PYTHON:
+            continue
+        source = file_of(module)
+        if source is None:
+            yield page.finding(found.start(), f"python -m {module}: there is no such module")
+            continue
+        text = source.read_text()
+        for flag in FLAG.findall(rest):
+            if f'"{flag}"' not in text:
+                yield page.finding(found.start(), f"python -m {module} takes no {flag}")
+
+
+def wrong_names(page: Page) -> Iterator[Finding]:
+    """Dotted names in code whose module, or the name within it, does not exist."""
+    for at, code in page.code():
+        for name in DOTTED.findall(code):
+            if f"{name.replace('.', '/')}" in code or re.search(r"\.(md|yaml|toml|json|py)$", name):
+                continue
+            words = name.split(".")
+            size = next((size for size in range(len(words), 0, -1) if file_of(".".join(words[:size]))), 0)
+            source = file_of(".".join(words[:size])) if size else None
+            inner = words[size] if size < len(words) else ""
+            if source is None or (inner and not re.search(rf"\b{inner}\b", source.read_text())):
+                yield page.finding(at, f"`{name}` does not exist")
+
+
+def file_of(module: str) -> Path | None:
+    path = ROOT / module.replace(".", "/")
+    if path.with_suffix(".py").is_file():
+        return path.with_suffix(".py")
+    return next((file for file in (path / "__main__.py", path / "__init__.py") if file.is_file()), None)
+
+
+def wrong_settings(page: Page) -> Iterator[Finding]:
+    """Variables of the environment that nothing reads."""
+    for found in SETTING.finditer(page.text):
+        if found[0] not in variables():
+            yield page.finding(found.start(), f"nothing reads the variable {found[0]}")
+
+
+@functools.cache
+def variables() -> frozenset[str]:
+    """All variables that something reads: the settings, and those that code, units and Compose files name."""
+    settings = (field.name.upper() for field in dataclasses.fields(Settings))
+    named = SETTING.findall("\n".join(map(sources, ("*.py", "*.service", "*.yml", "*.yaml"))))
+    return frozenset(named) | {name if name.lower() in UNPREFIXED else PREFIX + name for name in settings}
+
+
+@functools.cache
+def sources(pattern: str) -> str:
+    """The text of all files of the tree of this kind, one after the other."""
+    return "\n".join(
+        (ROOT / path).read_text()
+        for path in sorted(tree())
+        if fnmatch.fnmatch(path, pattern) and path != "scripts/docs.py" and (ROOT / path).is_file()
+    )
+
+
+# Links, figures, length
+
+
+def wrong_links(page: Page) -> Iterator[Finding]:
+    """Links within the repository that lead nowhere, or to no heading there."""
+    for found in LINK.finditer(page.text):
+        target = found[1] or found[2]
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.path.parent / name).resolve() if name else page.path
+        if not path.exists():
+            yield page.finding(found.start(), f"the link {target} leads to no file")
+        elif anchor and path.suffix == ".md" and anchor not in headings(path.read_text()):
+            yield page.finding(found.start(), f"the link {target} leads to no heading")
+
+
+def headings(text: str) -> set[str]:
+    plain = (re.sub(r"[`*]", "", heading).strip().lower() for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading)) for heading in plain}
+
+
+def unsourced_figures(page: Page) -> Iterator[Finding]:
+    """Sections of measured figures that name nothing that measures them."""
+    marks = [*(found.start() for found in re.finditer(r"^## ", page.text, re.MULTILINE)), len(page.text)]
+    for found in MEASURED.finditer(page.text):
+        end = next(mark for mark in marks if mark > found.start())
+        if not MEASURES.search(page.text[found.start() : end]):
+            yield page.finding(found.start(), "these figures name no command that measures them")
+
+
+def too_long(page: Page) -> Iterator[Finding]:
+    size = len(page.text.encode())
+    if page.name == "README.md" and size > README_BYTES:
+        yield Finding(page.name, 1, f"{size:,} bytes; at most {README_BYTES:,}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,77 @@
+"""What pages say of the code is so, and scripts/docs.py finds it where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shell import ROOT
+from tests.test_house import script
+
+DOCS = script("docs")
+
+
+def findings(tmp_path: Path, text: str, name: str = "page.md") -> list[str]:
+    path = tmp_path / name
+    path.write_text(text)
+    return [str(finding) for finding in DOCS.findings_of(DOCS.Page(path, text))]
+
+
+@pytest.mark.parametrize("path", list(DOCS.pages()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_says_nothing_that_the_code_does_not_have(path: Path) -> None:
+    assert [str(finding) for finding in DOCS.findings_of(DOCS.Page(path, path.read_text()))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("`gpuwright undo`", "there is no verb 'undo'"),
+        ("`gpuwright plan undo 3`", "gpuwright plan has no 'undo'"),
+        ("`gpuwright top --forever`", "gpuwright top takes no --forever"),
+        ("`gpuwright top [--forever]`", "gpuwright top takes no --forever"),
+        ("`--forever`", "no verb takes --forever"),
+        ("```console\ngpuwright plan undo 3\n```", "invalid choice"),
+        ("    gpuwright get --everything nodes", "unrecognized arguments"),
+        ("`/api/v1/nothing`", "/api/v1/nothing: no such route"),
+        ("GET /api/v1/services/{tenant}", "no such route"),
+        ("`PATCH /api/v1/endpoints`", "the route does not take PATCH"),
+        ("`app/nothing.py`", "`app/nothing.py` is not in the tree"),
+        ("`app/manifests/nothing/`", "is not in the tree"),
+        ("`nothing_at_all.py`", "no file of the tree is called `nothing_at_all.py`"),
+        ("python -m tests.proofs.nothing", "there is no such module"),
+        ("`python -m tests.proofs.town --forever 3`", "tests.proofs.town takes no --forever"),
+        ("`solvers.latency.nothing_at_all`", "`solvers.latency.nothing_at_all` does not exist"),
+        ("`GPUWRIGHT_" + "NOTHING`", "nothing reads the variable GPUWRIGHT_"),
+        ("[there](nothing.md)", "the link nothing.md leads to no file"),
+        ("# Here\n\n[there](#elsewhere)", "the link #elsewhere leads to no heading"),
+        ("## What was measured\n\n3 ms", "these figures name no command that measures them"),
+    ],
+)
+def test_a_false_statement_is_found_and_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    found = findings(tmp_path, f"First.\n\n{text}\n")
+    assert len(found) == 1
+    assert found[0].startswith("page.md:")
+    assert said in found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`gpuwright plan diff 42`, `gpuwright bench WHAT [--json]`, `gpuwright help VERB`, `--data-dir`",
+        "`GET /api/v1/endpoints`, `/api/v1/gateways/NAME/counts`",
+        "`cli/verbs/NAME.py`, `app/settings.py`, `tests/docs/`, `examples/*.yaml`",
+        "`python -m tests.proofs.town --agents 20 --blows 50`, `python -m pytest`",
+        "`GPUWRIGHT_POOL_SIZE`, `DATABASE_URL`",
+        "# What is here\n\n[here](#what-is-here), [elsewhere](page.md#what-is-here), [far](https://example.org/x)",
+        "## What was measured\n\n3 ms (`gpuwright bench solve`)",
+    ],
+)
+def test_a_true_statement_is_left_alone(tmp_path: Path, text: str) -> None:
+    assert findings(tmp_path, text) == []
+
+
+def test_a_readme_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(DOCS, "ROOT", tmp_path)
+    assert findings(tmp_path, "x" * 7_000, "README.md") == []
+    assert findings(tmp_path, "x" * 7_001, "README.md") == ["README.md:1: 7,001 bytes; at most 7,000"]
