@@ -49,7 +49,7 @@ ROUTE = re.compile(r"(?:\b(GET|PUT|POST|PATCH|DELETE)\s+)?(/api/v1(?:/[\w{}.:-]+
 SETTING = re.compile(r"\b(?:GPUWRIGHT|DATABASE|OTEL)_[A-Z_]*[A-Z]\b")
 LINK = re.compile(r"(?<!\!)\[[^\]\n]*\]\(([^)\s]+)\)|\!\[[^\]]*\]\(([^)\s]+)\)")
 MEASURED = re.compile(r"^#+ .*\b(?:measured|figures|how fast|what it costs)\b", re.IGNORECASE | re.MULTILINE)
-MEASURES = re.compile(r"python -m tests\.proofs|gpuwright bench|bench [a-z]+|tests/[\w/]+\.py|scripts/\w+\.py|`ps`")
+MEASURES = re.compile(r"python -m tests\.proofs|gpuwright bench|bench [a-z]+|tests/[\w/.]+|scripts/\w+\.py|`ps`")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
