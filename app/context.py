@@ -9,8 +9,8 @@ from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
 from app.sessions import Sessions
 from app.settings import Settings
-from app.store.database import Database
-from app.store.notices import Notices
+from app.store.database.database import Database
+from app.store.database.notices import Notices
 from app.tokens import Authenticator
 
 

@@ -17,25 +17,12 @@ from app.context import Context
 from app.ledger import keeping
 from app.nodes import counted, expansion, noting, reporting
 from app.nodes.pace import Pace
-from app.store import (
-    changes,
-    clock,
-    closing,
-    events,
-    gateways,
-    idempotency,
-    node_state,
-    partitions,
-    refusals,
-    rollups,
-    rotation,
-    service_hours,
-    sessions,
-    tokens,
-    turns,
-    versions,
-)
-from app.store.database import Unavailable
+from app.store.access import rotation, sessions, tokens
+from app.store.database import clock, partitions, turns, versions
+from app.store.database.database import Unavailable
+from app.store.fleet import gateways, node_state, refusals, service_hours
+from app.store.money import closing, rollups
+from app.store.world import changes, events, idempotency
 
 ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2

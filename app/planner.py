@@ -25,8 +25,8 @@ from app.control.record.planner_store import Store
 from app.control.solve import Solver
 from app.http.metrics import REGISTRY
 from app.settings import Settings
-from app.store.database import Database, Unavailable, libpq_url
-from app.store.notices import Notices
+from app.store.database.database import Database, Unavailable, libpq_url
+from app.store.database.notices import Notices
 
 TICK_SECONDS = 0.5
 QUICK_TICK_SECONDS = 0.25  # between two looks at loads

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from app import tokens
 from app.access import Principal, Scope
 from app.problem import Problem
-from app.store import sessions
-from app.store.database import Database
-from app.store.sessions import SessionRow
+from app.store.access import sessions
+from app.store.access.sessions import SessionRow
+from app.store.database.database import Database
 from app.tokens import Authenticator, NewToken
 
 COOKIE_PREFIX = "gwc"

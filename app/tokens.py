@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 
 from app.access import Principal, Scope
 from app.problem import Problem
-from app.store import audit, rotation, tokens
-from app.store.database import Database, Unavailable
-from app.store.tokens import TokenRow
+from app.store.access import rotation, tokens
+from app.store.access.tokens import TokenRow
+from app.store.database.database import Database, Unavailable
+from app.store.world import audit
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from time import perf_counter
 
 import numpy as np
 
-from solvers.sharing.convex import ConvexSharing
-from solvers.sharing.fleet import SharedFleet
-from solvers.sharing.judge import violations
-from solvers.sharing.problem import Resident, SharedGpu, two_piece
+from solvers.mudi.sharing.convex import ConvexSharing
+from solvers.mudi.sharing.fleet import SharedFleet
+from solvers.mudi.sharing.judge import violations
+from solvers.mudi.sharing.problem import Resident, SharedGpu, two_piece
 
 SIZES = (12, 1000)  # Mudi's cluster, and its simulated one
 ROUNDS = 200

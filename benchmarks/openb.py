@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from solvers.placement.online import (
+from solvers.baselines.online import (
     BestFit,
     Fleet,
     Fragmentation,
@@ -25,7 +25,7 @@ from solvers.placement.online import (
     Workload,
     place_all,
 )
-from solvers.placement.online.workload import GPU_MILLI
+from solvers.baselines.online.workload import GPU_MILLI
 
 FILES = (
     "openb_node_list_gpu_node.csv",

@@ -17,7 +17,7 @@ from solvers.planning.judge import judge
 from solvers.planning.judge.changes import changes_on
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 SWING = 1.25
 

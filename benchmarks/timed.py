@@ -83,7 +83,7 @@ def main() -> None:
 def judged(problem: Problem, plan: Plan, *, simulate: bool) -> dict[str, Any]:
     """What the judge finds, SLOs by the latency table and by simulation where asked for, and what the plan claims."""
     from solvers.planning.judge import judge
-    from solvers.planning.promise import keep
+    from solvers.planning.search.promise import keep
 
     verdict = judge(problem, plan, simulate=simulate, keeps=keep)
     claim = plan.certificate

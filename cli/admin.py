@@ -9,7 +9,7 @@ from cli.contexts import reason
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from app.store.database import Database
+    from app.store.database.database import Database
     from app.tokens import NewToken
 
 
@@ -20,7 +20,7 @@ def made(database: Database, path: Path, label: str) -> NewToken:
     """
     from app import tokens
     from app.postgres.admission import write_privately
-    from app.store import tokens as rows
+    from app.store.access import tokens as rows
 
     new = tokens.new()
     try:

@@ -16,7 +16,7 @@ from cli.children import Children, Say
 if TYPE_CHECKING:
     from app.manifests.offline import World
     from app.settings import Settings
-    from app.store.database import Database
+    from app.store.database.database import Database
 
 KEPT = "fleet.json"
 REAL_TEMPLATE = "gpuwright-serve"
@@ -171,7 +171,7 @@ def _free_port() -> int:
 
 def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
     """Say once that every service is served, and how long that took."""
-    from app.store.database import Database, Unavailable
+    from app.store.database.database import Database, Unavailable
     from simulation.served import served
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)

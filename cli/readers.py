@@ -13,7 +13,7 @@ from cli import exits
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from app.store.readers import Reader
+    from app.store.access.readers import Reader
 
 MOST_GRAMS = 10_000
 PLACES = 9
@@ -72,8 +72,8 @@ def _day(text: str) -> date:
 
 def run(args: argparse.Namespace, url: str) -> int:
     """What was asked, on the database of `url`."""
-    from app.store.database import Database
-    from app.store.readers import ReaderRefused
+    from app.store.access.readers import ReaderRefused
+    from app.store.database.database import Database
 
     database = Database(url, pool_size=1)
     try:
@@ -88,7 +88,8 @@ def run(args: argparse.Namespace, url: str) -> int:
 def _grant(args: argparse.Namespace, url: str, database: Any) -> int:
     import psycopg
 
-    from app.store import readers, schema
+    from app.store.access import readers
+    from app.store.database import schema
     from cli.output import say
 
     database.read(schema.require)
@@ -112,7 +113,7 @@ def _maker(data_dir: Path | None, url: str) -> str:
 
     from app.postgres.admission import admin_of_running
     from app.postgres.cluster import SUPERUSER
-    from app.store.database import libpq_url
+    from app.store.database.database import libpq_url
 
     own = None
     if data_dir is not None or not os.environ.get("DATABASE_URL"):
@@ -121,7 +122,7 @@ def _maker(data_dir: Path | None, url: str) -> str:
 
 
 def _revoke(args: argparse.Namespace, url: str, database: Any) -> int:
-    from app.store import readers
+    from app.store.access import readers
 
     if not database.write(lambda connection: readers.revoke(connection, args.role)):
         raise Failed(f"{args.role} reads no reports", exits.REFUSED)
@@ -130,7 +131,7 @@ def _revoke(args: argparse.Namespace, url: str, database: Any) -> int:
 
 
 def _carbon(args: argparse.Namespace, url: str, database: Any) -> int:
-    from app.store import carbon
+    from app.store.money import carbon
 
     database.write(lambda connection: carbon.put(connection, args.region, args.begins, args.grams, args.source))
     print(f"{args.region} emits {args.grams:f} g a kWh from {args.begins} on")
@@ -138,7 +139,7 @@ def _carbon(args: argparse.Namespace, url: str, database: Any) -> int:
 
 
 def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
-    from app.store import readers
+    from app.store.access import readers
     from cli.output import Table
 
     found = database.read(readers.listed)

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection, and in the transaction, that app.store.schema gives."""
+"""Runs migrations on the connection, and in the transaction, that app.store.database.schema gives."""
 
 from alembic import context
 

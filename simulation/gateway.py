@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from agents.contract import GatewayCounts, ServiceCounts
 from agents.gateway.overload import Counted, Pressure, pressed
-from app.store import gateways
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import gateways
 from simulation.fleet import Fleet, Total
 
 SAY_SECONDS = 1.0

@@ -17,8 +17,8 @@ import time
 from datetime import UTC, datetime
 
 from app.nodes import noting, reporting
-from app.store import observed
-from app.store.database import Database, Unavailable
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import observed
 from simulation import world as worlds
 from simulation.clock import Clock
 from simulation.fleet import Fleet

@@ -11,8 +11,8 @@ import msgspec
 
 from agents.contract import REPORT_SECONDS, Assignment, Report
 from app.nodes.intake import Intake
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from simulation.fleet import Fleet
 from simulation.node import LightNode
 from simulation.saying import Speaker

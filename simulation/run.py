@@ -15,7 +15,7 @@ from app.control.record.planner_store import Store
 from app.control.solve.inline import Inline
 from app.manifests.offline import World
 from app.nodes import noting
-from app.store.database import Database
+from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
 from simulation.fleet import Fleet

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from agents.contract import Assignment
 from app.control.observe.observer import EPOCH
 from app.nodes.detail import Detail
-from app.store import observed
+from app.store.fleet import observed
 
 
 @dataclass(frozen=True, slots=True)

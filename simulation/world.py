@@ -13,8 +13,8 @@ from app.access import Principal, Scope
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import Input, World, load
-from app.store import observed
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import observed
 from app.world.declare import declare, delete
 from app.world.write import Actor
 from simulation.truth import START_SECONDS, Truth

@@ -64,7 +64,7 @@ def test_every_package_has_a_file_that_makes_it_one() -> None:
 
 
 def test_sql_stands_in_the_store_alone() -> None:
-    makers = {("app.store.database", "statement"), ("sqlalchemy", "text")}
+    makers = {("app.store.database.database", "statement"), ("sqlalchemy", "text")}
     elsewhere = [
         relative(path)
         for path in FILES

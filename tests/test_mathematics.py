@@ -26,8 +26,8 @@ from solvers.planning.judge import shapes as shape_rules
 from solvers.planning.judge import tenants as tenant_rules
 from solvers.planning.problem import Problem
 from solvers.planning.replan import replanner
+from solvers.planning.search.tables import tables
 from solvers.planning.solve import Budget, solve
-from solvers.planning.tables import tables
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "mathematics.md").read_text()

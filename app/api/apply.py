@@ -11,7 +11,7 @@ from app.api import selectors
 from app.api.asking import Body, By, DryRun, answer, context, write_once
 from app.api.bodies import manifests
 from app.manifests.diff import diff
-from app.store.objects import Stored
+from app.store.world.objects import Stored
 from app.world.decisions import Action, Decision
 from app.world.declare import Prune, declare
 

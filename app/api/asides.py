@@ -13,7 +13,7 @@ from app.api.solvers import with_solvers
 from app.context import Context
 from app.control.solve.questions import Busy, NoAnswer
 from app.problem import Problem
-from app.store import pieces, plan_reads, plans
+from app.store.plans import pieces, plan_reads, plans
 
 if TYPE_CHECKING:
     from app.control.domain.snapshot import Expected, Snapshot

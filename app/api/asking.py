@@ -15,7 +15,7 @@ from app.access import Principal
 from app.context import Context
 from app.manifests.faults import escaped, nearest
 from app.problem import Problem
-from app.store import idempotency
+from app.store.world import idempotency
 from app.world.declare import ANY_VERSION
 from app.world.write import Actor
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Response
 from app.access import Noun, Verb, require
 from app.api import cursors
 from app.api.asking import Asked, Who, answer
-from app.store import audit
-from app.store.objects import rfc3339
+from app.store.world import audit
+from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
 

@@ -16,7 +16,9 @@ from app.api.objects import Name
 from app.control.domain.events import Reason, happened
 from app.manifests.model import Key, Kind
 from app.problem import Problem
-from app.store import audit, clock, cordons, events, objects
+from app.store.database import clock
+from app.store.fleet import cordons
+from app.store.world import audit, events, objects
 from app.world import declare
 
 router = APIRouter(prefix="/api/v1", tags=["cordons"])

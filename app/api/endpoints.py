@@ -13,7 +13,7 @@ from app.access import Noun, Verb, require
 from app.api.asking import JSON, Asked, Body, Who
 from app.manifests.faults import Fault
 from app.problem import Problem
-from app.store import gateways
+from app.store.fleet import gateways
 
 router = APIRouter(prefix="/api/v1", tags=["gateways"])
 

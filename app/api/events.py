@@ -13,9 +13,9 @@ from app.api.asking import Asked, Who, answer
 from app.control.domain.events import Reason
 from app.manifests.faults import escaped, nearest
 from app.problem import Problem
-from app.store import events
-from app.store.events import Recorded, Wanted
-from app.store.objects import rfc3339
+from app.store.world import events
+from app.store.world.events import Recorded, Wanted
+from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
 

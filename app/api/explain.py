@@ -17,8 +17,9 @@ from app.control.answer.explain.plan import spelled_plan, why_held_back, why_not
 from app.control.answer.explain.words import count
 from app.manifests.model import Key, Kind
 from app.problem import Problem
-from app.store import objects, plan_reads
-from app.store.objects import rfc3339
+from app.store.plans import plan_reads
+from app.store.world import objects
+from app.store.world.objects import rfc3339
 from app.world import declare
 
 router = APIRouter(prefix="/api/v1/explain", tags=["explain"])

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from app.api.asking import Asked, Who, answer
 from app.http import metrics
 from app.problem import Problem
-from app.store import schema, versions
+from app.store.database import schema, versions
 
 router = APIRouter()
 

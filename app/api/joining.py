@@ -18,9 +18,11 @@ from app.api.rotating import DAY_SECONDS, named
 from app.api.tokens import Label, Wire
 from app.http.metrics import REGISTRY
 from app.problem import Problem
-from app.store import audit, join_tokens, tokens, versions
-from app.store.join_tokens import Listed
-from app.store.objects import rfc3339
+from app.store.access import join_tokens, tokens
+from app.store.access.join_tokens import Listed
+from app.store.database import versions
+from app.store.world import audit
+from app.store.world.objects import rfc3339
 from app.world.join import join_node
 from app.world.write import Actor
 

@@ -24,8 +24,9 @@ from app.nodes.detail import Detail
 from app.nodes.intake import NOT_ASSIGNED
 from app.nodes.running import owners_of, running, running_of_tenant
 from app.problem import Problem
-from app.store import assignments, audit, node_state, telemetry
-from app.store.database import Unavailable
+from app.store.database.database import Unavailable
+from app.store.fleet import assignments, node_state, telemetry
+from app.store.world import audit
 from app.world.write import Actor
 
 router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])

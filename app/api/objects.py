@@ -14,8 +14,9 @@ from app.api.bodies import manifest, merge_patch
 from app.api.visible import shown
 from app.manifests.model import API_VERSION, Key, Kind
 from app.problem import Problem
-from app.store import objects, versions
-from app.store.objects import Selection, Stored
+from app.store.database import versions
+from app.store.world import objects
+from app.store.world.objects import Selection, Stored
 from app.world import declare
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"

@@ -14,8 +14,8 @@ from app.http.buckets import Buckets
 from app.manifests.model import BY_PLURAL
 from app.nodes import counted
 from app.problem import Problem
-from app.store import audit
-from app.store.database import Unavailable
+from app.store.database.database import Unavailable
+from app.store.world import audit
 
 AUDITED = Buckets(0.1, 20.0)  # of one token: the audit is kept for ever, and 20 say as much as a million
 

@@ -21,9 +21,12 @@ from app.control.answer.explain.shares import costs_of_services
 from app.control.formulate.pose import pose
 from app.control.tell import slo
 from app.problem import Problem
-from app.store import events, lease, loads, outlook, plan_reads, plans, telemetry
-from app.store.events import Wanted
-from app.store.objects import rfc3339
+from app.store.database import lease
+from app.store.fleet import loads, telemetry
+from app.store.plans import outlook, plan_reads, plans
+from app.store.world import events
+from app.store.world.events import Wanted
+from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
 

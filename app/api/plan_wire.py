@@ -9,8 +9,9 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.manifests.model import Key, Kind
-from app.store import objects, pieces, plans
-from app.store.objects import rfc3339
+from app.store.plans import pieces, plans
+from app.store.world import objects
+from app.store.world.objects import rfc3339
 from solvers.planning.plan import Plan
 from solvers.planning.wire import written
 

@@ -17,7 +17,8 @@ from app.control.answer.explain.difference import ServiceDifference, differences
 from app.control.domain.decision import State
 from app.control.domain.events import Reason, happened
 from app.problem import Problem
-from app.store import audit, events, plan_reads
+from app.store.plans import plan_reads
+from app.store.world import audit, events
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"])
 

@@ -13,8 +13,8 @@ from app.api.asking import JSON, Asked, Who
 from app.manifests.faults import escaped
 from app.problem import Problem
 from app.reports import sheets, wanted, words
-from app.store import report_reads
-from app.store.clock import now
+from app.store.database.clock import now
+from app.store.money import report_reads
 
 router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
 

@@ -12,9 +12,10 @@ from app.access import Noun, Scope, Verb, require
 from app.api.asking import Asked, By, Who, answer
 from app.nodes import counted
 from app.problem import Problem
-from app.store import audit, rotation, tokens
-from app.store.objects import rfc3339
-from app.store.tokens import TokenRow
+from app.store.access import rotation, tokens
+from app.store.access.tokens import TokenRow
+from app.store.world import audit
+from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/nodes", tags=["tokens"])
 

@@ -11,8 +11,8 @@ from app.access import Noun, Reach, Verb, require
 from app.api.asking import Asked, Who, answer
 from app.control.tell import slo
 from app.manifests.model import Kind
-from app.store import objects
-from app.store.objects import Selection
+from app.store.world import objects
+from app.store.world.objects import Selection
 
 router = APIRouter(prefix="/api/v1/slo", tags=["slo"])
 

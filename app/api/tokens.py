@@ -14,9 +14,10 @@ from app.access import Noun, Verb, require
 from app.api import asking, cursors
 from app.api.asking import Asked, By, NoBody, Who, answer, write_once
 from app.problem import Problem
-from app.store import audit, tokens
-from app.store.objects import rfc3339
-from app.store.tokens import TokenRow
+from app.store.access import tokens
+from app.store.access.tokens import TokenRow
+from app.store.world import audit
+from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
 

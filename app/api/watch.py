@@ -23,8 +23,9 @@ from app.context import Context
 from app.manifests.model import BY_PLURAL, Key, Kind, Manifest
 from app.manifests.selectable import selectable
 from app.problem import Problem
-from app.store import changes, versions
-from app.store.changes import Change
+from app.store.database import versions
+from app.store.world import changes
+from app.store.world.changes import Change
 
 router = APIRouter(prefix="/api/v1", tags=["watch"])
 

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from app.console.wording import THIN
-from app.store.fleet_map import NodeRow
+from app.store.fleet.fleet_map import NodeRow
 
 HUES = 12
 PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory is 4 wide, 1 apart

@@ -13,7 +13,7 @@ from app.console.boxes import MOST_OF_NODE, Drawn, Resident, draw, on_gpus
 from app.console.reading import Seen
 from app.console.wording import age
 from app.nodes.reporting import PATIENCE
-from app.store.fleet_map import NodeRow
+from app.store.fleet.fleet_map import NodeRow
 
 MOST_GPUS = 1024  # boxes on a page
 MOST_NODES = 320

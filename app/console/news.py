@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.store.events import Recorded
+from app.store.world.events import Recorded
 
 MOST = 25  # lines
 NAMED = 3

@@ -12,10 +12,14 @@ from app.access import Noun, Principal, Reach, Verb, require
 from app.api import overview, plan_wire
 from app.console.asked import Asked
 from app.console.money import Money, told
-from app.store import events, fleet_map, lease, observed, plan_reads, report_reads, telemetry
-from app.store.events import Recorded, Wanted
-from app.store.fleet_map import NodeRow
-from app.store.lease import Lease
+from app.store.database import lease
+from app.store.database.lease import Lease
+from app.store.fleet import fleet_map, observed, telemetry
+from app.store.fleet.fleet_map import NodeRow
+from app.store.money import report_reads
+from app.store.plans import plan_reads
+from app.store.world import events
+from app.store.world.events import Recorded, Wanted
 
 EVENTS_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 500  # events that are more than information

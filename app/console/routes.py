@@ -20,7 +20,7 @@ from app.http import cookies
 from app.http.answers import PAGE_HEADERS
 from app.problem import Problem
 from app.sessions import SESSION_SECONDS, Opened
-from app.store import audit
+from app.store.world import audit
 from app.world.write import Actor
 
 router = APIRouter(include_in_schema=False)

@@ -18,7 +18,7 @@ from app.control.formulate.question import Posed
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import Expecting
 from app.control.record.planner_store import Store
-from app.store.plans import Overtaken
+from app.store.plans.plans import Overtaken
 from solvers.planning.plan import Plan
 
 FAULTS = (Outcome.CRASHED, Outcome.WRONG)  # of the solver: more time would not help

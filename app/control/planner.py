@@ -33,9 +33,9 @@ from app.control.observe.observer import Knowledge
 from app.control.record.planner_store import Store
 from app.control.tell.figures import After
 from app.control.tell.tell import Telling
-from app.store import plans
-from app.store.database import Unavailable
-from app.store.plans import Overtaken
+from app.store.database.database import Unavailable
+from app.store.plans import plans
+from app.store.plans.plans import Overtaken
 from solvers.planning.plan import Plan
 
 CYCLE_SECONDS = 30.0

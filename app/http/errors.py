@@ -22,7 +22,7 @@ from app.http.redact import redact
 from app.manifests.faults import Fault
 from app.manifests.model import JSON
 from app.problem import Problem
-from app.store.database import OutcomeUnknown, Unavailable
+from app.store.database.database import OutcomeUnknown, Unavailable
 
 log = logging.getLogger(__name__)
 

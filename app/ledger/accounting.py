@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from app.ledger.allocation import Lines, allocate, differences
 from app.ledger.facts import FOREVER, QUARTER, Amount, Line, NodeFacts, Owned, Rate, Usage
-from app.store import allocations, usage
-from app.store.allocations import Account, Entry
+from app.store.money import allocations, usage
+from app.store.money.allocations import Account, Entry
 
 NODES_AT_ONCE = 8
 AGAIN_AT_ONCE = 24 * 4 * QUARTER  # a day of a node, in one transaction

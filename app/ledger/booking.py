@@ -10,8 +10,10 @@ from sqlalchemy import Connection
 
 from app.manifests.model import Key, Kind
 from app.manifests.prices import named_prices, nano_per_hour, price_per_hour
-from app.store import clock, objects, prices, versions
-from app.store.prices import Owned, Priced
+from app.store.database import clock, versions
+from app.store.money import prices
+from app.store.money.prices import Owned, Priced
+from app.store.world import objects
 
 Spec: TypeAlias = Mapping[str, Any]
 

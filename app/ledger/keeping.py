@@ -8,8 +8,9 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from app.ledger import accounting, booking
-from app.store import allocations, partitions
-from app.store.database import Database
+from app.store.database import partitions
+from app.store.database.database import Database
+from app.store.money import allocations
 
 
 class Portions(Protocol):

@@ -14,7 +14,7 @@ import msgspec
 
 from agents.contract import AssignedInstance, Assignment, EndpointCopy, ServiceEndpoints
 from app.nodes.detail import Detail, Owner
-from app.store.endpoints import Limit
+from app.store.fleet.endpoints import Limit
 
 UP = ("routing", "ready")
 GOING = ("draining", "ending")  # and requests that it still answers

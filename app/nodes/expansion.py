@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 from agents.contract import GpuMinute, InstanceMinute, Report
 from app.nodes import counted
 from app.nodes.pace import Pace
-from app.store import partitions, telemetry
-from app.store.database import Database, Unavailable
-from app.store.telemetry import MinuteReport
+from app.store.database import partitions
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import telemetry
+from app.store.fleet.telemetry import MinuteReport
 
 NODES_AT_ONCE = 20
 

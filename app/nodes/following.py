@@ -18,9 +18,10 @@ from app.access import Principal
 from app.nodes.detail import Detail
 from app.nodes.endpoints import Placed, of_tenant, placed, services
 from app.problem import Problem
-from app.store import endpoints, tokens
-from app.store.database import Database, Unavailable
-from app.store.notices import Notices
+from app.store.access import tokens
+from app.store.database.database import Database, Unavailable
+from app.store.database.notices import Notices
+from app.store.fleet import endpoints
 from app.tokens import UNAUTHORIZED
 
 PAUSE_SECONDS = 1.0

@@ -20,8 +20,8 @@ from agents.contract import Dropped, Report, UsageInterval
 from app.nodes import counted, detail
 from app.nodes.detail import Told
 from app.problem import Problem
-from app.store import node_state, reports
-from app.store.database import Database, Unavailable
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import node_state, reports
 
 LONGEST_BATCH = 100
 GATHER_SECONDS = 0.003

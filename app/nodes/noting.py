@@ -14,9 +14,11 @@ from app.manifests.model import JSON, Key, Kind
 from app.nodes.detail import Ailing
 from app.nodes.devices import as_declared, fixed, healthy, mismatches
 from app.nodes.reporting import AT_ONCE, SYSTEM
-from app.store import clock, node_state, objects, versions
-from app.store.node_state import News
-from app.store.objects import Stored
+from app.store.database import clock, versions
+from app.store.fleet import node_state
+from app.store.fleet.node_state import News
+from app.store.world import objects
+from app.store.world.objects import Stored
 from app.world.conditions import with_condition
 from app.world.decisions import Action, Decision
 from app.world.write import write

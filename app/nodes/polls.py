@@ -13,9 +13,10 @@ from starlette.concurrency import run_in_threadpool
 
 from app.access import Principal
 from app.problem import Problem
-from app.store import assignments, tokens
-from app.store.database import Database, Unavailable
-from app.store.notices import Notices
+from app.store.access import tokens
+from app.store.database.database import Database, Unavailable
+from app.store.database.notices import Notices
+from app.store.fleet import assignments
 from app.tokens import UNAUTHORIZED
 
 PAUSE_SECONDS = 1.0

@@ -12,7 +12,8 @@ from agents.contract import Assignment, HeldBack, Report
 from app.http.buckets import Buckets
 from app.nodes import counted
 from app.nodes.detail import Owner
-from app.store import assignments, audit, refusals
+from app.store.fleet import assignments, refusals
+from app.store.world import audit
 from app.world.write import Actor
 
 REASONS = ("refused_arguments", "refused_template")

@@ -8,8 +8,10 @@ from sqlalchemy import Connection
 
 from app.access import Principal, Scope
 from app.manifests.model import Key, Kind
-from app.store import clock, node_state, objects, versions
-from app.store.objects import rfc3339
+from app.store.database import clock, versions
+from app.store.fleet import node_state
+from app.store.world import objects
+from app.store.world.objects import rfc3339
 from app.world.conditions import Condition, with_condition
 from app.world.decisions import Action, Decision
 from app.world.write import Actor, write

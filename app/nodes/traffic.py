@@ -9,8 +9,8 @@ from app.nodes.intake import Intake
 from app.nodes.polls import AssignmentPolls
 from app.nodes.refusals import Known
 from app.settings import Settings
-from app.store.database import Database
-from app.store.notices import Notices
+from app.store.database.database import Database
+from app.store.database.notices import Notices
 
 
 class NodeTraffic:

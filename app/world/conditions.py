@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from app.store.objects import Stored, rfc3339
+from app.store.world.objects import Stored, rfc3339
 
 
 class Said(Protocol):

@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from app.manifests import attainable
 from app.manifests.model import Key, Kind
-from app.store import objects
-from app.store.objects import Selection, Stored
+from app.store.world import objects
+from app.store.world.objects import Selection, Stored
 from app.world.conditions import with_condition
 from app.world.decisions import Action, Decision
 

@@ -13,7 +13,7 @@ from app.manifests import references as rules
 from app.manifests.faults import Fault, quoted
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.problem import Problem
-from app.store import objects, references
+from app.store.world import objects, references
 from app.world.decisions import Action, Decision
 
 MOST_NAMED = 100

@@ -11,7 +11,7 @@ from uuid import uuid4
 from app.manifests.diff import diff
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.selectable import selectable
-from app.store.objects import Stored
+from app.store.world.objects import Stored
 
 
 class Action(StrEnum):

@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 from app.access import Verb, require
 from app.manifests.model import JSON, Key, Manifest
 from app.problem import Problem
-from app.store import clock, objects, versions
-from app.store.objects import Selection, Stored
+from app.store.database import clock, versions
+from app.store.world import objects
+from app.store.world.objects import Selection, Stored
 from app.world import consequences, consistent
 from app.world.decisions import Decision, decide, deletions
 from app.world.merge import merged

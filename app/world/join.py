@@ -10,8 +10,10 @@ from sqlalchemy import Connection
 from app.manifests.model import API_VERSION, JSON, Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store import node_state, objects, versions
-from app.store.objects import Stored
+from app.store.database import versions
+from app.store.fleet import node_state
+from app.store.world import objects
+from app.store.world.objects import Stored
 from app.world.consistent import invalid
 from app.world.decisions import Action, Decision
 from app.world.declare import declare

@@ -12,8 +12,11 @@ from app.access import Principal
 from app.ledger.booking import book
 from app.manifests.model import Kind, Manifest
 from app.manifests.references import referred
-from app.store import audit, changes, clock, node_state, objects, references, tokens, versions
-from app.store.objects import Stored
+from app.store.access import tokens
+from app.store.database import clock, versions
+from app.store.fleet import node_state
+from app.store.world import audit, changes, objects, references
+from app.store.world.objects import Stored
 from app.world.decisions import Action, Decision
 
 

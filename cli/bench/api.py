@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment, Frame
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from cli.bench.reports import GPUS, INSTANCES, node_name
 from cli.bench.system import Say, System, make_tokens, own_system
 from cli.exits import Failed

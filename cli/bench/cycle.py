@@ -228,7 +228,7 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
 
 def _stored(simulation: Simulation) -> int:
     """Bytes of all pieces of snapshots and plans, compressed as they are kept."""
-    from app.store import plans
+    from app.store.plans import plans
 
     return simulation.database.read(plans.size)
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from app import tokens
 from app.embedded import EmbeddedPostgres
-from app.store import schema
-from app.store import tokens as token_rows
-from app.store.database import Database
+from app.store.access import tokens as token_rows
+from app.store.database import schema
+from app.store.database.database import Database
 from cli.exits import Failed
 
 START_SECONDS = 60.0

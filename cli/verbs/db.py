@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
     from app.settings import SettingsError
     from app.store.backup import BackupError
-    from app.store.schema import SchemaError
+    from app.store.database.schema import SchemaError
     from cli.verbs.serve import cause_of
 
     verbs = {
@@ -115,7 +115,7 @@ def database_url(data_dir: Path | None, *, create: bool) -> Iterator[str]:
 
 
 def _migrate(args: argparse.Namespace, url: str) -> int:
-    from app.store import schema
+    from app.store.database import schema
 
     passed = schema.migrate(url, args.to, back=args.drop_data)
     target = schema.KNOWN if args.to == "head" else args.to
@@ -124,7 +124,7 @@ def _migrate(args: argparse.Namespace, url: str) -> int:
 
 
 def _check(args: argparse.Namespace, url: str) -> int:
-    from app.store.inspection import inspect
+    from app.store.database.inspection import inspect
     from cli.output import Table
 
     findings = inspect(url, os.environ.get("DATABASE_LISTEN_URL", ""))
@@ -144,8 +144,8 @@ def _backup(args: argparse.Namespace, url: str) -> int:
 
 
 def _restore(args: argparse.Namespace, url: str) -> int:
-    from app.store import schema
     from app.store.backup import restore
+    from app.store.database import schema
 
     if not args.file.is_file():
         raise Failed(f"there is no file {args.file}")
@@ -168,8 +168,8 @@ def _leap(args: argparse.Namespace, url: str) -> int:
 
 def _token(args: argparse.Namespace, url: str) -> int:
     """Who can write into the database needs nobody's leave; its label says where it came from."""
-    from app.store import schema
-    from app.store.database import Database
+    from app.store.database import schema
+    from app.store.database.database import Database
     from cli.admin import made
 
     database = Database(url, pool_size=1)

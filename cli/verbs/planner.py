@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from app.settings import SettingsError, from_environment
-    from app.store.database import libpq_url
+    from app.store.database.database import libpq_url
     from cli.verbs.serve import write_logs
 
     try:
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
 def answers(settings: Settings, ended: threading.Event) -> bool:
     """Wait for the database; False where we are ended before it comes. A schema that we do not know is refused."""
-    from app.store import schema
-    from app.store.database import Database, Unavailable
+    from app.store.database import schema
+    from app.store.database.database import Database, Unavailable
     from cli.verbs.serve import cause_of
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)

@@ -61,7 +61,7 @@ def settings_from(args: argparse.Namespace) -> Settings:
     """The environment, overruled by the command line; refused where tokens would travel unprotected."""
     from app.http.server import check
     from app.settings import SettingsError, from_environment
-    from app.store.database import libpq_url
+    from app.store.database.database import libpq_url
 
     try:
         settings = from_environment(
@@ -89,8 +89,8 @@ def write_logs(settings: Settings) -> None:
 
 def refuse_unknown_schema(settings: Settings) -> None:
     """One line now, rather than 503 to every request."""
-    from app.store import schema
-    from app.store.database import Database, Unavailable
+    from app.store.database import schema
+    from app.store.database.database import Database, Unavailable
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fleet(data_dir: Path, settings: Settings, wanted: Wanted) -> Fleet | None:
-    from app.store.database import Database
+    from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
@@ -237,7 +237,7 @@ def _direct(settings: Settings) -> bool:
 def _migrate(url: str) -> None:
     from sqlalchemy.exc import OperationalError
 
-    from app.store import schema
+    from app.store.database import schema
 
     try:
         schema.migrate(url)
@@ -250,8 +250,8 @@ def _migrate(url: str) -> None:
 def _admin_token(data_dir: Path, settings: Settings) -> str:
     """The admin token if it was made just now, else nothing: it is shown once."""
     from app import tokens
-    from app.store import tokens as rows
-    from app.store.database import Database
+    from app.store.access import tokens as rows
+    from app.store.database.database import Database
     from cli.admin import made
 
     path = data_dir / "admin.token"
@@ -270,7 +270,7 @@ def _admin_token(data_dir: Path, settings: Settings) -> str:
 def _console_link(data_dir: Path, settings: Settings) -> str:
     """A one-time link for the holder of admin.token; nothing where that is not ours to use."""
     from app import sessions, tokens
-    from app.store.database import Database
+    from app.store.database.database import Database
 
     known = tokens.parse((data_dir / "admin.token").read_text().strip())
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)

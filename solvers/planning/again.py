@@ -8,10 +8,10 @@ from dataclasses import replace
 from solvers.planning import exact
 from solvers.planning.finish import finished
 from solvers.planning.plan import Plan
-from solvers.planning.planner import Draft, drafts, prepared
 from solvers.planning.problem import Problem
+from solvers.planning.search.planner import Draft, drafts, prepared
+from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solve import BOUND_WORK, proved
-from solvers.planning.tables import Tables, tables
 from solvers.proof import SolverBug
 
 

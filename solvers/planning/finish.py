@@ -9,11 +9,11 @@ from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET
 from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
-from solvers.planning.planner import Draft
 from solvers.planning.problem import Instance, PlacedJob, Problem
-from solvers.planning.promise import keep
-from solvers.planning.realise import instances
-from solvers.planning.tables import Tables
+from solvers.planning.search.planner import Draft
+from solvers.planning.search.promise import keep
+from solvers.planning.search.realise import instances
+from solvers.planning.search.tables import Tables
 
 MOST_SIMULATED = 300  # instances: beyond it a simulation takes longer than a plan is waited for
 TRIES = 4

@@ -15,10 +15,10 @@ import numpy as np
 from solvers.planning import bound, exact
 from solvers.planning.finish import about_bound, finished
 from solvers.planning.plan import Plan
-from solvers.planning.planner import Draft, drafts, prepared
 from solvers.planning.problem import Problem
-from solvers.planning.realise import Standing
-from solvers.planning.tables import Tables, tables
+from solvers.planning.search.planner import Draft, drafts, prepared
+from solvers.planning.search.realise import Standing
+from solvers.planning.search.tables import Tables, tables
 from solvers.planning.workers import Worker, gathered, in_turn
 
 CLOSED = 1e-6

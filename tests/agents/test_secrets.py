@@ -11,7 +11,7 @@ import pytest
 
 from agents.host.own import insist_on_own
 from agents.node.state import Folder
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import running_agent
 from tests.support.caller import until
 from tests.support.nodes import assigned, served

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store import schema
+from app.store.database import schema
 from tests.support.server import Reply, RunningServer, running_server
 
 HANG_SECONDS = 60.0

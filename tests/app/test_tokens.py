@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection
 
 from app import tokens
-from app.store import tokens as rows
-from app.store.database import Database
+from app.store.access import tokens as rows
+from app.store.database.database import Database
 from app.tokens import Authenticator
 from tests.support.caller import until
 from tests.support.postgres import DatabaseServer

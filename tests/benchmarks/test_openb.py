@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import openb
-from solvers.placement.online import Fleet, Host, LeastWaste, Request, Workload, place_all
+from solvers.baselines.online import Fleet, Host, LeastWaste, Request, Workload, place_all
 
 PODS = [(4000, 8192, 1, 1000), (2000, 4096, 1, 470), (1000, 2048, 1, 810), (8000, 8192, 0, 0), (8000, 8192, 2, 1000)]
 

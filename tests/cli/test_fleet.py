@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.manifests.model import Kind
-from app.store.database import Database
+from app.store.database.database import Database
 from cli.fleet import Fleet, Wanted, declared, fleet_file, generated
 from simulation import world as worlds
 from tests.simulation.worlds import small

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.store import schema
+from app.store.database import schema
 from tests.support.caller import until
 from tests.support.haproxy import PROGRAM
 from tests.support.postgres import free_port, need

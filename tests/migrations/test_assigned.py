@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from app.store import schema
-from app.store.database import libpq_url
+from app.store.database import schema
+from app.store.database.database import libpq_url
 
 USAGE = """
     INSERT INTO usage_interval (node, id, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib,

@@ -12,8 +12,8 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from app.postgres.binaries import installed
-from app.store import schema
-from app.store.database import Database, statement
+from app.store.database import schema
+from app.store.database.database import Database, statement
 from tests.support.postgres import DatabaseServer, GivenDatabase
 from tests.support.soak import scaled
 
@@ -25,7 +25,7 @@ from itertools import count
 from sqlalchemy import event, Engine
 from alembic import command
 from app.store import schema
-from app.store.database import Database
+from app.store.database.database import Database
 
 def run_until_kth(url, target, k):
     left = iter(range(k - 1, -1, -1))

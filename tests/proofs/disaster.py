@@ -21,7 +21,7 @@ from typing import Any
 import psycopg
 
 from agents.node.state import Folder
-from app.store.versions import LEAP_BY
+from app.store.database.versions import LEAP_BY
 from tests.proofs.town import PlannerProcess, world
 from tests.support.agents import AgentProcess
 from tests.support.caller import until

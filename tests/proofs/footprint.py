@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agents.contract import AssignedGpu, Frame
 from agents.devices.simulated.remote import Switches
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import cpu_seconds, resident_mib, running_agent
 from tests.support.caller import until
 from tests.support.figures import percentile

@@ -24,7 +24,7 @@ from agents.node.adoption import instance_of
 from agents.runtime import proc
 from agents.talk.copies import OverTcp
 from agents.templates import Probe
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.proofs.leftovers import left_over, unaccounted
 from tests.support.agents import AgentProcess
 from tests.support.caller import until

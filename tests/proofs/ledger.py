@@ -24,7 +24,7 @@ from sqlalchemy import text
 from agents.keeper.copies import Copy
 from app.ledger import keeping
 from app.nodes.pace import Pace
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.app.ledger.judge import EPOCH, MICROSECOND, QUARTER, Held, Paid, Priced, judged
 from tests.proofs.town import RATE, Town, town, world
 from tests.support.caller import until

@@ -21,7 +21,7 @@ from agents.runtime import proc
 from agents.seams.device import DeviceError
 from agents.talk.copies import OverTcp
 from agents.templates.reading import read
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import AgentProcess
 from tests.support.haproxy import Gateway
 from tests.support.nodes import served

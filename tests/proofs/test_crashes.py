@@ -1,7 +1,8 @@
 """kill -9 of the server and of Postgres under concurrent writes: nothing acknowledged is lost, nothing half done.
 
 FAILURES 4 (Postgres restarted), 5 (the connection lost at COMMIT) and 6 (whole transactions retried), all at once
-and at random moments; each alone is tried in tests/app/test_database_away.py and tests/app/store/test_database.py.
+and at random moments; each alone is tried in tests/app/test_database_away.py and
+tests/app/store/database/test_database.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store import schema
+from app.store.database import schema
 from tests.proofs.crash_writer import Writer
 from tests.support.caller import until
 from tests.support.follower import Follower

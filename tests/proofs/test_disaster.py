@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.versions import LEAP_BY
+from app.store.database.versions import LEAP_BY
 from tests.proofs.disaster import disaster
 from tests.support.soak import SOAK
 

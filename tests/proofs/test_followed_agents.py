@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import AgentProcess
 from tests.support.caller import until
 from tests.support.haproxy import Gateway

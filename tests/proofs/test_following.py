@@ -17,9 +17,9 @@ from sqlalchemy import Connection, text
 from agents.contract import AssignedInstance, Assignment
 from agents.gateway import answers
 from agents.gateway.sidecar import Troubles
-from app.store import assignments, endpoints, gateways
-from app.store.database import Database
-from app.store.endpoints import Limit
+from app.store.database.database import Database
+from app.store.fleet import assignments, endpoints, gateways
+from app.store.fleet.endpoints import Limit
 from tests.agents.gateway.test_routes import answering, get
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from app.embedded import EmbeddedPostgres
-from app.store.database import Database, OutcomeUnknown
+from app.store.database.database import Database, OutcomeUnknown
 from tests.support.caller import until
 from tests.support.postgres_crash import kill_postgres
 

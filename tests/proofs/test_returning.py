@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store import schema
+from app.store.database import schema
 from tests.proofs.town import RATE, SERVICE, PlannerProcess, Town, agent_words, town, world
 from tests.support.caller import until
 from tests.support.load import steady_load

@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import AgentProcess
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway

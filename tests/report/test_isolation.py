@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from app.store import readers
-from app.store.database import Database
-from app.store.readers import FLEET, Reader, ReaderRefused
+from app.store.access import readers
+from app.store.access.readers import FLEET, Reader, ReaderRefused
+from app.store.database.database import Database
 from cli.main import main
 from tests.support.postgres import DatabaseServer
 
@@ -319,7 +319,7 @@ def test_readers_whose_role_or_rights_are_gone_are_marked(
 def test_going_back_to_an_older_schema_leaves_no_reader_without_policies(
     postgres: DatabaseServer, database_url: str
 ) -> None:
-    from app.store import schema
+    from app.store.database import schema
 
     role = f"late_{secrets.token_hex(4)}"
     database = Database(database_url, pool_size=1)

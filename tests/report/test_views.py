@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.store.database import Database
-from app.store.report_reads import REPORTS, Asked, read
+from app.store.database.database import Database
+from app.store.money.report_reads import REPORTS, Asked, read
 
 RELATIONS = """
     SELECT c.relname, c.relkind, obj_description(c.oid, 'pg_class'), c.reloptions, a.attname,

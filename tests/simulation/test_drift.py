@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.store import corrections
+from app.store.plans import corrections
 from simulation.history import attained
 from simulation.run import simulated
 from simulation.shapes import all_noisy, steady

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.store import endpoints
+from app.store.fleet import endpoints
 from simulation.fleet import Fleet
 from simulation.history import attained
 from simulation.run import Simulation, simulated

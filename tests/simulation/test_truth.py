@@ -7,7 +7,7 @@ import pytest
 from simulation.truth import Resident, Truth, at
 from simulation.world import truth_of
 from solvers.planning.judge import judge
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
 from tests.simulation.worlds import small
 

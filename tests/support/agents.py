@@ -17,8 +17,8 @@ from agents.control.join import join
 from agents.devices.simulated.remote import Switches
 from agents.node.state import Folder
 from agents.runtime.process import ProcessRuntime
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from tests.support.caller import until
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type

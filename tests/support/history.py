@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
-from app.store import partitions
-from app.store.database import Database
+from app.store.database import partitions
+from app.store.database.database import Database
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOURS = ("2026-10-31T23:00Z", "2026-11-20T10:00Z", "2026-11-20T11:00Z", "2026-11-21T09:00Z")

@@ -24,7 +24,7 @@ import pytest
 from app.embedded import EmbeddedPostgres
 from app.postgres import child
 from app.postgres.admission import ROLE
-from app.store import schema
+from app.store.database import schema
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
 PGBOUNCER = Path("/usr/sbin/pgbouncer")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from tests.support.server import Reply, RunningServer
 
 

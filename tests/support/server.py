@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app import tokens
-from app.store import tokens as token_rows
-from app.store.database import Database
+from app.store.access import tokens as token_rows
+from app.store.database.database import Database
 from tests.support.forked import Forked
 from tests.support.postgres import free_port
 

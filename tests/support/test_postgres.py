@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from app.store import schema
+from app.store.database import schema
 from tests.support.postgres import GivenDatabase
 
 

@@ -10,7 +10,7 @@ import msgspec
 from agents.contract import LATENCY_EDGES_MS, GatewayCounts, ServiceCounts
 from app.control.observe.loads import Cursor, Readings
 from app.control.observe.loads.hearing import Heard, Word
-from app.store.gateways import GatewayTold
+from app.store.fleet.gateways import GatewayTold
 from tests.support.reports import instance, report
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

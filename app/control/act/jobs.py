@@ -12,8 +12,9 @@ from app.control.domain.readings import Reading
 from app.control.domain.snapshot import NodeFacts, Snapshot
 from app.control.jobs import answered, kept, lived, places, queued, works
 from app.control.measure import metrics
-from app.store import events, lease
-from app.store.database import Database
+from app.store.database import lease
+from app.store.database.database import Database
+from app.store.world import events
 from solvers.planning.plan import Plan
 
 

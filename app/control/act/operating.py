@@ -14,7 +14,7 @@ from app.control.record.records import recorded, snapshot_of
 from app.control.rollout.life import roll_back
 from app.control.rollout.proposals import no_longer
 from app.control.rollout.rules_of import rules_of
-from app.store import plan_reads
+from app.store.plans import plan_reads
 
 
 def undoing(store: Store) -> bool:

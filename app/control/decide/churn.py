@@ -11,7 +11,7 @@ from app.control.formulate.question import Posed
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, State
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from app.control.rollout.changes import changes, owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
 from app.control.rollout.rules import Rules
-from app.store.cordons import WHOLE, Cordon
+from app.store.fleet.cordons import WHOLE, Cordon
 from solvers.planning.plan import Unserved
 
 Place = tuple[str, int]

@@ -28,7 +28,7 @@ from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
 from solvers.planning.judge import Standing
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 
 def draft_changes(

@@ -14,7 +14,7 @@ from app.control.formulate.predicting import paced
 from app.control.formulate.question import Posed
 from solvers.planning.judge import Standing, judge
 from solvers.planning.plan import Plan
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 
 def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = "") -> Decision:

@@ -13,7 +13,7 @@ from app.control.formulate.predicting import foreseen
 from solvers.planning.judge import Change, Standing
 from solvers.planning.plan import Plan
 from solvers.planning.problem import PlacedJob, Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 RESTART_SECONDS = 120.0  # saved work done again, and the way up
 WORTH = 0.05  # of the time that is left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from app.store.events import Event, Severity
+from app.store.world.events import Event, Severity
 
 __all__ = ["Event", "Reason", "Severity", "happened", "known"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from app.control.domain.decision import State
 from app.control.domain.desired import Desired, Observed
 from app.control.domain.snapshot import Declared
-from app.store import plans
+from app.store.plans import plans
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from app.control.formulate.question import Posed
 from solvers.planning.judge import Change, Standing
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 START_SECONDS = 20.0
 

@@ -15,7 +15,7 @@ from app.control.fast.watch import Call
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
-from solvers.planning.realise import NONE_UNSERVED
+from solvers.planning.search.realise import NONE_UNSERVED
 
 SECONDS = 0.8  # for the last rung: the whole has one
 SAME = 1e-9

@@ -21,7 +21,7 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.formulate.running import staying
 from app.control.record.planner_store import Store
-from app.store.plans import Overtaken
+from app.store.plans.plans import Overtaken
 
 SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
 

@@ -15,8 +15,8 @@ from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.readings import Gpu, Reader, slow_down
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Limit, Problem, State
-from solvers.planning.promise import keep
-from solvers.planning.realise import NONE_UNSERVED
+from solvers.planning.search.promise import keep
+from solvers.planning.search.realise import NONE_UNSERVED
 
 
 @dataclass(frozen=True)

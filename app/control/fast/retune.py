@@ -12,8 +12,8 @@ from app.control.fast.shapes import Able, able, batches, best
 from solvers.latency import latency_at
 from solvers.planning.judge.readings import Gpu, Resident
 from solvers.planning.problem import Instance, Policy, Problem
-from solvers.planning.promise import timeouts
 from solvers.planning.replan.rates import even, shared
+from solvers.planning.search.promise import timeouts
 
 ENOUGH = 1 - 1e-7  # of a rate
 SAME = 1e-9

@@ -10,7 +10,7 @@ import msgspec
 
 from agents.contract import AssignedInstance
 from app.control.formulate.running import as_it_stands
-from app.store.pieces import hashed
+from app.store.plans.pieces import hashed
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -44,7 +44,9 @@ class Posed:
     @cached_property
     def verdict(self) -> Verdict:
         """Of the judge, on the plan in force."""
-        from solvers.planning.promise import keep  # it needs the solvers, and who reads plans may be without them
+        from solvers.planning.search.promise import (
+            keep,  # it needs the solvers, and who reads plans may be without them
+        )
 
         return judge(self.problem, self.stands, simulate=False, keeps=keep)
 

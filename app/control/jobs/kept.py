@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.control.jobs.state import JobState, Phase
-from app.store import job_states
-from app.store.job_states import JobRow
+from app.store.plans import job_states
+from app.store.plans.job_states import JobRow
 
 COLUMNS = {field.name for field in fields(JobRow)}
 DETAILS = tuple(field.name for field in fields(JobState) if field.name not in COLUMNS)

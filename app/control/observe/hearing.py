@@ -19,9 +19,11 @@ from app.control.observe.loads import Loads, Recent, hear
 from app.control.observe.loads.believed import Believed
 from app.control.observe.loads.hearing import Cursor, Heard, Readings
 from app.control.observe.loads.trials import Trials
-from app.store import clock, corrections, observed
-from app.store import loads as rows
-from app.store.database import Database, Unavailable
+from app.store.database import clock
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import loads as rows
+from app.store.fleet import observed
+from app.store.plans import corrections
 from solvers.planning.problem import Problem
 
 REMEMBERED = timedelta(minutes=35)

@@ -12,8 +12,10 @@ from app.control.domain.leading import Deposed
 from app.control.measure import metrics
 from app.control.observe.drift import Corrected
 from app.control.observe.drift.kept import row_of
-from app.store import corrections, events, lease
-from app.store.database import Database
+from app.store.database import lease
+from app.store.database.database import Database
+from app.store.plans import corrections
+from app.store.world import events
 
 
 def learnt(database: Database, epoch: int, changed: Sequence[Corrected], now: datetime) -> bool:

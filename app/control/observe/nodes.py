@@ -10,8 +10,8 @@ import msgspec
 from app.control.domain.snapshot import NodeFacts, NodeState
 from app.control.observe.silence import SILENT_SECONDS
 from app.nodes.detail import Ailing
-from app.store.cordons import WHOLE, Cordon
-from app.store.observed import NodeRow
+from app.store.fleet.cordons import WHOLE, Cordon
+from app.store.fleet.observed import NodeRow
 
 
 def node_facts(

@@ -20,8 +20,9 @@ from app.control.observe.spending import Spending
 from app.control.observe.world import World
 from app.manifests.fleet import PolicySpec
 from app.nodes.detail import Detail
-from app.store import cordons, observed, pieces, plans
-from app.store.plans import InForce
+from app.store.fleet import cordons, observed
+from app.store.plans import pieces, plans
+from app.store.plans.plans import InForce
 from solvers.planning.plan import Unserved
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last

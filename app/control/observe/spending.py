@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from app.manifests.prices import NANO
-from app.store import clock, spending
+from app.store.database import clock
+from app.store.money import spending
 
 EVERY = timedelta(minutes=5)  # budgets are for months
 

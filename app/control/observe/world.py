@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection
 
 from app.control.domain.snapshot import Declared
-from app.store import observed
+from app.store.fleet import observed
 
 
 @dataclass(slots=True)

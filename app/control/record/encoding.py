@@ -15,7 +15,7 @@ import msgspec
 from app.control.domain.decision import Decision, HeldBack
 from app.control.domain.snapshot import Snapshot
 from app.control.solve.versions import versions
-from app.store import plans
+from app.store.plans import plans
 from solvers.planning.plan import Plan
 
 HEAD = ("at", "epoch", "target", "moved", "is_rolling", "rolled_back_at")

@@ -21,9 +21,12 @@ from app.control.measure import metrics
 from app.control.observe.observer import Expecting, Observer
 from app.control.observe.silence import Silence
 from app.control.record.encoding import parts, plan_row
-from app.store import assignments, events, lease, plan_reads, plans
-from app.store import observed as rows
-from app.store.database import Database, Unavailable
+from app.store.database import lease
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import assignments
+from app.store.fleet import observed as rows
+from app.store.plans import plan_reads, plans
+from app.store.world import events
 
 
 class Store:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.record.encoding import whole
-from app.store import pieces, plans
+from app.store.plans import pieces, plans
 from solvers.planning.plan import Plan
 
 

@@ -13,9 +13,10 @@ from app.control.domain.events import Event, happened
 from app.control.measure import metrics
 from app.control.tell.conditions import Statement
 from app.manifests.model import JSON, Key
-from app.store import clock, events, lease, objects, versions
-from app.store.database import Database
-from app.store.objects import Stored
+from app.store.database import clock, lease, versions
+from app.store.database.database import Database
+from app.store.world import events, objects
+from app.store.world.objects import Stored
 from app.world.conditions import Condition, Said, with_condition
 from app.world.decisions import Action, Decision
 from app.world.write import Actor, write

@@ -13,7 +13,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from app.store import loads
+from app.store.fleet import loads
 
 Alarm = Literal["", "slow", "fast"]
 

@@ -32,8 +32,11 @@ from app.control.tell.saying import Saying, Told, of_job
 from app.control.tell.turns import SILENT_SECONDS, burning, drains_turned, gateways_turned, turned
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Key, Kind
-from app.store import cordons, endpoints, events, gateways, idle_nodes, lease, outlook, plan_reads
-from app.store.database import Database, Unavailable
+from app.store.database import lease
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import cordons, endpoints, gateways
+from app.store.plans import idle_nodes, outlook, plan_reads
+from app.store.world import events
 from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
 from solvers.planning.problem import Problem
 

@@ -8,7 +8,7 @@ from app.control.decide.cordons import Drain
 from app.control.domain.events import Event, Reason, happened
 from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
 from app.control.tell.slo import Kept
-from app.store.cordons import WHOLE
+from app.store.fleet.cordons import WHOLE
 
 NODE_TURNS = {
     "silent": Reason.NODE_SILENT,

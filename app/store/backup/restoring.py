@@ -14,7 +14,6 @@ from psycopg import Copy, sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.store import assignments, lease, partitions, schema, versions
 from app.store.backup.archive import (
     DAMAGE,
     FORMAT,
@@ -26,7 +25,9 @@ from app.store.backup.archive import (
     first_json,
 )
 from app.store.backup.tables import NO_LIMITS, SEEDED, SEQUENCES, TABLES, copying, identifiers, quoted
-from app.store.database import sqlalchemy_url, statement
+from app.store.database import lease, partitions, schema, versions
+from app.store.database.database import sqlalchemy_url, statement
+from app.store.fleet import assignments
 
 
 def restore(url: str, file: Path) -> Contents:

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import Cursor, sql
 from sqlalchemy import Connection
 
-from app.store.database import statement
+from app.store.database.database import statement
 
 SEEDED = "version"  # the one table in which a migration puts rows
 

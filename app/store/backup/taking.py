@@ -18,10 +18,10 @@ from psycopg import sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.store import partitions, schema
 from app.store.backup.archive import FORMAT, PIECE_BYTES, BackupError, Contents, Table, add
 from app.store.backup.tables import NO_LIMITS, SEQUENCES, TABLES, copying, identifiers, quoted
-from app.store.database import sqlalchemy_url, statement
+from app.store.database import partitions, schema
+from app.store.database.database import sqlalchemy_url, statement
 
 
 def take(url: str, file: Path) -> Contents:

@@ -14,7 +14,7 @@ from solvers.planning.bound.refine import halve
 from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import NEAR, Round, Search, alone_patterns, families
 from solvers.planning.bound.start import evened, first_prices
-from solvers.planning.tables import Floats, Tables
+from solvers.planning.search.tables import Floats, Tables
 
 __all__ = ["Round", "bound_at", "left_out", "rounds", "why_not"]
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.arrays import World, world
 from solvers.planning.bound.lines import full_ratios
 from solvers.planning.bound.market import (
     TURNS,
@@ -23,7 +22,8 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
-from solvers.planning.tables import Floats, Ints, Tables
+from solvers.planning.search.arrays import World, world
+from solvers.planning.search.tables import Floats, Ints, Tables
 
 # The rates of a right plan add up to a service's rate but for 1e-5 of it, and less than 1e-5 unserved is none.
 NEED = 1 - 2e-5

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.arrays import F1, F2, F8, I1, I2, I8
 from solvers.planning.bound.lines import H2
-from solvers.planning.tables import SM, Floats, Ints
+from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
+from solvers.planning.search.tables import SM, Floats, Ints
 
 CUTS = 14
 

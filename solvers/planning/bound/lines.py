@@ -9,8 +9,8 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
-from solvers.planning.arrays import F1, F2, F8, I1, I8, WORLD, World
-from solvers.planning.tables import SM, Floats, Ints
+from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, World
+from solvers.planning.search.tables import SM, Floats, Ints
 
 UP = 1.0 + 1.3e-7  # the float32 of a number times this is no smaller than the number
 TINY = 1e-30  # who earns something at one end of a line may be there at the other

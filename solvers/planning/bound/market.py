@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.arrays import World
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
-from solvers.planning.tables import SM, Floats, Ints, Tables
+from solvers.planning.search.arrays import World
+from solvers.planning.search.tables import SM, Floats, Ints, Tables
 
 Lines = NDArray[np.float32]
 MARGIN = 0.97  # of the best line: worse ones stay coarse

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.planning.bound.fleet import Fleet
 from solvers.planning.bound.market import Pattern
-from solvers.planning.tables import Floats, Ints
+from solvers.planning.search.tables import Floats, Ints
 
 INF = highspy.kHighsInf
 

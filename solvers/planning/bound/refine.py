@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.planning.bound.fleet import Fleet, split
 from solvers.planning.bound.market import Pattern
-from solvers.planning.tables import Floats
+from solvers.planning.search.tables import Floats
 
 LEAST_WIDTH = 0.015  # of pressure: finer classes gain less than 1 % in all
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.planning.arrays import MOST_RESIDENTS
-from solvers.planning.tables import Tables
+from solvers.planning.search.arrays import MOST_RESIDENTS
+from solvers.planning.search.tables import Tables
 
 
 def why_not(t: Tables) -> str | None:

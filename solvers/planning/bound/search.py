@@ -11,7 +11,7 @@ from solvers.planning.bound.attainable import Attainable, attainable
 from solvers.planning.bound.fleet import Fleet, Look, look_at, market_of, scaled
 from solvers.planning.bound.market import Pattern, best_alone
 from solvers.planning.bound.refine import carried, halve
-from solvers.planning.tables import Floats, Ints
+from solvers.planning.search.tables import Floats, Ints
 
 NEAR = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
 TRIES = 12  # multiples of the first prices, where worths do not scale with them

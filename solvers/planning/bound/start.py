@@ -8,8 +8,8 @@ import numpy as np
 
 from solvers.planning.bound.even import break_even
 from solvers.planning.bound.fleet import Fleet, Look, look_at
-from solvers.planning.prices import resource_dual
-from solvers.planning.tables import SM, Floats
+from solvers.planning.search.prices import resource_dual
+from solvers.planning.search.tables import SM, Floats
 
 STEPS = 200
 PACE = 0.1

@@ -15,7 +15,7 @@ from solvers.planning.exact.patterns import Codes, Patterns, choices
 from solvers.planning.exact.scope import applies, is_whole
 from solvers.planning.exact.search import ENOUGH, Search
 from solvers.planning.exact.stands import Resident, Stand, stands
-from solvers.planning.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Floats, Ints, Tables
 
 __all__ = ["Proof", "Resident", "Stand", "applies", "prove"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.planning.exact.kernels import Options, fill_caps
-from solvers.planning.tables import SM, Tables
+from solvers.planning.search.tables import SM, Tables
 
 LEVELS = 512  # of the neighbours' pressure
 SUM = 1e-9  # what the judge lets sums of floats be off by

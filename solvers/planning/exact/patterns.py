@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from solvers.planning.exact.kernels import MORE, Options, exact_rates, find_patterns
 from solvers.planning.exact.master import block_arrays, mix
 from solvers.planning.exact.options import options
-from solvers.planning.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Floats, Ints, Tables
 
 Codes: TypeAlias = NDArray[np.int32]  # [pattern, slot]
 ROUNDS = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.planning.tables import Tables
+from solvers.planning.search.tables import Tables
 
 MOST_GPUS = 16
 MOST_SERVICES = 6

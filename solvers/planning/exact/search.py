@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from solvers.planning.exact.master import block_arrays, complete, mix, worths
-from solvers.planning.tables import Floats, Ints
+from solvers.planning.search.tables import Floats, Ints
 
 Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: nearer to the need than the judge's tolerance
 ENOUGH = 1 - 3e-5  # of every need: what no right plan falls short of (the judge lets two parts in 1e5 go)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.exact.kernels import STAIRS, cap_of
 from solvers.planning.exact.patterns import Patterns
-from solvers.planning.tables import Floats, Tables
+from solvers.planning.search.tables import Floats, Tables
 
 Code: TypeAlias = NDArray[np.int32]  # one pattern
 

@@ -19,7 +19,7 @@ from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, PlacedJob, Problem, State
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 MOST_AFRESH = 64  # GPUs
 STEPS_TO_JUDGE = 1000  # each instance

@@ -17,7 +17,7 @@ from solvers.planning.explain.kernels import caps
 from solvers.planning.explain.meter import Meter
 from solvers.planning.explain.spots import Lot, Spot
 from solvers.planning.problem import GpuType, Limit, Node, Policy, Problem, Profile, ProfileKey, Service
-from solvers.planning.tables import SM, Floats, Ints, everywhere, inside
+from solvers.planning.search.tables import SM, Floats, Ints, everywhere, inside
 
 SURE = 1 - 1e-9
 

@@ -15,8 +15,8 @@ from solvers.planning.explain.ground import Ground
 from solvers.planning.explain.options import SURE, Notes, Options, Terms, options
 from solvers.planning.explain.spots import Place
 from solvers.planning.problem import Instance, Service
-from solvers.planning.realise import even
-from solvers.planning.tables import SM, Floats, Ints
+from solvers.planning.search.realise import even
+from solvers.planning.search.tables import SM, Floats, Ints
 
 ENOUGH = 1 - 1e-9  # of a rate
 CALL, PICK = 4000, 40  # steps that these take beside looking at shapes

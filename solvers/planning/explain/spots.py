@@ -15,7 +15,7 @@ from solvers.latency import limits
 from solvers.planning.explain.kernels import most_exec_ms
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Demand, GpuType, Instance, Node, PlacedJob, Policy, Problem
-from solvers.planning.tables import Floats, Ints
+from solvers.planning.search.tables import Floats, Ints
 
 Place: TypeAlias = tuple[str, int]
 NOBODY = np.zeros((0, 4))

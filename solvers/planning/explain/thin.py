@@ -13,8 +13,8 @@ from solvers.planning.explain.impossible import CLOSE, alone
 from solvers.planning.explain.options import Measured, Measurements
 from solvers.planning.explain.relaxations import rounded_up
 from solvers.planning.problem import ProfileKey, Service
-from solvers.planning.promise import accepted_loads
-from solvers.planning.tables import SM, Tables
+from solvers.planning.search.promise import accepted_loads
+from solvers.planning.search.tables import SM, Tables
 
 THIN = 0.1  # of the time of an instance: less than this accepted load everywhere is worth a word
 LONGEST = 100.0  # times the SLO

@@ -13,7 +13,7 @@ import numpy as np
 from solvers.planning.replan.desk import Desk
 from solvers.planning.replan.kernels import bear, capacities, keeps
 from solvers.planning.replan.room import larger, new_ones
-from solvers.planning.tables import Floats, Ints
+from solvers.planning.search.tables import Floats, Ints
 
 CLOSE = 1e-7  # of a rate: less than this is not needed
 IDLE_IS_WORTH = 0.6  # of its GPU's value: an SM that nobody uses now may save one tomorrow

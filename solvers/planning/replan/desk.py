@@ -9,13 +9,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.arrays import MOST_RESIDENTS, Board, World
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.replan.kernels import Beside, bear, execs, find, roomy, stack
 from solvers.planning.replan.room import Options
-from solvers.planning.tables import Floats, Ints, Tables
-from solvers.planning.workshop import Workshop
+from solvers.planning.search.arrays import MOST_RESIDENTS, Board, World
+from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.workshop import Workshop
 
 MOST_OPTIONS = 4096
 Row: TypeAlias = tuple[int, float, "Ints", "Ints", "Ints", "Floats", "Floats", "list[Instance | None]"]

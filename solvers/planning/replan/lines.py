@@ -9,11 +9,11 @@ import numpy as np
 
 from solvers.latency import latency_at
 from solvers.planning.problem import Instance
-from solvers.planning.promise import timeouts
-from solvers.planning.realise import NONE_UNSERVED
 from solvers.planning.replan.cover import Seats, known, spare
 from solvers.planning.replan.desk import Desk
 from solvers.planning.replan.rates import shared
+from solvers.planning.search.promise import timeouts
+from solvers.planning.search.realise import NONE_UNSERVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.tables import Tables
+from solvers.planning.search.tables import Tables
 
 Place: TypeAlias = tuple[str, int]
 Key: TypeAlias = tuple[str, str, int, float]  # what makes an instance the same: all that a keep needs

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from solvers.compiled import read_all
-from solvers.planning import dive
 from solvers.planning.judge import Change, Standing, Verdict, Violation
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
-from solvers.planning.planner import COARSE, LEVELS, prepared
-from solvers.planning.prices import resource_prices
 from solvers.planning.problem import Instance, Problem, State
-from solvers.planning.promise import keep
-from solvers.planning.realise import NONE_UNSERVED
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.desk import Desk, desk
 from solvers.planning.replan.lines import Difference, assign, difference, predicted
 from solvers.planning.replan.seat import seat
-from solvers.planning.tables import Floats, Tables, tables
-from solvers.planning.workshop import Workshop, tabulated, usual_levels
+from solvers.planning.search import dive
+from solvers.planning.search.planner import COARSE, LEVELS, prepared
+from solvers.planning.search.prices import resource_prices
+from solvers.planning.search.promise import keep
+from solvers.planning.search.realise import NONE_UNSERVED
+from solvers.planning.search.tables import Floats, Tables, tables
+from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
 DRIFT = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
 ROUNDS = 6  # of pricing

@@ -9,15 +9,15 @@ from math import inf
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem, State
-from solvers.planning.promise import keep, timeouts
-from solvers.planning.realise import NONE_UNSERVED
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.desk import Desk, desk
 from solvers.planning.replan.lines import assign, difference, predicted
 from solvers.planning.replan.match import laid_over
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.seat import seat
-from solvers.planning.tables import Tables
+from solvers.planning.search.promise import keep, timeouts
+from solvers.planning.search.realise import NONE_UNSERVED
+from solvers.planning.search.tables import Tables
 
 SAME = 1e-9  # of a value: what sums of floats may differ by
 PASSES = 5

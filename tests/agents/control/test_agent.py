@@ -16,7 +16,7 @@ from agents.control.join import join
 from agents.host import clocks
 from agents.node.state import Credential, Folder, Seen
 from agents.talk.link import Link, LinkError
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.nodes import still_node
 from tests.support.reports import decide
 from tests.support.server import RunningServer

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import running_agent
 from tests.support.caller import until
 from tests.support.nodes import assigned, served

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.agents import ROOT, AgentProcess, running_agent
 from tests.support.caller import until
 from tests.support.nodes import assigned, served

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance, Assignment
-from app.store import assignments, endpoints, gateways
-from app.store.database import Database
-from app.store.endpoints import Limit
+from app.store.database.database import Database
+from app.store.fleet import assignments, endpoints, gateways
+from app.store.fleet.endpoints import Limit
 from tests.support.caller import until
 from tests.support.reports import instance, report, send
 from tests.support.server import Reply, RunningServer

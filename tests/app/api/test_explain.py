@@ -6,8 +6,9 @@ import json
 
 from app.access import Principal, Reach, Scope
 from app.api.explain import shown
-from app.store import lease, plans
-from app.store.database import Database
+from app.store.database import lease
+from app.store.database.database import Database
+from app.store.plans import plans
 from tests.support.server import RunningServer
 
 WHY = "why this GPU: lab/x pay for it, so that the job costs nothing there"

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from app.control.answer.replay import Record
-from app.store.database import libpq_url
+from app.store.database.database import libpq_url
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import ROOT, Reply
@@ -186,7 +186,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import json
 from app.api import overview
-from app.store.database import Database
+from app.store.database.database import Database
 
 database = Database(sys.argv[1], pool_size=1)
 print(json.dumps(database.read(lambda connection: overview._whole(connection, "")), default=str))

@@ -8,7 +8,7 @@ import pytest
 from app.http import cookies
 from app.main import assemble
 from app.settings import Settings
-from app.store.database import libpq_url
+from app.store.database.database import libpq_url
 from tests.app.console.visits import cookie_of, link, session, sign_in, visit
 from tests.support.planned import Planned
 from tests.support.server import RunningServer

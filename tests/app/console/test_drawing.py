@@ -18,9 +18,9 @@ from app.console.services import listed, rows
 from app.console.trouble import troubles
 from app.console.view import page
 from app.console.wording import age, money, number, percent
-from app.store.events import Recorded
-from app.store.fleet_map import NodeRow
-from app.store.lease import Lease
+from app.store.database.lease import Lease
+from app.store.fleet.fleet_map import NodeRow
+from app.store.world.events import Recorded
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = Asked()

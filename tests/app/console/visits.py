@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from app import sessions, tokens
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.server import Reply, RunningServer
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

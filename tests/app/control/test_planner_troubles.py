@@ -16,8 +16,9 @@ from app.control.record.encoding import sayable
 from app.control.record.planner_store import Store
 from app.control.solve import Inline
 from app.manifests.model import Key, Kind
-from app.store import cordons, plan_reads
-from app.store.database import Unavailable
+from app.store.database.database import Unavailable
+from app.store.fleet import cordons
+from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
 from simulation.shapes import spike
 from simulation.world import withdraw

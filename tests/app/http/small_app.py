@@ -22,7 +22,7 @@ from app.http.gate import Capacity, Gate
 from app.http.server import Listening, serve
 from app.problem import Problem
 from app.settings import Settings
-from app.store.database import Unavailable
+from app.store.database.database import Unavailable
 
 CANARY = "canary-0451-do-not-tell"
 PRINCIPALS = {

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.http.errors import problem_of
-from app.store.database import OutcomeUnknown, Unavailable
+from app.store.database.database import OutcomeUnknown, Unavailable
 from tests.app.http.conftest import Answer, Running
 from tests.app.http.small_app import CANARY, token
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from agents.contract import Copy
-from app.store import closing
+from app.store.money import closing
 from tests.app.ledger.town import Ledger, ledger, usage
 from tests.support.caller import until
 

@@ -28,8 +28,9 @@ from app.manifests.reader import Document
 from app.manifests.validate import validate
 from app.nodes.intake import Intake
 from app.nodes.pace import Pace
-from app.store import assignments, closing
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
+from app.store.money import closing
 from app.world.declare import declare, delete
 from app.world.write import Actor
 from tests.support.world import gpu_type, manifest

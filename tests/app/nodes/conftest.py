@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 

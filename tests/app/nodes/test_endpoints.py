@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.contract import AssignedInstance, Assignment, Copy
 from app.nodes.detail import Detail, Owner
 from app.nodes.endpoints import Placed, of_tenant, placed, services
-from app.store.endpoints import Limit
+from app.store.fleet.endpoints import Limit
 
 
 def copy(name: str, stage: str = "ready", instance: str = "i-1", address: str = "10.0.0.1:9000") -> Copy:

@@ -14,8 +14,9 @@ from sqlalchemy import text
 
 from app.nodes import expansion
 from app.nodes.pace import Pace
-from app.store import partitions, rollups
-from app.store.database import Database
+from app.store.database import partitions
+from app.store.database.database import Database
+from app.store.money import rollups
 from tests.support.postgres import GivenDatabase
 from tests.support.reports import instance, report, this_minute
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import interval, report, send, this_minute
 from tests.support.server import RunningServer, running_server

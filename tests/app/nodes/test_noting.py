@@ -18,9 +18,9 @@ from app.nodes import noting, reading
 from app.nodes.intake import Intake
 from app.nodes.reporting import SYSTEM
 from app.problem import Problem
-from app.store import objects
-from app.store.database import Database
-from app.store.objects import Stored
+from app.store.database.database import Database
+from app.store.world import objects
+from app.store.world.objects import Stored
 from app.world import declare
 from tests.support.postgres import GivenDatabase
 from tests.support.reports import report

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import text
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.postgres import DatabaseServer, GivenDatabase
 from tests.support.reports import decide, poll, report, send
 from tests.support.server import Reply, RunningServer, running_server

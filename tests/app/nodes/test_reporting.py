@@ -11,8 +11,9 @@ from sqlalchemy import text
 
 from app.manifests.model import Key, Kind
 from app.nodes import reporting
-from app.store import clock, objects, versions
-from app.store.database import Database
+from app.store.database import clock, versions
+from app.store.database.database import Database
+from app.store.world import objects
 from tests.support.reports import report, send, this_minute
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest

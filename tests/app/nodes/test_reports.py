@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.reports import interval, report, send, this_minute
 from tests.support.server import RunningServer
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from tests.support.reports import instance, report, send
 from tests.support.server import Reply, RunningServer
 

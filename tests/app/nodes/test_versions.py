@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from tests.agents import contract_1
 from tests.agents.test_contract import RECORDED_LATER_REPORT, RECORDED_REPORT
 from tests.support.postgres import DatabaseServer

@@ -13,8 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.store import backup, schema
-from app.store.versions import LEAP_BY
+from app.store import backup
+from app.store.database import schema
+from app.store.database.versions import LEAP_BY
 from tests.support.postgres import DatabaseServer, GivenDatabase
 
 FILL = """

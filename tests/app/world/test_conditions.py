@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.manifests.model import Kind, Manifest
-from app.store.objects import Stored
+from app.store.world.objects import Stored
 from app.world.conditions import Condition, with_condition
 from app.world.decisions import decide
 

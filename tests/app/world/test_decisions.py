@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.manifests.model import Kind, Manifest
-from app.store.objects import Stored
+from app.store.world.objects import Stored
 from app.world.decisions import Action, decide, deletions
 
 THEN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store import schema
-from app.store.versions import LEAP_BY
+from app.store.database import schema
+from app.store.database.versions import LEAP_BY
 from cli.main import main
 from tests.support.postgres import DatabaseServer, GivenDatabase, at_database
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.nodes import noting
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.cli.conftest import Run
 from tests.support.reports import instance, report, send
 from tests.support.server import RunningServer

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.embedded import EmbeddedPostgres
-from app.store import schema
+from app.store.database import schema
 from tests.support.caller import until
 
 HANG_SECONDS = 60.0

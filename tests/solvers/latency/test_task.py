@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from solvers.latency.task import task_latency
+from solvers.inss.task_latency import task_latency
 
 
 def test_with_enough_for_a_batch_it_waits_for_full_batches() -> None:

@@ -16,7 +16,7 @@ from solvers.planning.explain.spots import Lot, empty, lot, taken
 from solvers.planning.judge import Change, Standing, Verdict
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 MOST_JUDGED = 12  # alternatives of one instance
 ENOUGH = 1 - 1e-9  # of a rate

@@ -14,7 +14,7 @@ from solvers.planning.judge import Standing
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 ENOUGH = 1 - 1e-6  # of a rate
 TYPES_TOLD = 4  # in a sentence

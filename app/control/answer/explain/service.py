@@ -14,7 +14,7 @@ from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import Standing, judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 SHAPES_IN_FULL = 2  # of a service: the dearest
 

@@ -15,11 +15,11 @@ from typing import Literal
 from app.control.answer.savings.fitting import EXACTLY, Placed, first_fit
 from app.control.answer.savings.paying import Gpu, Held, by_service, by_tenant, of_plan
 from app.control.answer.savings.shapes import Shape, prices, shapes
+from solvers.hetsev.scaling import greedy
+from solvers.hetsev.scaling.problem import InstanceType, Promise
+from solvers.hetsev.scaling.problem import Problem as Scaling
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
-from solvers.scaling import greedy
-from solvers.scaling.problem import InstanceType, Promise
-from solvers.scaling.problem import Problem as Scaling
 
 Baseline = Literal["one_per_gpu", "hetsev", "largest"]
 BASELINES: tuple[Baseline, ...] = ("one_per_gpu", "hetsev", "largest")

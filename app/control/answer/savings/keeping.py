@@ -12,8 +12,9 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.record.planner_store import Store
 from app.control.record.records import Recorded, recorded, snapshot_of
-from app.store import lease, savings
-from app.store.savings import Due, Saving
+from app.store.database import lease
+from app.store.money import savings
+from app.store.money.savings import Due, Saving
 
 MOST_PLANS = 3  # looked at in one turn: the rest has its own
 NANO = 10**9

@@ -13,7 +13,7 @@ import numpy as np
 
 from solvers.latency import limits
 from solvers.planning.problem import Problem, Profile, Service
-from solvers.planning.promise import accepted_loads
+from solvers.planning.search.promise import accepted_loads
 
 
 @dataclass(frozen=True, slots=True)

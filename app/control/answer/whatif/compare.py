@@ -11,7 +11,7 @@ from app.control.answer.explain.words import count, money, ms, rate, signed
 from solvers.planning.judge import judge
 from solvers.planning.plan import Cost, Plan
 from solvers.planning.problem import Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 JSON: TypeAlias = Any
 MOST_SERVICES = 200

@@ -9,7 +9,7 @@ from app.control.answer.explain.shares import costs_of_services
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 PART = 0.1  # by which an SLO is made shorter and longer
 

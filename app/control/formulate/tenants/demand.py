@@ -12,7 +12,7 @@ import numpy as np
 from agents.contract import AssignedInstance
 from solvers.latency import limits
 from solvers.planning.problem import Instance, Problem, Profile, Service
-from solvers.planning.promise import accepted_loads
+from solvers.planning.search.promise import accepted_loads
 
 SHORT = 1e-4  # of a rate: less is no shortage
 ROOM = 1.1  # whole SM%, whole instances and neighbours take more than the least that a rate could do with

@@ -10,7 +10,7 @@ import msgspec
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift.correct import Corrected
 from app.control.observe.drift.evidence import Shown
-from app.store.corrections import CorrectionRow
+from app.store.plans.corrections import CorrectionRow
 
 
 class Evidence(msgspec.Struct, rename="camel", omit_defaults=True):

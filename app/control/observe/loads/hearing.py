@@ -12,8 +12,9 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract import Copy, Excursion, GpuIndex, HeldBack, InstanceMinute, Moment, Reason
-from app.store import clock, gateways, loads
-from app.store.gateways import GatewayTold
+from app.store.database import clock
+from app.store.fleet import gateways, loads
+from app.store.fleet.gateways import GatewayTold
 
 OVERLAP = timedelta(seconds=3)  # that a report may show late after its own time
 

@@ -12,7 +12,7 @@ from app.control.observe.loads.differences import GatewayTotals, NodeTotals, Spa
 from app.control.observe.loads.hearing import Cursor, Readings
 from app.control.observe.loads.recent import Recent, recent
 from app.control.observe.loads.window import GATEWAY, NODE, Window
-from app.store.loads import Bucket, Course
+from app.store.fleet.loads import Bucket, Course
 from solvers.forecast import Forecaster, Sample, Settings, expect
 
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # a speaker's last word stands for so long

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from app.control.observe.loads.differences import Came
 from app.control.observe.loads.latencies import add
 from app.control.observe.loads.recent import Answers
-from app.store.loads import Bucket
+from app.store.fleet.loads import Bucket
 from solvers.forecast import Sample
 
 BUCKET_SECONDS = 10.0

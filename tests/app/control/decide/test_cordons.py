@@ -8,7 +8,7 @@ from app.control.decide.cordons import drained, draining, leaving, progress
 from app.control.domain.decision import Answer, Decision, Lane, Outcome
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeFacts
-from app.store.cordons import WHOLE, Cordon
+from app.store.fleet.cordons import WHOLE, Cordon
 from solvers.planning.plan import Plan, Unserved
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, replace_struct, rules
 from tests.app.control.rollout.referee import standing

@@ -23,7 +23,7 @@ from solvers.planning.problem import (
     State,
     Variant,
 )
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 SPEEDS = JobProfile(((20, 2.0), (60, 3.0), (80, 3.1)), 4.0, Demand(pressure=((100, 0.2),)))
 S = "shop/search"

@@ -13,7 +13,7 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import foreseen
 from app.control.solve import Inline
 from solvers.planning.judge import Standing
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from tests.proofs.replays import begun
 
 SECONDS = 60.0  # a guard

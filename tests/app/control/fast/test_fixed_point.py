@@ -13,7 +13,7 @@ from app.control.solve import Inline
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.problem import Problem, State
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK

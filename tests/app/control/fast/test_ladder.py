@@ -30,7 +30,7 @@ from solvers.planning.problem import (
     State,
     Variant,
 )
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK

@@ -8,7 +8,7 @@ from app.control.formulate.predicting import foreseen
 from solvers.planning.judge import Standing, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, GpuType, Instance, Node, Problem, Profile, Service, Variant
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 
 
 def problem() -> Problem:

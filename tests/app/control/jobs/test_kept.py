@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agents.contract import Report
 from app.control.jobs import JobState, Need, Phase, kept, readings
 from app.control.jobs.kept import row_of, state_of
-from app.store.database import Database
+from app.store.database.database import Database
 from tests.support.reports import instance, report
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)

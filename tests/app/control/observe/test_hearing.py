@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import text
 
-from app.store.database import Unavailable
+from app.store.database.database import Unavailable
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
 from tests.support.postgres import DatabaseServer

@@ -12,8 +12,9 @@ from app.control.domain.snapshot import Correction
 from app.control.observe.drift import Corrected
 from app.control.observe.learning import learnt
 from app.control.record.planner_store import Store
-from app.store import corrections, events
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.plans import corrections
+from app.store.world import events
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = "resnet/fp16/v100"

@@ -9,8 +9,8 @@ import msgspec
 from agents.contract import AssignedInstance, Assignment, Report
 from app.control.observe.observer import Observer
 from app.nodes.intake import Intake
-from app.store import assignments
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.fleet import assignments
 from tests.support.reports import report
 
 

@@ -11,8 +11,10 @@ import pytest
 from app.control.domain.snapshot import Declared
 from app.control.observe.world import World
 from app.manifests.model import Key, Kind
-from app.store import changes, observed, versions
-from app.store.database import Database
+from app.store.database import versions
+from app.store.database.database import Database
+from app.store.fleet import observed
+from app.store.world import changes
 from simulation.world import of_documents, put, withdraw
 from tests.app.control.as_manifests import manifests
 from tests.solvers.planning.small_world import problem

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import text
 
 from app.control.tell.money import Addition, addition, empty_nodes, releasable, renting
-from app.store import idle_nodes
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.plans import idle_nodes
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Releasable
 from solvers.planning.problem import GpuType, Limit, Node, Problem, Profile, Service, Variant
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
 
 LATENCY = {1: ((10, 20.0), (100, 4.0)), 8: ((10, 80.0), (100, 12.0))}

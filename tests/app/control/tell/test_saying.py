@@ -14,8 +14,9 @@ from app.control.tell.saying import Saying, Specs, Statements, Told, of_job
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store import events, lease, objects, versions
-from app.store.database import Database
+from app.store.database import lease, versions
+from app.store.database.database import Database
+from app.store.world import events, objects
 from app.world import declare
 from app.world.write import Actor
 from tests.support.world import gpu_type, model, profile, service

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.control.tell.slo import Told, all_kept, kept
-from app.store import loads
-from app.store.database import Database
-from app.store.loads import WINDOWS, Bucket
+from app.store.database.database import Database
+from app.store.fleet import loads
+from app.store.fleet.loads import WINDOWS, Bucket
 
 
 @pytest.fixture

@@ -21,9 +21,12 @@ from app.http.metrics import REGISTRY
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store import endpoints, events, lease, objects, outlook
-from app.store.database import Database
-from app.store.events import Wanted
+from app.store.database import lease
+from app.store.database.database import Database
+from app.store.fleet import endpoints
+from app.store.plans import outlook
+from app.store.world import events, objects
+from app.store.world.events import Wanted
 from app.world.declare import declare
 from app.world.write import Actor
 from tests.support.world import gpu_type, manifest, model, node, profile, service

@@ -13,7 +13,7 @@ from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
 from app.control.tell.slo import Kept
 from app.control.tell.turns import burning, drains_turned, gateways_turned, turned
-from app.store.cordons import Cordon
+from app.store.fleet.cordons import Cordon
 
 NODE = NodeFacts("node-1", "reporting")
 BEFORE = Snapshot(at=datetime(2026, 3, 2, tzinfo=UTC), epoch=1, nodes={"node-1": NODE})

@@ -13,11 +13,11 @@ from app.control.answer.explain.shares import costs_of_services
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
 from tests.solvers.planning import small_world
+from tests.solvers.planning.explain.test_random import scarce
 from tests.solvers.planning.random_problems import NOON, random_problem
-from tests.solvers.planning.test_explain_random import scarce
 
 QUICK = Budget(seconds=None, work=0)
 SEEDS = range(0, 60, 3)

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from app.control.answer.savings import keeping
 from app.control.domain.leading import Deposed
-from app.store import savings
-from app.store.database import Database
-from app.store.savings import Due
+from app.store.database.database import Database
+from app.store.money import savings
+from app.store.money.savings import Due
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
 from tests.support.postgres import DatabaseServer

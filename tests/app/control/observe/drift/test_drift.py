@@ -10,8 +10,8 @@ import pytest
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift import Drift, predictions
 from app.control.observe.drift.kept import of_row, row_of
-from app.store import corrections
-from app.store.database import Database
+from app.store.database.database import Database
+from app.store.plans import corrections
 from solvers.planning.problem import (
     Demand,
     GpuType,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from app.control.observe.loads import Loads
-from app.store.loads import Course
+from app.store.fleet.loads import Course
 from tests.support.words import at, gateway, heard, readings, served
 
 SEARCH = "shop/search"

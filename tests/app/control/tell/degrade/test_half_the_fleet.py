@@ -13,7 +13,7 @@ from app.control.tell.degrade import Promise, degraded, shed
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import GpuType, Node, Policy, Problem, Profile, Service, State, Variant
-from solvers.planning.promise import keep
+from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
 
 LARGE = {1: ((10, 20.0), (50, 6.0), (100, 4.0)), 8: ((10, 80.0), (50, 20.0), (100, 12.0))}

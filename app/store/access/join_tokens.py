@@ -1,0 +1,106 @@
+"""One-time tokens with which nodes join: hashed, short-lived, used once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+INSERT = statement(
+    "insert_join_token",
+    """
+    INSERT INTO join_token (id, secret_hash, node, created_by, expires_at)
+    VALUES (:id, :secret_hash, :node, :created_by,
+            now() + make_interval(secs => CAST(:expires_in_seconds AS double precision)))
+    RETURNING expires_at
+    """,
+)
+FOR_USE = statement(
+    "join_token_for_use",
+    """
+    SELECT id, secret_hash, node, expires_at, expires_at <= now() AS expired, used_at, used_by
+    FROM join_token WHERE id = :id FOR UPDATE
+    """,
+)
+USE = statement("use_join_token", "UPDATE join_token SET used_at = now(), used_by = :node WHERE id = :id")
+COLUMNS = "id, node, created_by, created_at, expires_at, expires_at <= now() AS expired, used_at, used_by"
+PAGE = statement("page_of_join_tokens", f"SELECT {COLUMNS} FROM join_token WHERE id > :after ORDER BY id LIMIT :limit")
+# Expiry is the end of it, whoever brings it about.
+REVOKE = statement(
+    "revoke_join_token",
+    f"UPDATE join_token SET expires_at = least(expires_at, now()) WHERE id = :id RETURNING {COLUMNS}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTokenRow:
+    """A one-time token with which a node joins."""
+
+    id: str
+    secret_hash: bytes
+    node: str
+    expired: bool
+    used_at: datetime | None
+    used_by: str
+
+
+def insert(
+    connection: Connection,
+    *,
+    token_id: str,
+    secret_hash: bytes,
+    node: str,
+    created_by: str,
+    expires_in_seconds: float,
+) -> datetime:
+    """Store a join token; when it ends."""
+    ends: datetime = connection.execute(
+        INSERT,
+        {
+            "id": token_id,
+            "secret_hash": secret_hash,
+            "node": node,
+            "created_by": created_by,
+            "expires_in_seconds": expires_in_seconds,
+        },
+    ).scalar_one()
+    return ends
+
+
+def for_use(connection: Connection, token_id: str) -> JoinTokenRow | None:
+    """The join token, locked until the transaction ends, so that it is used once."""
+    row = connection.execute(FOR_USE, {"id": token_id}).one_or_none()
+    if row is None:
+        return None
+    return JoinTokenRow(row.id, row.secret_hash, row.node, row.expired, row.used_at, row.used_by)
+
+
+def use(connection: Connection, token_id: str, node: str) -> None:
+    connection.execute(USE, {"id": token_id, "node": node})
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A join token without its secret."""
+
+    id: str
+    node: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+    expired: bool
+    used_at: datetime | None
+    used_by: str
+
+
+def page(connection: Connection, after: str, limit: int) -> list[Listed]:
+    return [Listed(*row) for row in connection.execute(PAGE, {"after": after, "limit": limit})]
+
+
+def revoke(connection: Connection, token_id: str) -> Listed | None:
+    """End a join token that was not used yet."""
+    row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
+    return Listed(*row) if row else None

@@ -1,0 +1,168 @@
+"""Tokens as rows: hashed secrets, what each may do, when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from app.store.access import rotation
+from app.store.database import versions
+from app.store.database.database import statement
+
+COLUMNS = (
+    "id, secret_hash, scope, tenant, node, label, created_by, created_at, expires_at, revoked_at, last_used_at, "
+    "replaces, taken_up_at, gateway"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token without its secret, which nobody but its holder knows."""
+
+    id: str
+    secret_hash: bytes
+    scope: str
+    tenant: str
+    node: str
+    label: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    replaces: str = ""  # the token of a node that this one takes the place of
+    taken_up_at: datetime | None = None  # when it was first used, and that one's end began
+    gateway: str = ""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether its first use is still to come, and ends another one."""
+        return bool(self.replaces) and self.taken_up_at is None
+
+
+LIVE = statement(
+    "live_token",
+    f"""
+    SELECT {COLUMNS} FROM token
+    WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    """,
+)
+LIVE_AMONG = statement(
+    "live_tokens_among",
+    """
+    SELECT id FROM token
+    WHERE id = ANY(CAST(:ids AS text[])) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    """,
+)
+INSERT = statement(
+    "insert_token",
+    f"""
+    INSERT INTO token (id, secret_hash, scope, tenant, node, gateway, label, created_by, expires_at)
+    VALUES (:id, :secret_hash, :scope, :tenant, :node, :gateway, :label, :created_by,
+            now() + make_interval(secs => CAST(:expires_in_seconds AS double precision)))
+    RETURNING {COLUMNS}
+    """,
+)
+PAGE = statement("page_of_tokens", f"SELECT {COLUMNS} FROM token WHERE id > :after ORDER BY id LIMIT :limit")
+REVOKE = statement(
+    "revoke_token",
+    f"UPDATE token SET revoked_at = coalesce(revoked_at, now()) WHERE id = :id RETURNING {COLUMNS}",
+)
+NODE_HAS_TOKEN = statement(
+    "node_has_live_token",
+    """
+    SELECT EXISTS (SELECT FROM token WHERE node = :node AND node <> '' AND revoked_at IS NULL)
+    """,
+)
+REVOKE_OF_NODES = statement(
+    "revoke_tokens_of_nodes",
+    """
+    UPDATE token SET revoked_at = now()
+    WHERE node = ANY (CAST(:nodes AS text[])) AND node <> '' AND revoked_at IS NULL
+    """,
+)
+TOUCH = statement(
+    "touch_tokens",
+    """
+    UPDATE token SET last_used_at = greatest(last_used_at, used.at)
+    FROM unnest(CAST(:ids AS text[]), CAST(:times AS timestamptz[])) AS used (id, at)
+    WHERE token.id = used.id
+    """,
+)
+
+
+def live(connection: Connection, token_id: str) -> TokenRow | None:
+    """The token, unless it is revoked or expired by the database's clock."""
+    row = connection.execute(LIVE, {"id": token_id}).one_or_none()
+    return TokenRow(*row) if row else None
+
+
+def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of `ids` that still stand: one query for all who wait."""
+    return set(connection.execute(LIVE_AMONG, {"ids": list(ids)}).scalars())
+
+
+def insert(
+    connection: Connection,
+    *,
+    token_id: str,
+    secret_hash: bytes,
+    scope: str,
+    tenant: str = "",
+    node: str = "",
+    gateway: str = "",
+    label: str = "",
+    created_by: str,
+    expires_in_seconds: float | None = None,
+) -> TokenRow:
+    row = connection.execute(
+        INSERT,
+        {
+            "id": token_id,
+            "secret_hash": secret_hash,
+            "scope": scope,
+            "tenant": tenant,
+            "node": node,
+            "gateway": gateway,
+            "label": label,
+            "created_by": created_by,
+            "expires_in_seconds": expires_in_seconds,
+        },
+    ).one()
+    return TokenRow(*row)
+
+
+def page(connection: Connection, after: str, limit: int) -> list[TokenRow]:
+    return [TokenRow(*row) for row in connection.execute(PAGE, {"after": after, "limit": limit})]
+
+
+def revoke(connection: Connection, token_id: str) -> TokenRow | None:
+    """End a token, and what was made to take its place, and tell every replica."""
+    version = versions.lock(connection, "token")
+    rotation.drop_unused(connection, token_id)
+    row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
+    versions.advance(connection, "token", version + 1)
+    return TokenRow(*row) if row else None
+
+
+def revoke_of_nodes(connection: Connection, nodes: Sequence[str]) -> None:
+    """End every token of these nodes and tell every replica."""
+    if nodes:
+        version = versions.lock(connection, "token")
+        connection.execute(REVOKE_OF_NODES, {"nodes": list(nodes)})
+        versions.advance(connection, "token", version + 1)
+
+
+def node_has_token(connection: Connection, node: str) -> bool:
+    """Whether the node has joined and was not removed since; an expired token counts: its node may be away."""
+    return bool(connection.scalar(NODE_HAS_TOKEN, {"node": node}))
+
+
+def touch(connection: Connection, used: Sequence[tuple[str, datetime]]) -> None:
+    """Note when tokens were last used."""
+    if used:
+        ordered = sorted(used)  # one order everywhere: two replicas cannot deadlock
+        connection.execute(TOUCH, {"ids": [i for i, _ in ordered], "times": [t for _, t in ordered]})

@@ -1,0 +1,16 @@
+"""The time that all replicas share: the database's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+NOW = statement("now", "SELECT date_trunc('milliseconds', moment())")
+
+
+def now(connection: Connection) -> datetime:
+    moment: datetime = connection.execute(NOW).scalar_one()
+    return moment

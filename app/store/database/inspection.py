@@ -1,0 +1,134 @@
+"""What a database is and can: version, schema, durability, whether LISTEN works, whether a pooler is in between."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import psycopg
+
+from app.store.database import schema
+from app.store.database.database import libpq_url
+
+CONNECT_SECONDS = 10
+OLDEST = 15
+DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
+CHANNEL = "gpuwright_check"
+ROUND_TRIPS = 20
+
+Verdict = Literal["ok", "note", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the check. `wrong` means that gpuwright must not or cannot work so."""
+
+    name: str
+    value: str
+    verdict: Verdict = "ok"
+    advice: str = ""
+
+
+def inspect(url: str, listen_url: str = "") -> list[Finding]:
+    """Everything worth knowing about the database behind `url`; psycopg.OperationalError if it is unreachable."""
+    with _connect(url) as connection:
+        pooled = _pooled(connection)
+        findings = [
+            _server_version(connection),
+            _schema_version(connection),
+            *_durability(connection),
+            _role(connection),
+            _round_trip(connection),
+            _pooler(pooled),
+        ]
+        heard = _hears(listen_url or url, connection)
+    findings.append(_listening(heard, bool(listen_url), pooled))
+    return findings
+
+
+def _connect(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(libpq_url(url), autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS)
+
+
+def _server_version(connection: psycopg.Connection[Any]) -> Finding:
+    number = int(_value(connection, "SHOW server_version_num"))
+    version = str(_value(connection, "SHOW server_version"))
+    if number < OLDEST * 10_000:
+        return Finding("server version", version, "wrong", f"gpuwright needs Postgres {OLDEST} or newer")
+    return Finding("server version", version)
+
+
+def _schema_version(connection: psycopg.Connection[Any]) -> Finding:
+    known = _value(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
+    if not known:
+        return Finding("schema", "none", "wrong", schema.advice(None))
+    version, oldest = connection.execute(schema.SERVES.text.encode()).fetchone() or ("none", "none")
+    reason = schema.against(version, oldest)
+    newer = version != schema.KNOWN and not reason
+    advice = f"newer than this gpuwright, which knows {schema.KNOWN}; it serves {oldest} and later" if newer else reason
+    return Finding("schema", version, "wrong" if reason else "note" if newer else "ok", advice)
+
+
+def _durability(connection: psycopg.Connection[Any]) -> list[Finding]:
+    findings = []
+    for name in DURABLE:
+        value = str(_value(connection, f"SHOW {name}"))
+        # `local` and the remote levels wait for our own disk too.
+        safe = value != "off"
+        advice = "" if safe else f"an acknowledged write can be lost or torn; set {name} = on"
+        findings.append(Finding(name, value, "ok" if safe else "wrong", advice))
+    return findings
+
+
+def _role(connection: psycopg.Connection[Any]) -> Finding:
+    name = str(_value(connection, "SELECT current_user"))
+    if _value(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"):
+        advice = "use a role that owns this database and is no superuser"
+        return Finding("role", f"{name}, a superuser", "note", advice)
+    return Finding("role", name)
+
+
+def _round_trip(connection: psycopg.Connection[Any]) -> Finding:
+    milliseconds = []
+    for _ in range(ROUND_TRIPS):
+        started = time.perf_counter()
+        connection.execute("SELECT 1")
+        milliseconds.append((time.perf_counter() - started) * 1000)
+    median = statistics.median(milliseconds)
+    advice = "every request waits for several of these; move the server nearer" if median > 5 else ""
+    return Finding("round trip", f"{median:.1f} ms", "note" if advice else "ok", advice)
+
+
+def _pooled(connection: psycopg.Connection[Any]) -> bool:
+    """A pooler invents the process number it tells at connection time; Postgres itself tells its own."""
+    return bool(connection.info.backend_pid != _value(connection, "SELECT pg_backend_pid()"))
+
+
+def _pooler(pooled: bool) -> Finding:
+    if pooled:
+        return Finding("pooler", "yes", "note", "leave GPUWRIGHT_DATABASE_DIRECT unset: no prepared statements")
+    return Finding("pooler", "none; GPUWRIGHT_DATABASE_DIRECT=1 is safe")
+
+
+def _hears(url: str, notifier: psycopg.Connection[Any]) -> bool:
+    with _connect(url) as listener:
+        listener.execute(f"LISTEN {CHANNEL}")
+        notifier.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+        return any(True for _ in listener.notifies(timeout=2.0, stop_after=1))
+
+
+def _listening(heard: bool, own_url: bool, pooled: bool) -> Finding:
+    through = "DATABASE_LISTEN_URL" if own_url else "DATABASE_URL"
+    if heard:
+        return Finding("LISTEN", f"works through {through}")
+    if own_url:
+        return Finding("LISTEN", "receives nothing", "wrong", "DATABASE_LISTEN_URL must lead past every pooler")
+    advice = "changes are polled every 100 ms" + ("; DATABASE_LISTEN_URL may name a direct way" if pooled else "")
+    return Finding("LISTEN", "receives nothing", "note", advice)
+
+
+def _value(connection: psycopg.Connection[Any], query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,88 @@
+"""Telemetry is cut by day, rollups and money by month: parts are made before they are needed, dropped when old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+DAILY = ("gpu_minute", "instance_minute")
+MONTHLY = ("gpu_hour", "instance_hour")
+MONEY = ("allocation", "cost_hour")
+
+# A day's number names the partition, so that nothing but our own names is ever put into DDL.
+EXISTING = statement(
+    "existing_partitions",
+    """
+    SELECT child.relname FROM pg_inherits
+    JOIN pg_class child ON child.oid = inhrelid
+    JOIN pg_class parent ON parent.oid = inhparent
+    WHERE parent.relname = ANY(CAST(:tables AS text[])) AND parent.relnamespace = 'public'::regnamespace
+    """,
+)
+TAKE_TURNS = statement("partition_makers_take_turns", "SELECT pg_advisory_xact_lock(:lock)")
+IMPATIENT = statement("do_not_wait_long", "SET LOCAL lock_timeout = '2s'")
+LOCK = 0x6770_7061_7274  # "gppart"
+
+
+def ensure(connection: Connection, days: Iterable[datetime], daily: Sequence[str] = DAILY) -> list[str]:
+    """Make the partitions that rows of these days go to; the names of those that are new."""
+    wanted: dict[str, tuple[str, datetime, datetime]] = {}
+    for day in days:
+        start = day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for table in daily:
+            wanted[f"{table}_{start:%Y%m%d}"] = (table, start, start + timedelta(days=1))
+        month = start.replace(day=1)
+        following = (month + timedelta(days=32)).replace(day=1)
+        for table in MONTHLY + MONEY:
+            wanted[f"{table}_{month:%Y%m}"] = (table, month, following)
+    if wanted.keys() <= _existing(connection):
+        return []
+    connection.execute(TAKE_TURNS, {"lock": LOCK})
+    missing = sorted(wanted.keys() - _existing(connection))
+    for name in missing:
+        table, start, stop = wanted[name]
+        # Made apart and then attached: CREATE TABLE ... PARTITION OF would shut readers and writers out.
+        connection.execute(statement("make_partition", f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
+        connection.execute(
+            statement(
+                "attach_partition",
+                f"ALTER TABLE {table} ATTACH PARTITION {name} "
+                f"FOR VALUES FROM ('{start.isoformat()}') TO ('{stop.isoformat()}')",
+            )
+        )
+    return missing
+
+
+def drop_before(connection: Connection, tables: Iterable[str], moment: datetime) -> list[str]:
+    """Drop the partitions of `tables` that hold nothing from `moment` on."""
+    connection.execute(TAKE_TURNS, {"lock": LOCK})
+    connection.execute(IMPATIENT)
+    dropped = []
+    existing = sorted(_existing(connection))
+    for table in tables:
+        for name in existing:
+            if name.startswith(f"{table}_") and _stop(table, name) <= moment:
+                connection.execute(statement("drop_partition", f"DROP TABLE {name}"))
+                dropped.append(name)
+    return dropped
+
+
+def days(connection: Connection) -> list[str]:
+    """A day of each partition there is, as `ensure` takes them."""
+    digits = {name.rpartition("_")[2] for name in _existing(connection)}
+    return sorted(f"{part[:4]}-{part[4:6]}-{part[6:] or '01'}" for part in digits)
+
+
+def _existing(connection: Connection) -> set[str]:
+    return set(connection.execute(EXISTING, {"tables": list(DAILY + MONTHLY + MONEY)}).scalars())
+
+
+def _stop(table: str, name: str) -> datetime:
+    digits = name.removeprefix(f"{table}_")
+    if table in DAILY:
+        return datetime.strptime(digits, "%Y%m%d").replace(tzinfo=UTC) + timedelta(days=1)
+    return (datetime.strptime(digits, "%Y%m").replace(tzinfo=UTC) + timedelta(days=32)).replace(day=1)

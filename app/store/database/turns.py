@@ -1,0 +1,15 @@
+"""Jobs that one replica at a time does."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+# The number is one of ours: Postgres 15 reads no hexadecimal.
+TAKE = statement("take_turn", "SELECT pg_try_advisory_xact_lock(1735420019, hashtext(:job))")
+
+
+def take(connection: Connection, job: str) -> bool:
+    """Whether the job is ours until the transaction ends; False while another replica is at it."""
+    return bool(connection.execute(TAKE, {"job": job}).scalar_one())

@@ -1,0 +1,107 @@
+"""What each node shall run: its newest assignment, never replaced by one of an older leader or plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from app.store.database import versions
+from app.store.database.database import statement
+
+STREAM = "assignment"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An assignment about to be written; `body(version)` is its JSON once its version is known."""
+
+    node: str
+    generation: int
+    body: Callable[[int], str]
+
+
+# The fleet's highest epoch counts, not the node's own: a leader that was replaced writes nowhere (I1).
+WRITE = statement(
+    "write_assignments",
+    """
+    INSERT INTO assignment (node, epoch, generation, version, body, written_at)
+    SELECT node, :epoch, generation, version, body, (SELECT moment())
+    FROM unnest(CAST(:nodes AS text[]), CAST(:generations AS bigint[]), CAST(:versions AS bigint[]),
+                CAST(:bodies AS text[])) AS draft (node, generation, version, body)
+    WHERE :epoch >= (SELECT coalesce(max(epoch), 0) FROM assignment)
+    ON CONFLICT (node) DO UPDATE SET
+        epoch = excluded.epoch, generation = excluded.generation, version = excluded.version,
+        body = excluded.body, written_at = excluded.written_at
+    WHERE (assignment.epoch, assignment.generation) < (excluded.epoch, excluded.generation)
+    RETURNING node, version
+    """,
+)
+ENDPOINTS = statement("assignments_change_endpoints", "SELECT advance_endpoint()")
+SINCE = statement(
+    "assignments_since",
+    """
+    SELECT node, version, CASE WHEN node = ANY(CAST(:nodes AS text[])) THEN body END AS body
+    FROM assignment WHERE version > :after ORDER BY version
+    """,
+)
+ONE = statement("assignment_of_node", "SELECT version, body FROM assignment WHERE node = :node")
+
+LEAP = statement(
+    "leap_assignments",
+    """
+    WITH leapt AS (
+        SELECT node, epoch + :by AS epoch, generation + :by AS generation, version + :by AS version
+        FROM assignment
+    )
+    UPDATE assignment SET
+        epoch = leapt.epoch, generation = leapt.generation, version = leapt.version,
+        body = CAST(CAST(body AS jsonb) || jsonb_build_object(
+            'epoch', leapt.epoch, 'generation', leapt.generation, 'version', leapt.version) AS text)
+    FROM leapt WHERE leapt.node = assignment.node
+    """,
+)
+
+
+def write(connection: Connection, epoch: int, drafts: Sequence[Draft]) -> dict[str, int]:
+    """Write assignments and wake who waits for them; the version of each that was taken.
+
+    One of an older epoch than any in the fleet, or of no newer (epoch, generation) than its node's, is not.
+    """
+    if not drafts:
+        return {}
+    newest = versions.lock(connection, STREAM)
+    rows = list(enumerate(sorted(drafts, key=lambda draft: draft.node), start=newest + 1))
+    written = connection.execute(
+        WRITE,
+        {
+            "epoch": epoch,
+            "nodes": [draft.node for _, draft in rows],
+            "generations": [draft.generation for _, draft in rows],
+            "versions": [version for version, _ in rows],
+            "bodies": [draft.body(version) for version, draft in rows],
+        },
+    )
+    taken = {row.node: row.version for row in written}
+    if taken:
+        versions.advance(connection, STREAM, newest + len(rows))
+        connection.execute(ENDPOINTS)
+    return taken
+
+
+def since(connection: Connection, after: int, bodies_of: Collection[str]) -> list[tuple[str, int, str | None]]:
+    """Every node whose assignment is newer than `after`, with the body for those asked for."""
+    found = connection.execute(SINCE, {"after": after, "nodes": list(bodies_of)})
+    return [(row.node, row.version, row.body) for row in found]
+
+
+def of_node(connection: Connection, node: str) -> tuple[int, str] | None:
+    """The node's assignment and its version."""
+    row = connection.execute(ONE, {"node": node}).one_or_none()
+    return (row.version, row.body) if row else None
+
+
+def leap(connection: Connection) -> None:
+    """What nodes shall run is again what it was at a restore's moment, and newer than all that they have seen since."""
+    connection.execute(LEAP, {"by": versions.LEAP_BY})

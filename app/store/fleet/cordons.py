@@ -1,0 +1,91 @@
+"""Which nodes and GPUs get nothing new, and which are to be empty by when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+from app.store.plans import plan_reads
+
+WHOLE = -1  # instead of a GPU: all of the node's
+
+# What is asked again keeps the moment of its first asking; a drain is not made a mere cordon by accident, nor the
+# other way round: the last word counts.
+PUT = statement(
+    "put_cordon",
+    """
+    INSERT INTO cordon (node, gpu, mode, deadline, asked_by, asked_at, message)
+    VALUES (:node, :gpu, :mode, :deadline, :asked_by, moment(), :message)
+    ON CONFLICT (node, gpu) DO UPDATE SET
+        mode = excluded.mode, deadline = excluded.deadline, asked_by = excluded.asked_by, message = excluded.message,
+        asked_at = CASE WHEN cordon.mode = excluded.mode THEN cordon.asked_at ELSE excluded.asked_at END
+    RETURNING node, gpu, mode, deadline, asked_by, asked_at, message
+    """,
+)
+LIFT = statement(
+    "lift_cordon",
+    """
+    DELETE FROM cordon WHERE node = :node AND (CAST(:gpu AS int) = -1 OR gpu = :gpu)
+    RETURNING node, gpu, mode, deadline, asked_by, asked_at, message
+    """,
+)
+LIST = statement(
+    "list_cordons",
+    """
+    SELECT node, gpu, mode, deadline, asked_by, asked_at, message FROM cordon
+    WHERE CAST(:node AS text) = '' OR node = :node ORDER BY node, gpu
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """One asking, of a node or of one of its GPUs."""
+
+    node: str
+    gpu: int
+    mode: str  # cordon, drain
+    deadline: datetime | None
+    asked_by: str
+    asked_at: datetime
+    message: str = ""
+
+    def wire(self) -> dict[str, Any]:
+        return {
+            "node": self.node,
+            "gpu": None if self.gpu == WHOLE else self.gpu,
+            "mode": self.mode,
+            "deadline": self.deadline.isoformat() if self.deadline else None,
+            "askedBy": self.asked_by,
+            "askedAt": self.asked_at.isoformat(),
+            "message": self.message,
+        }
+
+
+def put(
+    connection: Connection, node: str, gpu: int, mode: str, deadline: datetime | None, asked_by: str, message: str
+) -> Cordon:  # fmt: skip
+    """Ask for it, and wake the leader."""
+    values = {
+        "node": node, "gpu": gpu, "mode": mode, "deadline": deadline, "asked_by": asked_by, "message": message,
+    }  # fmt: skip
+    found = Cordon(*connection.execute(PUT, values).one())
+    plan_reads.wake(connection)
+    return found
+
+
+def lift(connection: Connection, node: str, gpu: int) -> list[Cordon]:
+    """No longer: of one GPU, or of the node and all its GPUs. What stood is given back."""
+    found = [Cordon(*row) for row in connection.execute(LIFT, {"node": node, "gpu": gpu})]
+    if found:
+        plan_reads.wake(connection)
+    return found
+
+
+def listed(connection: Connection, node: str = "") -> list[Cordon]:
+    """All of them, or a node's."""
+    return [Cordon(*row) for row in connection.execute(LIST, {"node": node})]

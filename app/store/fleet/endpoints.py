@@ -1,0 +1,117 @@
+"""What gateways route by: the copies that nodes report, what nodes were told, and the limits of services."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+VERSION = statement("endpoint_version", "SELECT value FROM version WHERE name = 'endpoint'")
+# A row that was written by another transaction than before is another row; no clock says so as well.
+STAMPS = statement(
+    "stamps_of_nodes",
+    """
+    SELECT coalesce(node_detail.node, assignment.node) AS node,
+           CAST(node_detail.xmin AS text) AS detail, CAST(assignment.xmin AS text) AS assignment
+    FROM node_detail FULL JOIN assignment ON assignment.node = node_detail.node
+    """,
+)
+NODES = statement(
+    "copies_of_nodes",
+    """
+    SELECT asked.node, node_detail.detail, assignment.body
+    FROM unnest(CAST(:nodes AS text[])) AS asked (node)
+    LEFT JOIN node_detail ON node_detail.node = asked.node
+    LEFT JOIN assignment ON assignment.node = asked.node
+    """,
+)
+LIMITS = statement(
+    "traffic_limits",
+    """
+    SELECT tenant || '/' || service AS service, queue_limit, shed_share, retry_after_seconds
+    FROM traffic_limit ORDER BY tenant, service
+    """,
+)
+LIMIT = statement(
+    "limit_traffic",
+    """
+    WITH wanted AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(CAST(:limits AS jsonb)) AS wanted (
+            tenant text, service text, queue_limit int, shed_share double precision, retry_after_seconds int)
+    ), gone AS (
+        DELETE FROM traffic_limit AS known
+        WHERE NOT EXISTS (SELECT FROM wanted WHERE (wanted.tenant, wanted.service) = (known.tenant, known.service))
+        RETURNING 1
+    ), put AS (
+        INSERT INTO traffic_limit AS known SELECT * FROM wanted ORDER BY tenant, service
+        ON CONFLICT (tenant, service) DO UPDATE SET
+            queue_limit = excluded.queue_limit, shed_share = excluded.shed_share,
+            retry_after_seconds = excluded.retry_after_seconds
+        WHERE (known.queue_limit, known.shed_share, known.retry_after_seconds)
+              IS DISTINCT FROM (excluded.queue_limit, excluded.shed_share, excluded.retry_after_seconds)
+        RETURNING 1
+    )
+    SELECT CASE WHEN (SELECT count(*) FROM gone) + (SELECT count(*) FROM put) > 0 THEN advance_endpoint() END
+    """,
+)
+
+
+Stamp: TypeAlias = tuple[str | None, str | None]  # of what a node said, and of what it was told
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What of a service's requests each gateway takes."""
+
+    queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
+    shed_share: float = 0.0  # answered 503 at once
+    retry_after_seconds: int = 2
+
+    def __post_init__(self) -> None:
+        if not (self.queue_limit >= 0 and 0 <= self.shed_share <= 1 and 1 <= self.retry_after_seconds <= 3600):
+            raise ValueError(f"{self} is no limit: shedShare is in 0..1, retryAfterSeconds in 1..3600")
+
+
+class _LimitRow(msgspec.Struct):
+    tenant: str
+    service: str
+    queue_limit: int
+    shed_share: float
+    retry_after_seconds: int
+
+
+def version(connection: Connection) -> int:
+    """The newest version of the stream."""
+    return int(connection.execute(VERSION).scalar() or 0)
+
+
+def stamps(connection: Connection) -> dict[str, Stamp]:
+    """Of every node: what changes when what it said, or was told, does."""
+    return {row.node: (row.detail, row.assignment) for row in connection.execute(STAMPS)}
+
+
+def of_nodes(connection: Connection, nodes: Collection[str]) -> list[tuple[str, object, str | None]]:
+    """What each of these nodes said, and the assignment that it was told."""
+    return [(row.node, row.detail, row.body) for row in connection.execute(NODES, {"nodes": sorted(nodes)})]
+
+
+def limits(connection: Connection) -> dict[str, Limit]:
+    """By tenant/name."""
+    found = connection.execute(LIMITS)
+    return {row.service: Limit(row.queue_limit, row.shed_share, row.retry_after_seconds) for row in found}
+
+
+def limit(connection: Connection, wanted: Mapping[str, Limit]) -> bool:
+    """These are all limits there are; whether that is news. A limit that limits nothing is none."""
+    rows = []
+    for service, one in sorted(wanted.items()):
+        if one.queue_limit or one.shed_share:
+            tenant, _, name = service.partition("/")
+            rows.append(_LimitRow(tenant, name, one.queue_limit, one.shed_share, one.retry_after_seconds))
+    said = connection.execute(LIMIT, {"limits": msgspec.json.encode(rows).decode()}).scalar()
+    return said is not None

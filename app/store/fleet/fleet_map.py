@@ -1,0 +1,52 @@
+"""Every declared node with what is known of it, for a map of the fleet: one read, no specs of anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+NODES = statement(
+    "nodes_on_the_map",
+    """
+    SELECT object.name, object.spec ->> 'gpuType' AS gpu_type, CAST(object.spec ->> 'gpus' AS int) AS gpus,
+           node_state.received_at, node_detail.detail -> 'gpus' AS ailing
+    FROM object
+    LEFT JOIN node_state ON node_state.node = object.name
+    LEFT JOIN node_detail ON node_detail.node = object.name
+    WHERE object.kind = 'Node' AND object.tenant = ''
+    ORDER BY object.name
+    """,
+)
+MEMORY = statement(
+    "memory_of_gpu_types",
+    """
+    SELECT name, CAST(spec ->> 'memoryGib' AS double precision) AS memory_gib FROM object
+    WHERE kind = 'GpuType' AND tenant = ''
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A declared node; `ailing` are its GPUs that are not well."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+    received_at: datetime | None
+    ailing: Sequence[dict[str, Any]] | None
+
+
+def nodes(connection: Connection) -> list[NodeRow]:
+    return [NodeRow(*row) for row in connection.execute(NODES)]
+
+
+def memory_gib(connection: Connection) -> dict[str, float]:
+    """By GPU type."""
+    return {row.name: row.memory_gib for row in connection.execute(MEMORY)}

@@ -1,0 +1,214 @@
+"""What services were asked: heard from nodes, and kept in buckets of some seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+NEWS = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """The newest report of a node and minute; `body` is the compressed report."""
+
+    node: str
+    ordinal: int
+    received_at: datetime
+    body: bytes
+
+
+class Bucket(msgspec.Struct):
+    """What was asked of a service in the `seconds` before `at`, and how it was answered."""
+
+    tenant: str
+    service: str
+    at: datetime
+    seconds: float
+    requests: float  # a rate's share of the seconds, so no whole number
+    errors: int
+    slow: float  # answers beyond the SLO, as far as the histogram tells
+    latency_counts: Sequence[int]
+    answers: float = 0.0  # all that the histogram counts
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How much was asked of a service, bucket by bucket, the oldest first."""
+
+    service: str  # tenant/name
+    ats: Sequence[float]  # seconds since 1970
+    seconds: Sequence[float]
+    requests: Sequence[float]
+    observed_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """How a service answered within some window."""
+
+    service: str  # tenant/name
+    seconds: float
+    requests: float
+    answers: float  # counted by latency
+    errors: float
+    slow: float
+
+
+# A window and what it is called. Alerts compare a long one, which is sure, with a short one, which is soon over.
+WINDOWS = {
+    "5m": timedelta(minutes=5),
+    "30m": timedelta(minutes=30),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "30d": timedelta(days=30),
+}
+
+
+# Rows that a slow transaction showed late carry an earlier time: so one looks a little back, and leaves out what was
+# heard before. Of what is older than a few minutes nothing is learnt any more.
+HEARD = statement(
+    "reports_heard",
+    """
+    SELECT node, ordinal, received_at, body FROM report_minute
+    WHERE received_at > greatest(CAST(:since AS timestamptz), moment() - CAST(:within AS interval)) AND NOT EXISTS (
+        SELECT FROM unnest(CAST(:nodes AS text[]), CAST(:ordinals AS bigint[])) AS known (node, ordinal)
+        WHERE known.node = report_minute.node AND known.ordinal = report_minute.ordinal)
+    ORDER BY ordinal
+    """,
+)
+# A leader that took over in the same seconds may have kept its own: the first word stands.
+KEEP = statement(
+    "keep_loads",
+    """
+    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source)
+    SELECT tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source
+    FROM jsonb_to_recordset(CAST(:buckets AS jsonb)) AS bucket (
+        tenant text, service text, at timestamptz, seconds double precision, requests double precision,
+        answers double precision, errors bigint, latency_counts bigint[], slow double precision, source text)
+    ON CONFLICT (tenant, service, at) DO NOTHING
+    """,
+)
+COURSES = statement(
+    "courses_of_loads",
+    """
+    SELECT tenant || '/' || service AS service,
+           array_agg(CAST(EXTRACT(EPOCH FROM at) AS double precision) ORDER BY at) AS ats,
+           array_agg(seconds ORDER BY at) AS seconds,
+           array_agg(requests ORDER BY at) AS requests,
+           sum(seconds) AS observed_seconds
+    FROM service_load
+    WHERE at > moment() - CAST(:within AS interval) AND at < moment() + interval '1 minute' GROUP BY tenant, service
+    """,
+)
+ANSWERED = statement(
+    "answered_within",
+    """
+    SELECT tenant || '/' || service AS service, sum(seconds) AS seconds, sum(requests) AS requests,
+           sum(answers) AS answers, sum(errors) AS errors, sum(slow) AS slow
+    FROM (
+        SELECT tenant, service, seconds, requests, answers, errors, slow
+        FROM service_load WHERE at > moment() - CAST(:within AS interval)
+        UNION ALL
+        SELECT tenant, service, seconds, requests, answers, errors, slow
+        FROM service_load_hour WHERE hour > moment() - CAST(:within AS interval)
+    ) AS told
+    GROUP BY tenant, service ORDER BY tenant, service
+    """,
+)
+_SUMS = ", ".join(
+    f"coalesce(sum({what}) FILTER (WHERE at > moment() - interval '{window.total_seconds():.0f} seconds'), 0)"
+    for window in WINDOWS.values()
+    for what in ("answers", "errors", "slow")
+)
+SPENT = statement(
+    "answered_in_windows",
+    f"""
+    SELECT tenant || '/' || service, {_SUMS}
+    FROM (
+        SELECT tenant, service, at, answers, errors, slow FROM service_load
+        UNION ALL
+        SELECT tenant, service, hour, answers, errors, slow FROM service_load_hour
+        WHERE hour > moment() - interval '30 days'
+    ) AS told
+    GROUP BY tenant, service ORDER BY tenant, service
+    """,
+)
+# Hours that are over become one row a service; what a later leader adds to an hour is added to its row.
+ROLL_UP = statement(
+    "roll_up_loads",
+    """
+    WITH old AS (
+        DELETE FROM service_load WHERE at <= date_trunc('hour', moment() - CAST(:after AS interval), 'UTC')
+        RETURNING tenant, service, at, seconds, requests, answers, errors, slow
+    )
+    INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow)
+    SELECT tenant, service, date_trunc('hour', at - interval '1 microsecond', 'UTC') AS hour, sum(seconds),
+           sum(requests), sum(answers), sum(errors), sum(slow)
+    FROM old GROUP BY tenant, service, hour
+    ON CONFLICT (tenant, service, hour) DO UPDATE SET
+        seconds = known.seconds + excluded.seconds, requests = known.requests + excluded.requests,
+        answers = known.answers + excluded.answers, errors = known.errors + excluded.errors,
+        slow = known.slow + excluded.slow
+    """,
+)
+FORGET = statement("forget_loads", "DELETE FROM service_load_hour WHERE hour < moment() - CAST(:after AS interval)")
+
+
+def heard(connection: Connection, since: datetime | None, known: Sequence[tuple[str, int]]) -> list[ReportRow]:
+    """Reports that came after `since`, but for the known ones; those of one node in their order."""
+    rows = connection.execute(
+        HEARD,
+        {
+            "since": since.isoformat() if since else "-infinity",
+            "within": NEWS,
+            "nodes": [node for node, _ in known],
+            "ordinals": [ordinal for _, ordinal in known],
+        },
+    )
+    return [ReportRow(*row) for row in rows]
+
+
+def keep(connection: Connection, buckets: Sequence[Bucket]) -> None:
+    """Store buckets; doing it twice equals doing it once."""
+    if buckets:
+        connection.execute(KEEP, {"buckets": msgspec.json.encode(buckets).decode()})
+
+
+def courses(connection: Connection, within: timedelta) -> list[Course]:
+    """What every service was asked of late: what a new leader begins with."""
+    return [Course(*row) for row in connection.execute(COURSES, {"within": within})]
+
+
+def answered(connection: Connection, within: timedelta) -> list[Answered]:
+    """How every service answered within a window; of hours that were rolled up, those that began in it."""
+    return [
+        Answered(row.service, *(float(value) for value in row[1:]))
+        for row in connection.execute(ANSWERED, {"within": within})
+    ]
+
+
+def in_windows(connection: Connection) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """By service and window: answers, errors and slow answers."""
+    found = {}
+    for service, *sums in connection.execute(SPENT):
+        by_window = zip(WINDOWS, zip(*[iter(map(float, sums))] * 3, strict=True), strict=True)
+        found[service] = dict(by_window)
+    return found
+
+
+def roll_up(connection: Connection, after: timedelta = timedelta(hours=2)) -> None:
+    """Turn the buckets of hours that ended so long ago into one row an hour."""
+    connection.execute(ROLL_UP, {"after": after})
+
+
+def forget(connection: Connection, after: timedelta = timedelta(days=32)) -> None:
+    """Drop hours that no window reaches."""
+    connection.execute(FORGET, {"after": after})

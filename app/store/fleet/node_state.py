@@ -1,0 +1,173 @@
+"""What each node last said of itself, and when the database heard it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+ORDINALS = statement(
+    "ordinals_of_nodes", "SELECT node, ordinal FROM node_state WHERE node = ANY(CAST(:nodes AS text[]))"
+)
+INVENTORY = statement("inventory_of_node", "SELECT inventory FROM node_inventory WHERE node = :node")
+ONE = statement(
+    "state_of_node",
+    """
+    SELECT node, received_at, at, boot_id, health, message, epoch, generation, assignment_version
+    FROM node_state WHERE node = :node
+    """,
+)
+DETAIL = statement("detail_of_node", "SELECT detail FROM node_detail WHERE node = :node")
+# Nodes of whose devices the status does not yet say what the node says, or that were declared anew since.
+NEWS = statement(
+    "nodes_with_news_of_devices",
+    """
+    SELECT object.name, node_inventory.inventory, node_inventory.changed_at AS inventory_at,
+           node_detail.detail -> 'gpus' AS gpus, node_detail.changed_at AS detail_at
+    FROM object JOIN node_inventory ON node_inventory.node = object.name
+    LEFT JOIN node_detail ON node_detail.node = object.name
+    WHERE object.kind = 'Node' AND object.tenant = ''
+      AND (NOT node_inventory.noted OR NOT node_detail.noted OR object.generation IS DISTINCT FROM (
+           SELECT CAST(condition ->> 'observedGeneration' AS bigint)
+           FROM jsonb_array_elements(object.status -> 'conditions') AS condition
+           WHERE condition ->> 'type' = 'InventoryMismatch'))
+    ORDER BY object.name LIMIT :limit
+    """,
+)
+# What was said again meanwhile has another moment, and stays to be noted.
+NOTED = statement(
+    "note_devices",
+    """
+    WITH read AS (
+        SELECT * FROM unnest(CAST(:nodes AS text[]), CAST(:inventories AS timestamptz[]),
+                             CAST(:details AS timestamptz[])) AS read (node, inventory_at, detail_at)
+    ), inventories AS (
+        UPDATE node_inventory SET noted = true FROM read
+        WHERE node_inventory.node = read.node AND node_inventory.changed_at = read.inventory_at
+              AND NOT node_inventory.noted
+    )
+    UPDATE node_detail SET noted = true FROM read
+    WHERE node_detail.node = read.node AND node_detail.changed_at = read.detail_at AND NOT node_detail.noted
+    """,
+)
+# A type is declared otherwise: nodes of that type are compared with it anew.
+LOOK_AGAIN = statement(
+    "look_again_at_devices",
+    """
+    UPDATE node_inventory SET noted = false
+    FROM reference JOIN object ON object.uid = reference.referrer AND object.kind = 'Node'
+    WHERE reference.kind = 'GpuType' AND reference.tenant = '' AND reference.name = ANY(CAST(:types AS text[]))
+      AND node_inventory.node = object.name
+    """,
+)
+FORGET_INVENTORY = statement("forget_inventory", "DELETE FROM node_inventory WHERE node = :node")
+# Only nodes whose condition says something else than what is true now.
+TURNED = statement(
+    "nodes_whose_reporting_turned",
+    """
+    SELECT name, received_at, reporting FROM (
+        SELECT object.name, received_at,
+            CASE WHEN received_at IS NULL THEN 'NeverReported'
+                 WHEN (SELECT moment()) - greatest(received_at, CAST(:since AS timestamptz))
+                      > CAST(:patience AS interval)
+                 THEN 'Silent' ELSE 'Reporting' END AS reporting,
+            (SELECT condition ->> 'reason' FROM jsonb_array_elements(object.status -> 'conditions') AS condition
+             WHERE condition ->> 'type' = 'Reporting') AS said
+        FROM object LEFT JOIN node_state ON node_state.node = object.name
+        WHERE object.kind = 'Node' AND object.tenant = '') AS node
+    WHERE reporting IS DISTINCT FROM said
+    ORDER BY name LIMIT :limit
+    """,
+)
+FORGET = statement(
+    "forget_deleted_nodes",
+    """
+    WITH gone AS (
+        SELECT node FROM node_state
+        WHERE NOT EXISTS (SELECT FROM object WHERE kind = 'Node' AND tenant = '' AND name = node)
+          AND received_at < (SELECT moment()) - interval '1 day'
+    ), inventories AS (DELETE FROM node_inventory USING gone WHERE node_inventory.node = gone.node),
+    details AS (DELETE FROM node_detail USING gone WHERE node_detail.node = gone.node)
+    DELETE FROM node_state USING gone WHERE node_state.node = gone.node
+    """,
+)
+
+
+def ordinals(connection: Connection, nodes: Collection[str]) -> dict[str, int]:
+    """The ordinal of the newest report of each node."""
+    found = connection.execute(ORDINALS, {"nodes": sorted(nodes)})
+    return {row.node: row.ordinal for row in found}
+
+
+def state(connection: Connection, node: str) -> dict[str, Any] | None:
+    """What the node last said, with its inventory."""
+    row = connection.execute(ONE, {"node": node}).mappings().one_or_none()
+    if row is None:
+        return None
+    return {**row, "inventory": connection.execute(INVENTORY, {"node": node}).scalar()}
+
+
+def detail(connection: Connection, node: str) -> dict[str, Any] | None:
+    """What the node last said of its copies, refusals and devices; None when it never reported."""
+    found: dict[str, Any] | None = connection.execute(DETAIL, {"node": node}).scalar()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a node says of its devices, and when it said so."""
+
+    node: str
+    inventory: dict[str, Any]
+    inventory_at: datetime
+    gpus: Sequence[dict[str, Any]] | None  # those that are not well
+    detail_at: datetime | None
+
+
+def news(connection: Connection, limit: int) -> list[News]:
+    """Nodes of whose devices the status may not say what is true now."""
+    return [News(*row) for row in connection.execute(NEWS, {"limit": limit})]
+
+
+def noted(connection: Connection, told: Sequence[News]) -> None:
+    """The status says what these say."""
+    connection.execute(
+        NOTED,
+        {
+            "nodes": [one.node for one in told],
+            "inventories": [one.inventory_at for one in told],
+            "details": [one.detail_at for one in told],
+        },
+    )
+
+
+def look_again(connection: Connection, types: Collection[str]) -> None:
+    """These GPU types are other than they were."""
+    if types:
+        connection.execute(LOOK_AGAIN, {"types": sorted(types)})
+
+
+def forget_inventory(connection: Connection, node: str) -> None:
+    """The machine is another one now: what it has is what its agent says next."""
+    connection.execute(FORGET_INVENTORY, {"node": node})
+
+
+def turned(
+    connection: Connection, since: datetime, patience: timedelta, limit: int
+) -> list[tuple[str, datetime | None, str]]:
+    """Nodes whose condition Reporting is to change: (name, last heard, the reason that is true now).
+
+    `since` is when we began to listen: before that nobody could have been heard.
+    """
+    found = connection.execute(TURNED, {"since": since, "patience": patience, "limit": limit})
+    return [(row.name, row.received_at, row.reporting) for row in found]
+
+
+def forget_deleted(connection: Connection) -> int:
+    """Drop the state of nodes that are no longer declared and have been silent for a day."""
+    return connection.execute(FORGET).rowcount

@@ -1,0 +1,108 @@
+"""What a planner reads at one moment: the declared world, how nodes are, what they were told and what they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+MOMENT = statement("moment", "SELECT moment()")
+OBJECT_VERSION = statement("object_version", "SELECT value, floor FROM version WHERE name = 'object'")
+WORLD = statement(
+    "declared_world",
+    "SELECT kind, tenant, name, spec FROM object WHERE resource_version > :after ORDER BY kind, tenant, name",
+)
+GONE = statement(
+    "objects_gone_since", "SELECT kind, tenant, name FROM change WHERE version > :after AND action = 'deleted'"
+)
+NODES = statement(
+    "nodes_as_they_are",
+    """
+    SELECT object.name, object.status, node_state.received_at, node_state.generation,
+           node_detail.detail -> 'gpus' AS ailing
+    FROM object
+    LEFT JOIN node_state ON node_state.node = object.name
+    LEFT JOIN node_detail ON node_detail.node = object.name
+    WHERE object.kind = 'Node' AND object.tenant = ''
+    """,
+)
+CORRECTIONS = statement(
+    "corrections", "SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor FROM correction"
+)
+TOLD = statement("assignments_told", "SELECT node, version, body FROM assignment WHERE version > :after")
+DETAILS = statement(
+    "details_since",
+    """
+    SELECT node, changed_at, detail FROM node_detail
+    WHERE changed_at > CAST(:since AS timestamptz) - interval '10 seconds'
+    """,
+)
+GENERATIONS = statement(
+    "generations_of_nodes",
+    """
+    SELECT node, generation, received_at FROM node_state
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A declared node, and what is known of it."""
+
+    name: str
+    status: dict[str, Any]
+    received_at: datetime | None
+    generation: int | None
+    ailing: Sequence[dict[str, Any]] | None
+
+
+def moment(connection: Connection) -> datetime:
+    """The database's time, or a simulation's."""
+    found: datetime = connection.execute(MOMENT).scalar_one()
+    return found
+
+
+def object_version(connection: Connection) -> tuple[int, int]:
+    """The latest version of any object, and the one up to which changes are no longer kept."""
+    row = connection.execute(OBJECT_VERSION).one()
+    return row.value, row.floor
+
+
+def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Every declared object that was written after that version: kind, tenant, name, spec."""
+    return [tuple(row) for row in connection.execute(WORLD, {"after": after})]
+
+
+def gone(connection: Connection, after: int) -> set[tuple[str, str, str]]:
+    """Objects that were deleted after that version, whatever came after them: kind, tenant, name."""
+    return {tuple(row) for row in connection.execute(GONE, {"after": after})}
+
+
+def nodes(connection: Connection) -> list[NodeRow]:
+    """Every declared node."""
+    return [NodeRow(*row) for row in connection.execute(NODES)]
+
+
+def corrections(connection: Connection) -> list[tuple[str, str, str, float, float, float]]:
+    """(model, variant, GPU type, factors of latency, memory and power)."""
+    return [tuple(row) for row in connection.execute(CORRECTIONS)]
+
+
+def told(connection: Connection, after: int) -> list[tuple[str, int, str]]:
+    """(node, version, body) of every assignment that is newer than `after`."""
+    return [(row.node, row.version, row.body) for row in connection.execute(TOLD, {"after": after})]
+
+
+def details(connection: Connection, since: datetime) -> list[tuple[str, datetime, dict[str, Any]]]:
+    """What nodes say of copies, devices and refusals, where they have said something else since."""
+    return [(row.node, row.changed_at, row.detail) for row in connection.execute(DETAILS, {"since": since})]
+
+
+def generations(connection: Connection) -> list[tuple[str, int, datetime]]:
+    """(node, generation it holds, when it was heard last)."""
+    return [(row.node, row.generation, row.received_at) for row in connection.execute(GENERATIONS)]

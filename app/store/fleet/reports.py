@@ -1,0 +1,235 @@
+"""A batch of node reports as one statement: it commits by itself, and doing it twice equals doing it once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import TypeVar
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+K = TypeVar("K")
+
+AHEAD = timedelta(minutes=5)  # how far an agent's clock may run ahead of the database's
+# What is told within a minute is told before its slice is accounted for, however long this commit takes; of what comes
+# later the ledger is told.
+PROMPT = timedelta(minutes=1)
+
+
+class Told(msgspec.Struct):
+    """What one report says of its node, and where in the bytes sent along its compressed self is."""
+
+    node: str
+    ordinal: int
+    at: datetime
+    boot_id: str
+    health: str
+    message: str
+    epoch: int
+    generation: int
+    assignment_version: int
+    minute: datetime
+    newest_of_node: bool = True
+    newest_of_minute: bool = True
+    start: int = 0
+    length: int = 0
+
+
+class Inventory(msgspec.Struct):
+    """What a machine has; `inventory` is JSON."""
+
+    node: str
+    ordinal: int
+    inventory: msgspec.Raw
+
+
+class Detail(msgspec.Struct):
+    """What the newest report of a node says of copies, devices and refusals; `detail` is JSON."""
+
+    node: str
+    ordinal: int
+    detail: msgspec.Raw
+
+
+class Interval(msgspec.Struct):
+    """Usage that began, or ended: who held which share of which GPU, from when to when."""
+
+    id: str
+    node: str
+    instance: str
+    gpu: int
+    gpu_uuid: str
+    tenant: str
+    service: str
+    job: str
+    sm_percent: float
+    memory_gib: float
+    dedicated: bool
+    started_at: datetime
+    ended_at: datetime | None
+    evidence: str
+    model: str
+
+
+# Few round trips and few parameters: the rest of a report's cost is paid in the event loop's thread.
+# `held` waits for who is ending usage by rule right now, and sees what came of it: as of this statement's beginning the
+# usage was open, and its agent's word would be neither its end nor the truth beside it.
+KEEP = statement(
+    "keep_reports",
+    """
+    WITH told AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(CAST(:told AS jsonb)) AS told (
+            node text, ordinal bigint, at timestamptz, boot_id text, health text, message text, epoch bigint,
+            generation bigint, assignment_version bigint, minute timestamptz, newest_of_node boolean,
+            newest_of_minute boolean, start int, length int)
+    ), state AS (
+        INSERT INTO node_state AS known (node, ordinal, received_at, at, boot_id, health, message, epoch,
+                                         generation, assignment_version)
+        SELECT node, ordinal, (SELECT moment()), at, boot_id, health, message, epoch, generation,
+               assignment_version
+        FROM told WHERE newest_of_node
+        ON CONFLICT (node) DO UPDATE SET
+            ordinal = excluded.ordinal, received_at = excluded.received_at, at = excluded.at,
+            boot_id = excluded.boot_id, health = excluded.health, message = excluded.message,
+            epoch = excluded.epoch, generation = excluded.generation,
+            assignment_version = excluded.assignment_version
+        WHERE known.ordinal < excluded.ordinal
+        RETURNING node
+    ), minutes AS (
+        INSERT INTO report_minute AS known (minute, node, ordinal, received_at, body)
+        SELECT minute, node, ordinal, (SELECT moment()), substring(CAST(:bodies AS bytea), start, length)
+        FROM told
+        WHERE newest_of_minute AND length > 0
+          AND minute BETWEEN (SELECT moment()) - CAST(:retention AS interval)
+                         AND (SELECT moment()) + CAST(:ahead AS interval)
+        ON CONFLICT (minute, node) DO UPDATE SET
+            ordinal = excluded.ordinal, received_at = excluded.received_at, body = excluded.body
+        WHERE known.ordinal < excluded.ordinal
+    ), inventories AS (
+        INSERT INTO node_inventory AS known (node, ordinal, changed_at, inventory)
+        SELECT DISTINCT ON (node) node, ordinal, (SELECT moment()), inventory
+        FROM jsonb_to_recordset(CAST(:inventories AS jsonb)) AS told (
+            node text, ordinal bigint, inventory jsonb)
+        ORDER BY node, ordinal DESC
+        ON CONFLICT (node) DO UPDATE SET
+            ordinal = excluded.ordinal, changed_at = excluded.changed_at, inventory = excluded.inventory,
+            noted = false
+        WHERE known.ordinal < excluded.ordinal AND known.inventory IS DISTINCT FROM excluded.inventory
+    ), details AS (
+        INSERT INTO node_detail AS known (node, changed_at, detail)
+        SELECT DISTINCT ON (node) node, (SELECT moment()), detail
+        FROM jsonb_to_recordset(CAST(:details AS jsonb)) AS detailed (node text, ordinal bigint, detail jsonb)
+        JOIN told USING (node, ordinal) JOIN state USING (node)
+        WHERE newest_of_node
+        ON CONFLICT (node) DO UPDATE SET
+            changed_at = excluded.changed_at, detail = excluded.detail,
+            noted = known.noted AND known.detail -> 'gpus' IS NOT DISTINCT FROM excluded.detail -> 'gpus'
+        WHERE known.detail IS DISTINCT FROM excluded.detail
+        RETURNING node
+    ), usage AS MATERIALIZED (
+        SELECT DISTINCT ON (node, id) id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent,
+               memory_gib, dedicated, started_at, ended_at, evidence
+        FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS told (
+            id text, node text, instance text, gpu smallint, gpu_uuid text, tenant text, service text, job text,
+            model text, sm_percent double precision, memory_gib double precision, dedicated boolean,
+            started_at timestamptz, ended_at timestamptz, evidence text)
+        WHERE coalesce(ended_at, started_at)
+              BETWEEN (SELECT moment()) - CAST(:longest_usage AS interval)
+                  AND (SELECT moment()) + CAST(:ahead AS interval)
+        ORDER BY node, id, ended_at NULLS LAST
+    ), intervals AS (
+        INSERT INTO usage_interval AS known (
+            id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent, memory_gib, dedicated,
+            started_at, ended_at, opened_at, closed_at, evidence)
+        SELECT id, node, instance, gpu, gpu_uuid, tenant, service, job, model, sm_percent, memory_gib, dedicated,
+               started_at, ended_at, (SELECT moment()), CASE WHEN ended_at IS NOT NULL THEN (SELECT moment()) END,
+               CASE evidence WHEN 'gap' THEN '' ELSE evidence END
+        FROM usage
+        ON CONFLICT (node, id) DO UPDATE SET
+            ended_at = excluded.ended_at, closed_at = excluded.closed_at, evidence = excluded.evidence
+        WHERE known.ended_at IS NULL AND excluded.ended_at >= known.started_at
+        RETURNING node, CASE WHEN xmax = 0 THEN started_at ELSE ended_at END AS since
+    ), held AS MATERIALIZED (
+        SELECT node, id, known.started_at, known.ended_at, known.evidence
+        FROM usage JOIN usage_interval AS known USING (node, id)
+        ORDER BY node, id FOR NO KEY UPDATE OF known
+    ), truths AS (
+        INSERT INTO usage_truth (node, id, told_at, ended_at, evidence)
+        SELECT node, id, (SELECT moment()), usage.ended_at, usage.evidence
+        FROM usage JOIN held AS known USING (node, id)
+        WHERE known.evidence = 'gap' AND known.ended_at IS NOT NULL AND usage.ended_at >= known.started_at
+          AND NOT EXISTS (SELECT FROM usage_truth AS said
+                          WHERE said.node = known.node AND said.id = known.id AND said.ended_at IS NOT NULL)
+        RETURNING node, id, ended_at
+    ), news AS (
+        INSERT INTO usage_news (node, since)
+        SELECT node, min(since) FROM (
+            SELECT node, since FROM intervals WHERE since < (SELECT moment()) - CAST(:prompt AS interval)
+            UNION ALL
+            SELECT node, least(known.ended_at, truths.ended_at)
+            FROM truths JOIN usage_interval AS known USING (node, id)) AS late
+        GROUP BY node
+    )
+    SELECT moment() AS now, (SELECT array_agg(node) FROM state) AS stored,
+           (SELECT array_agg(ARRAY[node, usage.id]) FROM usage LEFT JOIN assigned USING (node, instance, gpu)
+            WHERE (usage.tenant, usage.service, usage.job)
+                  IS DISTINCT FROM (assigned.tenant, assigned.service, assigned.job)) AS strange,
+           CASE WHEN (SELECT count(*) FROM details) > 0 THEN advance_endpoint() END AS endpoint
+    """,
+)
+
+
+def keep(
+    connection: Connection,
+    batch: Sequence[Told],
+    bodies: Sequence[bytes],
+    inventories: Sequence[Inventory],
+    details: Sequence[Detail],
+    intervals: Sequence[Interval],
+    retention: timedelta,
+    longest_usage: timedelta,
+) -> tuple[datetime, set[str], set[tuple[str, str]]]:
+    """Store the newest state of each node, and the newest report of each node and minute.
+
+    A body of no bytes is not stored, nor one of a minute too far ahead or longer ago than `retention`. An
+    interval is opened once and closed once. Returns the database's time, the nodes of which no state was stored
+    because one as new was there before, and the usage, by node and id, that is not as anything was assigned there.
+    """
+    newest: dict[str, Told] = {}
+    of_minute: dict[tuple[str, datetime], Told] = {}
+    start = 1
+    for told, body in zip(batch, bodies, strict=True):
+        told.start, told.length = start, len(body)
+        start += len(body)
+        _keep_newest(newest, told.node, told)
+        if body:
+            _keep_newest(of_minute, (told.node, told.minute), told)
+    for told in batch:
+        told.newest_of_node = newest[told.node] is told
+        told.newest_of_minute = of_minute.get((told.node, told.minute)) is told
+    rows = sorted(batch, key=attrgetter("node", "minute"))  # one order for all writers: no deadlock
+    now, stored, strange, _ = connection.execute(
+        KEEP,
+        {
+            "told": msgspec.json.encode(rows).decode(),
+            "bodies": b"".join(bodies),
+            "inventories": msgspec.json.encode(inventories).decode(),
+            "details": msgspec.json.encode(details).decode(),
+            "intervals": msgspec.json.encode(intervals).decode(),
+            "retention": retention,
+            "longest_usage": longest_usage,
+            "ahead": AHEAD,
+            "prompt": PROMPT,
+        },
+    ).one()
+    return now, newest.keys() - set(stored or ()), {(node, name) for node, name in strange or ()}
+
+
+def _keep_newest(newest: dict[K, Told], key: K, told: Told) -> None:
+    other = newest.get(key)
+    if other is None or other.ordinal < told.ordinal:
+        newest[key] = told

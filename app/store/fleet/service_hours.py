@@ -1,0 +1,117 @@
+"""What services were asked in each hour, how many answers were in time, and in which minutes too few were."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from agents.contract import LATENCY_EDGES_MS
+from app.store.database.database import statement
+
+SERVICES = statement(
+    "services_of_hour",
+    """
+    SELECT DISTINCT tenant, service FROM instance_hour JOIN assigned USING (node, instance, tenant, service)
+    WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[])) AND service <> '' ORDER BY tenant, service
+    """,
+)
+# The promise by which an hour was judged first stands: minutes that come late are judged by the same.
+PROMISES = statement(
+    "promises_of_hour",
+    """
+    SELECT asked.tenant, asked.service,
+           coalesce(known.model, object.spec ->> 'model', '') AS model,
+           CASE WHEN known.slo_ms IS NOT NULL THEN known.slo_ms
+                ELSE CAST(object.spec #>> '{slo,latencyMs}' AS double precision) END AS slo_ms,
+           CASE WHEN known.slo_ms IS NOT NULL THEN known.percentile
+                ELSE CAST(object.spec #>> '{slo,percentile}' AS double precision) END AS percentile
+    FROM unnest(CAST(:tenants AS text[]), CAST(:services AS text[])) AS asked (tenant, service)
+    LEFT JOIN object ON object.kind = 'Service' AND object.tenant = asked.tenant AND object.name = asked.service
+    LEFT JOIN service_hour AS known
+        ON known.hour = :hour AND known.tenant = asked.tenant AND known.service = asked.service
+    """,
+)
+# A node speaks for what it was assigned: nobody's promise is broken by what another node says of its service.
+# `edge`: how many buckets lie within the SLO; `part`: what counts of the next one, as if it were spread evenly.
+ROLL_UP = statement(
+    "roll_up_services",
+    """
+    WITH promise AS MATERIALIZED (
+        SELECT * FROM unnest(
+            CAST(:tenants AS text[]), CAST(:services AS text[]), CAST(:models AS text[]),
+            CAST(:slos AS double precision[]), CAST(:percentiles AS double precision[]),
+            CAST(:edges AS int[]), CAST(:parts AS double precision[])
+        ) AS promise (tenant, service, model, slo_ms, percentile, edge, part)
+    ), minute AS (
+        SELECT told.tenant, told.service, told.minute, sum(told.requests) AS requests, sum(told.errors) AS errors,
+               sum(told.busy_seconds) AS busy_seconds, 60 * count(*) AS instance_seconds,
+               sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts) AS count), 0)) AS answers,
+               sum(coalesce((SELECT sum(count) FROM unnest(told.latency_counts[1 : promise.edge]) AS count), 0)
+                   + coalesce(told.latency_counts[promise.edge + 1] * CAST(promise.part AS numeric), 0)) AS in_time
+        FROM promise JOIN instance_minute AS told USING (tenant, service)
+        WHERE told.minute >= :hour AND told.minute < :until AND EXISTS (
+            SELECT FROM assigned AS known WHERE known.node = told.node AND known.instance = told.instance
+               AND known.tenant = told.tenant AND known.service = told.service)
+        GROUP BY told.tenant, told.service, told.minute
+    )
+    INSERT INTO service_hour AS known (hour, tenant, service, model, slo_ms, percentile, requests, answers, errors,
+        in_time, asked_minutes, violation_minutes, busy_seconds, instance_seconds)
+    SELECT :hour, tenant, service, max(model), max(slo_ms), max(percentile), sum(requests), sum(answers), sum(errors),
+           sum(in_time), count(*) FILTER (WHERE answers + errors > 0),
+           count(*) FILTER (WHERE answers + errors > 0 AND 100 * in_time < percentile * (answers + errors)),
+           CAST(sum(busy_seconds) AS numeric), sum(instance_seconds)
+    FROM minute JOIN promise USING (tenant, service) GROUP BY tenant, service
+    ON CONFLICT (hour, tenant, service) DO UPDATE SET
+        model = excluded.model, slo_ms = excluded.slo_ms, percentile = excluded.percentile,
+        requests = excluded.requests, answers = excluded.answers, errors = excluded.errors,
+        in_time = excluded.in_time, asked_minutes = excluded.asked_minutes,
+        violation_minutes = excluded.violation_minutes, busy_seconds = excluded.busy_seconds,
+        instance_seconds = excluded.instance_seconds
+    """,
+)
+FORGET = statement("forget_service_hours", "DELETE FROM service_hour WHERE hour < :moment")
+
+
+def services(connection: Connection, hour: datetime, nodes: Sequence[str]) -> list[tuple[str, str]]:
+    """Those that these nodes had in the hour, once it is rolled up: (tenant, service)."""
+    return [(row.tenant, row.service) for row in connection.execute(SERVICES, {"hour": hour, "nodes": list(nodes)})]
+
+
+def roll_up(connection: Connection, hour: datetime, some: Sequence[tuple[str, str]]) -> None:
+    """Make the hour's rows of these services anew from the minutes of all their instances."""
+    named = {"hour": hour, "tenants": [tenant for tenant, _ in some], "services": [service for _, service in some]}
+    promises = connection.execute(PROMISES, named).all()
+    limits = [_limit(row.slo_ms) for row in promises]
+    connection.execute(
+        ROLL_UP,
+        {
+            "hour": hour,
+            "until": hour + timedelta(hours=1),
+            "tenants": [row.tenant for row in promises],
+            "services": [row.service for row in promises],
+            "models": [row.model for row in promises],
+            "slos": [row.slo_ms for row in promises],
+            "percentiles": [row.percentile for row in promises],
+            "edges": [edge for edge, _ in limits],
+            "parts": [part for _, part in limits],
+        },
+    )
+
+
+def forget(connection: Connection, moment: datetime) -> int:
+    """Drop what is older."""
+    return connection.execute(FORGET, {"moment": moment}).rowcount
+
+
+def _limit(slo_ms: float | None) -> tuple[int, float]:
+    """How many buckets of a histogram are within an SLO, and the part of the next one that is."""
+    if slo_ms is None:
+        return 0, 0.0
+    edge = bisect_left(LATENCY_EDGES_MS, slo_ms)
+    if edge == len(LATENCY_EDGES_MS):
+        return edge, 0.0
+    below = LATENCY_EDGES_MS[edge - 1] if edge else 0.0
+    return edge, (slo_ms - below) / (LATENCY_EDGES_MS[edge] - below)

@@ -1,0 +1,194 @@
+"""Minutes of GPUs and instances: kept as reported until the minute is over, then one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+FINISHED = timedelta(seconds=75)  # a minute and the report that ends it
+QUIET = timedelta(seconds=15)  # a minute that still receives reports is not over, whatever its clock says
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteReport:
+    """One report of a node's minute; `body` is the compressed report."""
+
+    minute: datetime
+    node: str
+    ordinal: int
+    body: bytes
+
+
+# The first minute of each day, one descent of the index each, however many minutes wait.
+DUE_DAYS = statement(
+    "days_of_finished_minutes",
+    """
+    WITH RECURSIVE first (minute) AS (
+        SELECT min(minute) FROM report_minute
+        WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
+        UNION ALL
+        SELECT (SELECT min(report_minute.minute) FROM report_minute
+                WHERE report_minute.minute >= date_trunc('day', first.minute, 'UTC') + interval '24 hours'
+                  AND report_minute.minute < (SELECT moment()) - CAST(:finished AS interval))
+        FROM first WHERE first.minute IS NOT NULL
+    )
+    SELECT date_trunc('day', minute, 'UTC') AS day FROM first WHERE minute IS NOT NULL
+    """,
+)
+
+# SKIP LOCKED: replicas take different rows, and a row that is just being written is left for the next time.
+FINISHED_REPORTS = statement(
+    "finished_reports",
+    """
+    SELECT minute, node, ordinal, body FROM report_minute
+    WHERE minute < (SELECT moment()) - CAST(:finished AS interval)
+      AND received_at < (SELECT moment()) - CAST(:quiet AS interval)
+    ORDER BY minute, node LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+    """,
+)
+DISCARD = statement(
+    "discard_reports",
+    """
+    DELETE FROM report_minute
+    USING unnest(CAST(:minutes AS timestamptz[]), CAST(:nodes AS text[])) AS done (minute, node)
+    WHERE report_minute.minute = done.minute AND report_minute.node = done.node
+    """,
+)
+EXPAND = statement(
+    "expand_minutes",
+    """
+    WITH taken AS MATERIALIZED (
+        SELECT minute, node, ordinal, gpus, instances
+        FROM jsonb_to_recordset(CAST(:reports AS jsonb)) AS report (
+            minute timestamptz, node text, ordinal bigint, gpus jsonb, instances jsonb)
+    ), gpus AS (
+        INSERT INTO gpu_minute AS kept
+        SELECT minute, node, index, ordinal, coalesce(health, 'ok'), coalesce("utilizationPercent", 0),
+               coalesce("memoryUsedGib", 0), coalesce("powerMeanW", 0), coalesce("powerPeakW", 0),
+               coalesce("energyCounterMj", 0), coalesce("temperatureC", 0), coalesce("smClockMhz", 0),
+               coalesce("throttleReasons", '{}'), coalesce(reason, ''), coalesce(fenced, false),
+               nullif(jsonb_strip_nulls(jsonb_build_object('requested', requested, 'applied', applied)), '{}')
+        FROM taken, jsonb_to_recordset(gpus) AS gpu (
+            index smallint, health text, "utilizationPercent" double precision,
+            "memoryUsedGib" double precision, "powerMeanW" double precision, "powerPeakW" double precision,
+            "energyCounterMj" bigint, "temperatureC" double precision, "smClockMhz" double precision,
+            "throttleReasons" text[], reason text, fenced boolean, requested jsonb, applied jsonb)
+        ON CONFLICT (node, minute, gpu) DO UPDATE SET
+            ordinal = excluded.ordinal, health = excluded.health,
+            utilization_percent = excluded.utilization_percent, memory_used_gib = excluded.memory_used_gib,
+            power_mean_w = excluded.power_mean_w, power_peak_w = excluded.power_peak_w,
+            energy_counter_mj = excluded.energy_counter_mj, temperature_c = excluded.temperature_c,
+            sm_clock_mhz = excluded.sm_clock_mhz, throttle_reasons = excluded.throttle_reasons,
+            reason = excluded.reason, fenced = excluded.fenced, limits = excluded.limits
+        WHERE kept.ordinal < excluded.ordinal
+    ), instances AS (
+        INSERT INTO instance_minute AS kept
+        SELECT minute, node, id, ordinal, gpu, coalesce(tenant, ''), coalesce(service, ''), coalesce(job, ''),
+               coalesce("smPercent", 0), coalesce("memoryGib", 0), coalesce(requests, 0), coalesce(errors, 0),
+               coalesce("latencyCounts", '{}'), coalesce("batchMean", 0), coalesce("queueMean", 0),
+               coalesce("busySeconds", 0),
+               nullif(jsonb_strip_nulls(jsonb_build_object(
+                   'requested', requested, 'applied', applied, 'measured', measured)), '{}'),
+               coalesce(source, ''), coalesce(steps, 0)
+        FROM taken, jsonb_to_recordset(instances) AS instance (
+            id text, gpu smallint, tenant text, service text, job text, "smPercent" double precision,
+            "memoryGib" double precision, requests bigint, errors bigint, "latencyCounts" bigint[],
+            "batchMean" double precision, "queueMean" double precision, "busySeconds" double precision,
+            requested jsonb, applied jsonb, measured jsonb, source text, steps double precision)
+        ON CONFLICT (node, minute, instance) DO UPDATE SET
+            ordinal = excluded.ordinal, gpu = excluded.gpu, tenant = excluded.tenant,
+            service = excluded.service, job = excluded.job, sm_percent = excluded.sm_percent,
+            memory_gib = excluded.memory_gib, requests = excluded.requests, errors = excluded.errors,
+            latency_counts = excluded.latency_counts, batch_mean = excluded.batch_mean,
+            queue_mean = excluded.queue_mean, busy_seconds = excluded.busy_seconds, limits = excluded.limits,
+            source = excluded.source, steps = excluded.steps
+        WHERE kept.ordinal < excluded.ordinal
+    )
+    INSERT INTO pending_hour AS known
+    SELECT date_trunc('hour', minute, 'UTC'), (SELECT moment()) FROM taken GROUP BY 1 ORDER BY 1
+    ON CONFLICT (hour) DO UPDATE SET touched_at = excluded.touched_at
+    """,
+)
+
+OF_NODE = statement(
+    "gpu_minutes_of_node",
+    """
+    SELECT minute, gpu, health, utilization_percent, memory_used_gib, power_mean_w, power_peak_w,
+           energy_counter_mj, temperature_c, sm_clock_mhz, throttle_reasons, reason, fenced, limits
+    FROM gpu_minute
+    WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
+    ORDER BY minute, gpu LIMIT :limit
+    """,
+)
+INSTANCES_OF_NODE = statement(
+    "instance_minutes_of_node",
+    """
+    SELECT minute, instance, gpu, tenant, service, job, sm_percent, memory_gib, requests, errors,
+           latency_counts, batch_mean, queue_mean, busy_seconds, limits, source, steps
+    FROM instance_minute
+    WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
+    ORDER BY minute, instance LIMIT :limit
+    """,
+)
+
+
+NEWEST_OF_GPUS = statement(
+    "newest_minutes_of_gpus",
+    """
+    SELECT DISTINCT ON (node, gpu) node, gpu, power_mean_w, utilization_percent
+    FROM gpu_minute WHERE minute > (SELECT moment()) - interval '5 minutes'
+    ORDER BY node, gpu, minute DESC
+    """,
+)
+
+
+def newest_of_gpus(connection: Connection) -> dict[tuple[str, int], tuple[float, float]]:
+    """What each GPU drew in its last whole minute, in watts, and how busy it was, in percent."""
+    found = connection.execute(NEWEST_OF_GPUS)
+    return {(row.node, row.gpu): (row.power_mean_w, row.utilization_percent) for row in found}
+
+
+def days_due(connection: Connection) -> list[datetime]:
+    """The days whose partitions the next expansion writes to."""
+    return list(connection.execute(DUE_DAYS, {"finished": FINISHED}).scalars())
+
+
+def finished(connection: Connection, limit: int) -> list[MinuteReport]:
+    """Reports of minutes that are over, held until the transaction ends."""
+    rows = connection.execute(FINISHED_REPORTS, {"finished": FINISHED, "quiet": QUIET, "limit": limit})
+    return [MinuteReport(*row) for row in rows]
+
+
+def expand(connection: Connection, reports: str) -> None:
+    """Store rows a GPU and instance.
+
+    `reports` is JSON: [{"minute", "node", "ordinal", "gpus": [...], "instances": [...]}], fields as reported.
+    """
+    connection.execute(EXPAND, {"reports": reports})
+
+
+def discard(connection: Connection, reports: Sequence[MinuteReport]) -> None:
+    """Forget reports that were expanded."""
+    keys = {"minutes": [one.minute for one in reports], "nodes": [one.node for one in reports]}
+    connection.execute(DISCARD, keys)
+
+
+def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[dict[str, Any]]:
+    """Rows of one node's GPUs, oldest first."""
+    found = connection.execute(OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
+    return [dict(row) for row in found.mappings()]
+
+
+def instance_minutes(
+    connection: Connection, node: str, start: datetime, stop: datetime, limit: int
+) -> list[dict[str, Any]]:
+    """Rows of one node's instances, oldest first."""
+    found = connection.execute(INSTANCES_OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
+    return [dict(row) for row in found.mappings()]

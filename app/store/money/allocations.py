@@ -1,0 +1,210 @@
+"""Which nodes have time to account for, what is known of it, and the lines that are written; money's only door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+# A slice is final when all that its node may still say of it has been said: the node was heard after its end and what
+# is reported within a minute or two is there; or nobody has heard of the node for an hour since.
+SETTLED = "3 minutes"
+GRACE = "1 hour"
+MOST_AHEAD = "6 hours"  # of a node, in one transaction
+MONTHS = 13  # further back nothing is accounted for anew
+
+_MICROSECONDS = "CAST(extract(epoch FROM {0}) * 1000000 AS bigint)"
+
+
+def _us(column: str) -> str:
+    return _MICROSECONDS.format(column)
+
+
+# A node with usage that came late, or one that is back after a gap, is looked at again from then on.
+DUE = statement(
+    "nodes_to_account_for",
+    f"""
+    SELECT node, {_us("allocated_until")} AS allocated_until, {_us("gap_since")} AS gap_since,
+           {_us("least(reach, allocated_until + CAST(:most_ahead AS interval))")} AS reach,
+           coalesce({_us("received_at")}, 0) AS heard,
+           {_us("(SELECT moment()) - CAST(:horizon AS interval)")} AS horizon
+    FROM ledger_node LEFT JOIN node_state USING (node)
+    CROSS JOIN LATERAL (SELECT greatest(
+        CASE WHEN received_at IS NOT NULL THEN date_bin(
+            '15 minutes', least((SELECT moment()) - CAST(:settled AS interval), received_at), '1970-01-01Z') END,
+        date_bin('15 minutes', (SELECT moment()) - CAST(:grace AS interval), '1970-01-01Z')) AS reach) AS final
+    WHERE reach > allocated_until AND (owned_until IS NULL OR owned_until > allocated_until)
+       OR gap_since < received_at
+       OR EXISTS (SELECT FROM usage_news WHERE usage_news.node = ledger_node.node)
+    ORDER BY allocated_until, node LIMIT :limit
+    FOR UPDATE OF ledger_node SKIP LOCKED
+    """,
+)
+NEWS = statement(
+    "take_usage_news",
+    f"""
+    WITH taken AS (DELETE FROM usage_news WHERE node = ANY(CAST(:nodes AS text[])) RETURNING node, since)
+    SELECT node, {_us("min(since)")} AS since FROM taken GROUP BY node
+    """,
+)
+FIRST_DUE = statement(
+    "first_moment_to_account_for",
+    """
+    SELECT least((SELECT min(allocated_until) FROM ledger_node
+                  WHERE owned_until IS NULL OR owned_until > allocated_until),
+                 (SELECT min(gap_since) FROM ledger_node), (SELECT min(since) FROM usage_news)) AS first,
+           moment() AS now
+    """,
+)
+STANDING = statement(
+    "standing_allocations",
+    f"""
+    SELECT node, {_us("slice")} AS slice, gpu, owned, instance, tenant, service, job, model, kind, evidence,
+           CAST(sum(gpu_microseconds) AS bigint) AS gpu_microseconds, CAST(sum(nano) AS bigint) AS nano,
+           CAST(sum(energy_mj) AS bigint) AS energy_mj
+    FROM allocation
+    WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)
+      AND slice < to_timestamp(CAST(:stop AS bigint) / 1000000) AND node = ANY(CAST(:nodes AS text[]))
+    GROUP BY node, slice, gpu, owned, instance, tenant, service, job, model, kind, evidence
+    """,
+)
+_KEYS = "node, gpu, owned, tenant, service, job, model, kind, evidence"
+
+
+def _rolled_up(table: str, period: str) -> str:
+    return f"""
+        INSERT INTO {table} AS known ({period}, gpu_type, region, purchase, {_KEYS}, gpu_microseconds, nano, energy_mj)
+        SELECT date_trunc('{period}', slice, 'UTC'), max(gpu_type), max(region), max(purchase), {_KEYS},
+               sum(gpu_microseconds), sum(nano), sum(energy_mj)
+        FROM line GROUP BY date_trunc('{period}', slice, 'UTC'), {_KEYS}
+        ON CONFLICT ({period}, {_KEYS}) DO UPDATE SET
+            gpu_microseconds = known.gpu_microseconds + excluded.gpu_microseconds,
+            nano = known.nano + excluded.nano,
+            energy_mj = CASE WHEN known.energy_mj IS NULL THEN excluded.energy_mj
+                             ELSE known.energy_mj + coalesce(excluded.energy_mj, 0) END
+    """
+
+
+WRITE = statement(
+    "write_allocations",
+    f"""
+    WITH line AS MATERIALIZED (
+        SELECT to_timestamp(slice / 1000000) AS slice, {_KEYS}, gpu_type, region, purchase, instance,
+               gpu_microseconds, nano, energy_mj
+        FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS given (
+            slice bigint, node text, gpu int, owned bigint, gpu_type text, region text, purchase text, tenant text,
+            service text, job text, model text, instance text, kind text, evidence text, gpu_microseconds bigint,
+            nano bigint, energy_mj bigint)
+    ), entries AS (
+        INSERT INTO allocation (slice, gpu_type, region, purchase, {_KEYS}, gpu_microseconds, nano, energy_mj,
+                                instance, correction, written_at)
+        SELECT slice, gpu_type, region, purchase, {_KEYS}, gpu_microseconds, nano, energy_mj, instance,
+               :correction, (SELECT moment())
+        FROM line
+    ), hours AS ({_rolled_up("cost_hour", "hour")})
+    {_rolled_up("cost_day", "day")}
+    """,
+)
+ADVANCE = statement(
+    "advance_accounts",
+    """
+    UPDATE ledger_node SET allocated_until = to_timestamp(done.allocated_until / 1000000),
+        gap_since = to_timestamp(done.gap_since / 1000000) + done.gap_since % 1000000 * interval '1 microsecond'
+    FROM unnest(CAST(:nodes AS text[]), CAST(:until AS bigint[]), CAST(:gaps AS bigint[]))
+        AS done (node, allocated_until, gap_since)
+    WHERE ledger_node.node = done.node
+    """,
+)
+LATER = statement(
+    "look_again_later",
+    """
+    INSERT INTO usage_news (node, since) SELECT node, to_timestamp(since / 1000000)
+    FROM unnest(CAST(:nodes AS text[]), CAST(:since AS bigint[])) AS rest (node, since)
+    """,
+)
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One holder's part of one GPU in one slice; the slice in microseconds."""
+
+    node: str
+    gpu_type: str
+    region: str
+    purchase: str
+    slice: int
+    gpu: int
+    owned: int
+    instance: str
+    tenant: str
+    service: str
+    job: str
+    model: str
+    kind: str
+    evidence: str
+    gpu_microseconds: int
+    nano: int
+    energy_mj: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A node with something to account for, held until the transaction ends. Moments in microseconds."""
+
+    node: str
+    allocated_until: int
+    gap_since: int | None
+    reach: int  # what is final
+    heard: int  # 0: never
+    horizon: int  # what lies before is not accounted for any more
+
+
+def due(connection: Connection, limit: int) -> list[Account]:
+    """Accounts that nobody else is at."""
+    given = {"settled": SETTLED, "grace": GRACE, "most_ahead": MOST_AHEAD, "horizon": f"{MONTHS} months"}
+    return [Account(*row) for row in connection.execute(DUE, given | {"limit": limit})]
+
+
+def take_news(connection: Connection, nodes: Sequence[str]) -> dict[str, int]:
+    """By node: from when on usage was told late. Of held accounts only: what comes later is found the next time."""
+    return {row.node: row.since for row in connection.execute(NEWS, {"nodes": list(nodes)})}
+
+
+def months_due(connection: Connection) -> list[datetime]:
+    """A day of each month that accounting may write to now."""
+    first, now = connection.execute(FIRST_DUE).one()
+    if first is None:
+        return []
+    number = max(first.year * 12 + first.month, now.year * 12 + now.month - MONTHS - 1) - 1
+    return [
+        now.replace(year=month // 12, month=month % 12 + 1, day=1)
+        for month in range(number, now.year * 12 + now.month)
+    ]  # fmt: skip
+
+
+def standing(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """What was written of these nodes' slices so far, with its counter-entries."""
+    return list(connection.execute(STANDING, {"nodes": list(nodes), "start": start, "stop": stop}))
+
+
+def write(connection: Connection, entries: Sequence[Entry], *, correction: bool) -> None:
+    """Entries, and the sums of hours and days with them."""
+    if entries:
+        connection.execute(WRITE, {"entries": msgspec.json.encode(entries).decode(), "correction": correction})
+
+
+def advance(connection: Connection, done: Sequence[tuple[str, int, int | None]]) -> None:
+    """(node, accounted for until, gap since)"""
+    nodes, until, gaps = (list(column) for column in zip(*done, strict=True))
+    connection.execute(ADVANCE, {"nodes": nodes, "until": until, "gaps": gaps})
+
+
+def look_again(connection: Connection, rest: Mapping[str, int]) -> None:
+    """Go on from here the next time."""
+    if rest:
+        connection.execute(LATER, {"nodes": list(rest), "since": list(rest.values())})

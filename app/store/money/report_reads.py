@@ -1,0 +1,187 @@
+"""What is asked of the reports: one read for each, over the views of schema `report` and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, TextClause
+
+from app.store.database.database import statement
+
+MOST = 10_001  # rows; one more than a page holds says that there are more
+GRAINS = {"hour": "", "day": "_daily", "month": "_monthly"}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report: what its rows may be split by, and its figures as sums over rows of a view.
+
+    Views end in `_daily` and `_monthly`. `always` are dimensions that are never summed over.
+    """
+
+    about: str
+    view: str
+    dimensions: tuple[str, ...]
+    values: Mapping[str, str]  # name -> expression
+    default_by: tuple[str, ...]
+    always: tuple[str, ...] = ()
+    is_of_fleet: bool = False  # no tenant sees any of it
+
+
+LEDGER = ("tenant", "service", "job", "model", "gpu_type", "node", "gpu", "region", "purchase", "kind", "evidence")
+GPU_HOURS = "round(sum(gpu_microseconds) / 3600000000.0, 6)"
+ENERGY = "round(sum(energy_kwh), 6)"
+
+REPORTS: Mapping[str, Report] = {
+    "cost": Report(
+        "what GPUs cost, and for whom; idle and unallocated ones too",
+        "cost",
+        LEDGER,
+        {
+            "gpu_hours": GPU_HOURS,
+            "cost": "sum(cost)",
+            "energy_kwh": "round(sum(energy_mj) / 3600000000.0, 6)",
+        },
+        ("tenant", "service", "job"),
+    ),
+    "usage": Report(
+        "what was asked and used, and a thousand requests cost",
+        "usage",
+        ("tenant", "service", "job", "model"),
+        {
+            "gpu_hours": "sum(gpu_hours)",
+            "cost": "sum(cost)",
+            "requests": "sum(requests)",
+            "errors": "sum(errors)",
+            "busy_hours": "sum(busy_hours)",
+            "utilisation": "round(sum(busy_hours) / nullif(sum(instance_hours), 0), 6)",
+            "cost_per_1000_requests": "round(1000 * sum(cost) / nullif(sum(requests), 0), 9)",
+        },
+        ("tenant", "service"),
+    ),
+    "slo": Report(
+        "promises: the part answered in time, and minutes in which too little was",
+        "slo",
+        ("tenant", "service", "model"),
+        {
+            "requests": "sum(requests)",
+            "attainment": "round(sum(in_time) / nullif(sum(answered), 0), 6)",
+            "slo_percentile": "max(slo_percentile)",
+            "slo_latency_ms": "max(slo_latency_ms)",
+            "asked_minutes": "sum(asked_minutes)",
+            "violation_minutes": "sum(violation_minutes)",
+        },
+        ("tenant", "service"),
+    ),
+    "energy": Report(
+        "kilowatt-hours and carbon",
+        "energy",
+        ("tenant", "service", "job", "model", "node", "gpu_type", "region"),
+        {"energy_kwh": ENERGY, "carbon_kg": "round(sum(carbon_kg), 9)"},
+        ("tenant", "service", "job"),
+    ),
+    "utilisation": Report(
+        "how much of the GPUs is allocated and busy",
+        "utilisation",
+        ("node", "gpu_type", "region"),
+        {
+            "gpu_hours": "sum(gpu_hours)",
+            "allocated_share": "round(sum(used_gpu_hours) / nullif(sum(gpu_hours), 0), 6)",
+            "sm_utilisation": "round(sum(busy_gpu_hours) / nullif(sum(measured_gpu_hours), 0), 6)",
+        },
+        ("gpu_type",),
+        is_of_fleet=True,
+    ),
+    "savings": Report(
+        "what plans cost, against what simpler ways would have",
+        "savings",
+        ("tenant", "baseline"),
+        {"cost": "sum(cost)", "baseline_cost": "sum(baseline_cost)", "saved": "sum(saved)"},
+        ("baseline",),
+        always=("baseline",),
+    ),
+    "savings_realised": Report(
+        "nodes that were given back, and what they would have cost",
+        "savings_realised",
+        ("gpu_type", "region", "purchase"),
+        {"released_gpu_hours": "sum(released_gpu_hours)", "saved": "sum(saved)"},
+        ("gpu_type",),
+        is_of_fleet=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question. `begins` is inside, `ends` is not; periods are those of `zone`."""
+
+    report: str
+    by: tuple[str, ...]
+    grain: str  # hour, day, month; empty: one row for the whole time
+    begins: datetime
+    ends: datetime
+    tenant: str = ""  # its rows only; empty: all
+    zone: str = "UTC"
+    most: int = MOST
+
+    def __post_init__(self) -> None:
+        if self.tenant and REPORTS[self.report].is_of_fleet:
+            raise ValueError(f"the report {self.report} is of the whole fleet, and not of tenant {self.tenant}")
+
+
+IN_ZONE = statement("report_in_zone", "SELECT set_config('TimeZone', :zone, true)")
+ARE_MIDNIGHTS = statement(
+    "report_from_midnight_to_midnight",
+    """
+    SELECT CAST(:begins AS timestamptz) = date_trunc('day', CAST(:begins AS timestamptz))
+       AND CAST(:ends AS timestamptz) = date_trunc('day', CAST(:ends AS timestamptz))
+    """,
+)
+
+
+def read(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+    """Rows in order of their period and dimensions: `period` (where there is a grain), what it is `by`, the values.
+
+    With a grain, whole periods: the first is the one that `begins` lies in. Without one, hours that begin in the time.
+    Sets the transaction's time zone.
+    """
+    connection.execute(IN_ZONE, {"zone": asked.zone})
+    times = {"begins": asked.begins, "ends": asked.ends}
+    grain = asked.grain
+    if not grain:
+        grain = "day" if connection.execute(ARE_MIDNIGHTS, times).scalar_one() else "hour"
+    query = _query(asked.report, asked.by, grain, bool(asked.grain), bool(asked.tenant))
+    rows = connection.execute(query, {**times, "most": asked.most, "tenant": asked.tenant})
+    return [dict(row._mapping) for row in rows]
+
+
+@lru_cache(maxsize=500)
+def _query(name: str, by: tuple[str, ...], grain: str, by_period: bool, of_tenant: bool) -> TextClause:
+    """Put together from names of this module alone; what is asked for is bound."""
+    report = REPORTS[name]
+    unknown = [one for one in by if one not in report.dimensions]
+    if unknown:
+        raise KeyError(f"{name} is not split by {', '.join(unknown)}; it is by {', '.join(report.dimensions)}")
+    keys = (*(one for one in report.always if one not in by), *by)
+    period = [f"CAST({grain} AS timestamptz) AS period"] if by_period else []
+    columns = ", ".join([*period, *keys, *(f"{sums} AS {value}" for value, sums in report.values.items())])
+    groups = ", ".join(str(place + 1) for place in range(len(period) + len(keys)))
+    within = _WITHIN[grain] + (" AND tenant = :tenant" if of_tenant else "")
+    grouping = f"GROUP BY {groups} ORDER BY {groups} LIMIT :most" if groups else "HAVING count(*) > 0"
+    return statement(
+        f"report_{name}", f"SELECT {columns} FROM report.{report.view}{GRAINS[grain]} WHERE {within} {grouping}"
+    )
+
+
+_WITHIN = {
+    "hour": "hour >= date_trunc('hour', CAST(:begins AS timestamptz), 'UTC') AND hour < CAST(:ends AS timestamptz)",
+    **{
+        unit: f"{unit} >= CAST(date_trunc('{unit}', CAST(:begins AS timestamptz)) AS date) "
+        f"AND {unit} <= CAST(CAST(:ends AS timestamptz) - interval '1 microsecond' AS date)"
+        for unit in ("day", "month")
+    },
+}

@@ -1,0 +1,136 @@
+"""Hours made from minutes, so that weeks can be read without reading every minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+from app.store.money.usage import MOST_POWER_W
+
+QUIET = timedelta(minutes=2)  # after the last minute that came in for an hour
+
+PENDING = statement(
+    "hours_to_roll_up",
+    """
+    SELECT hour, touched_at FROM pending_hour
+    WHERE hour < (SELECT moment()) - interval '1 hour' - CAST(:quiet AS interval)
+      AND touched_at < (SELECT moment()) - CAST(:quiet AS interval)
+    ORDER BY hour LIMIT 24
+    """,
+)
+NODES = statement(
+    "nodes_of_hour",
+    """
+    SELECT node FROM gpu_minute WHERE minute >= :hour AND minute < :hour + interval '1 hour'
+    UNION SELECT node FROM instance_minute WHERE minute >= :hour AND minute < :hour + interval '1 hour'
+    ORDER BY node
+    """,
+)
+TAKE_TURNS = statement(
+    "rollups_take_turns", "SELECT pg_advisory_xact_lock(1735422581, CAST(extract(epoch FROM :hour) / 3600 AS int))"
+)
+CLEAR_GPUS = statement(
+    "clear_gpu_hours", "DELETE FROM gpu_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))"
+)
+CLEAR_INSTANCES = statement(
+    "clear_instance_hours",
+    "DELETE FROM instance_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))",
+)
+# The minute before the hour gives the counter that the hour's first minute started from. A counter that
+# falls was reset (driver reloaded): what it shows is what was used since. What no GPU could have drawn in the time is
+# not believed, as in the ledger: one node's lie would else be too much for all sums.
+GPUS = statement(
+    "roll_up_gpus",
+    f"""
+    INSERT INTO gpu_hour (hour, node, gpu, minutes, utilization_percent, memory_used_gib, power_mean_w,
+                          power_peak_w, energy_mj, temperature_c)
+    SELECT :hour, node, gpu, count(*), avg(utilization_percent), max(memory_used_gib), avg(power_mean_w),
+           max(power_peak_w),
+           coalesce(sum(energy_mj) FILTER (
+               WHERE energy_mj <= {MOST_POWER_W} * CAST(1000 AS bigint) * extract(epoch FROM passed)), 0),
+           max(temperature_c)
+    FROM (
+        SELECT *, CASE WHEN energy_counter_mj < before THEN energy_counter_mj
+                       ELSE energy_counter_mj - before END AS energy_mj
+        FROM (SELECT *, lag(energy_counter_mj) OVER of_gpu AS before, minute - lag(minute) OVER of_gpu AS passed
+              FROM gpu_minute
+              WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour - interval '1 minute'
+                AND minute < :hour + interval '1 hour'
+              WINDOW of_gpu AS (PARTITION BY node, gpu ORDER BY minute)) AS minute
+    ) AS minute
+    WHERE minute >= :hour GROUP BY node, gpu
+    """,
+)
+INSTANCES = statement(
+    "roll_up_instances",
+    """
+    WITH minute AS MATERIALIZED (
+        SELECT * FROM instance_minute
+        WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour AND minute < :hour + interval '1 hour'
+    ), bucket AS (
+        SELECT node, instance, place, sum(count) AS count
+        FROM minute, unnest(latency_counts) WITH ORDINALITY AS counted (count, place)
+        GROUP BY node, instance, place
+    ), histogram AS (
+        SELECT node, instance, array_agg(CAST(count AS bigint) ORDER BY place) AS latency_counts
+        FROM bucket GROUP BY node, instance
+    ), total AS (
+        SELECT node, instance, count(*) AS minutes, (array_agg(gpu ORDER BY minute DESC))[1] AS gpu,
+               max(tenant) AS tenant, max(service) AS service, max(job) AS job,
+               avg(sm_percent) AS sm_percent, max(memory_gib) AS memory_gib, sum(requests) AS requests,
+               sum(errors) AS errors, avg(batch_mean) AS batch_mean, avg(queue_mean) AS queue_mean,
+               sum(busy_seconds) AS busy_seconds
+        FROM minute GROUP BY node, instance
+    )
+    INSERT INTO instance_hour (hour, node, instance, minutes, gpu, tenant, service, job, sm_percent, memory_gib,
+                               requests, errors, latency_counts, batch_mean, queue_mean, busy_seconds)
+    SELECT :hour, node, instance, minutes, gpu, tenant, service, job, sm_percent, memory_gib, requests, errors,
+           coalesce(latency_counts, '{}'), batch_mean, queue_mean, busy_seconds
+    FROM total LEFT JOIN histogram USING (node, instance)
+    """,
+)
+CLEAR_NODES = statement(
+    "clear_node_hours", "DELETE FROM node_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[]))"
+)
+SUMS = statement(
+    "roll_up_nodes",
+    """
+    INSERT INTO node_hour (hour, node, gpu_minutes, busy_minutes, gib_minutes, watt_minutes)
+    SELECT hour, node, sum(minutes), sum(utilization_percent / 100 * minutes), sum(memory_used_gib * minutes),
+           sum(power_mean_w * minutes)
+    FROM gpu_hour WHERE hour = :hour AND node = ANY(CAST(:nodes AS text[])) GROUP BY hour, node
+    """,
+)
+FORGET = statement("forget_node_hours", "DELETE FROM node_hour WHERE hour < :moment")
+DONE = statement("hour_is_rolled_up", "DELETE FROM pending_hour WHERE hour = :hour AND touched_at = :touched_at")
+
+
+def pending(connection: Connection) -> list[tuple[datetime, datetime]]:
+    """Hours that are over and quiet: (hour, when its last minutes came in)."""
+    return [(row.hour, row.touched_at) for row in connection.execute(PENDING, {"quiet": QUIET})]
+
+
+def nodes(connection: Connection, hour: datetime) -> list[str]:
+    """The nodes that have minutes in the hour."""
+    return list(connection.execute(NODES, {"hour": hour}).scalars())
+
+
+def roll_up(connection: Connection, hour: datetime, names: Sequence[str]) -> None:
+    """Make the hour's rows of these nodes anew from their minutes."""
+    of = {"hour": hour, "nodes": list(names)}
+    connection.execute(TAKE_TURNS, {"hour": hour})
+    for statement_ in (CLEAR_GPUS, CLEAR_INSTANCES, CLEAR_NODES, GPUS, INSTANCES, SUMS):
+        connection.execute(statement_, of)
+
+
+def forget(connection: Connection, moment: datetime) -> None:
+    """Drop what is older and lies in no partition."""
+    connection.execute(FORGET, {"moment": moment})
+
+
+def done(connection: Connection, hour: datetime, touched_at: datetime) -> None:
+    """The hour is rolled up, unless minutes came in meanwhile."""
+    connection.execute(DONE, {"hour": hour, "touched_at": touched_at})

@@ -1,0 +1,21 @@
+"""What tenants have spent in this month, as far as it is accounted for."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+THIS_MONTH = statement(
+    "spent_by_tenants",
+    """
+    SELECT tenant, CAST(sum(nano) AS bigint) AS nano FROM cost_day
+    WHERE day >= date_trunc('month', (SELECT moment()), 'UTC') AND kind = 'used'
+    GROUP BY tenant ORDER BY tenant
+    """,
+)
+
+
+def this_month(connection: Connection) -> dict[str, int]:
+    """By tenant, in billionths, since the month began, UTC."""
+    return {row.tenant: row.nano for row in connection.execute(THIS_MONTH)}

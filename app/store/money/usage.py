@@ -1,0 +1,124 @@
+"""Usage as it is known: who held what, from when to when, and which end is a presumption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+# A copy that nobody wants any more may go on for so long on a node that is cut off; then others serve in its place.
+LEAVING = "24 hours"
+# Three ranges, each by its own index: what is open; what its agent ended; what was ended for it, of which the agent may
+# have said otherwise since. An end that it told outranks the conclusion that usage goes on: that may be drawn from the
+# report before, while the end is being stored.
+# A node says what ran and when. Whose it was, with which share at most and since when at the earliest is known from
+# what the node was assigned; what it never was bills nobody.
+OVERLAPPING = statement(
+    "usage_of_nodes",
+    """
+    WITH of AS (SELECT unnest(CAST(:nodes AS text[])) AS node,
+                       to_timestamp(CAST(:start AS bigint) / 1000000) AS start,
+                       to_timestamp(CAST(:stop AS bigint) / 1000000) AS stop),
+    known AS (
+        SELECT usage.*, usage.ended_at AS ends_at, CAST(NULL AS timestamptz) AS doubted_until
+        FROM of JOIN usage_interval AS usage USING (node)
+        WHERE ended_at IS NULL AND started_at < stop
+        UNION ALL
+        SELECT usage.*, usage.ended_at, NULL FROM of JOIN usage_interval AS usage USING (node)
+        WHERE ended_at > start AND started_at < stop AND evidence <> 'gap'
+        UNION ALL
+        SELECT usage.*, CASE WHEN truth.node IS NULL THEN usage.ended_at ELSE truth.ended_at END,
+               CASE WHEN truth.node IS NULL THEN closed_at END
+        FROM of JOIN usage_interval AS usage USING (node) LEFT JOIN LATERAL (
+            SELECT node, ended_at FROM usage_truth
+            WHERE usage_truth.node = usage.node AND usage_truth.id = usage.id
+            ORDER BY usage_truth.ended_at IS NULL, told_at DESC LIMIT 1
+        ) AS truth ON true
+        WHERE evidence = 'gap' AND usage.ended_at IS NOT NULL AND started_at < stop
+    )
+    SELECT node, known.id, instance, gpu, assigned.tenant, assigned.service, assigned.job, known.model,
+           least(known.sm_percent, assigned.sm_percent) AS sm_percent,
+           least(known.memory_gib, assigned.memory_gib) AS memory_gib,
+           known.dedicated AND assigned.dedicated AS dedicated,
+           CAST(extract(epoch FROM greatest(started_at, first_at)) * 1000000 AS bigint) AS start,
+           CAST(extract(epoch FROM ends_at) * 1000000 AS bigint) AS stop,
+           CAST(extract(epoch FROM doubted_until) * 1000000 AS bigint) AS doubted,
+           CAST(extract(epoch FROM withdrawn_at + CAST(:leaving AS interval)) * 1000000 AS bigint) AS believed
+    FROM known JOIN assigned USING (node, instance, gpu)
+    """,
+)
+OWNED = statement(
+    "gpus_owned_by_nodes",
+    """
+    SELECT node, id, gpus, gpu_type, region, purchase, memory_gib,
+           CAST(extract(epoch FROM valid_from) * 1000000 AS bigint) AS start,
+           CAST(extract(epoch FROM valid_to) * 1000000 AS bigint) AS stop
+    FROM gpu_owned
+    WHERE node = ANY(CAST(:nodes AS text[])) AND valid_from < to_timestamp(CAST(:stop AS bigint) / 1000000)
+      AND (valid_to IS NULL OR valid_to > to_timestamp(CAST(:start AS bigint) / 1000000))
+    """,
+)
+RATES = statement(
+    "prices_in_force",
+    """
+    SELECT gpu_type, region, purchase, nano_per_hour,
+           CAST(extract(epoch FROM valid_from) * 1000000 AS bigint) AS start,
+           CAST(extract(epoch FROM valid_to) * 1000000 AS bigint) AS stop
+    FROM price
+    WHERE gpu_type = ANY(CAST(:gpu_types AS text[])) AND valid_from < to_timestamp(CAST(:stop AS bigint) / 1000000)
+      AND (valid_to IS NULL OR valid_to > to_timestamp(CAST(:start AS bigint) / 1000000))
+    """,
+)
+# A counter that falls was reset: what it shows is what was used since. What was used while the node was not heard
+# counts where the counter was read next. What no GPU could have drawn in the time is not believed.
+MOST_POWER_W = 100_000
+ENERGY = statement(
+    "energy_of_slices",
+    """
+    SELECT node, gpu, CAST(extract(epoch FROM slice) * 1000000 AS bigint) AS slice,
+           CAST(sum(drawn_mj) AS bigint) AS energy_mj
+    FROM (SELECT node, gpu, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
+                 extract(epoch FROM passed) AS seconds,
+                 CASE WHEN energy_counter_mj < before THEN energy_counter_mj ELSE energy_counter_mj - before END
+                     AS drawn_mj
+          FROM (SELECT node, gpu, minute, energy_counter_mj, lag(energy_counter_mj) OVER of_gpu AS before,
+                       minute - lag(minute) OVER of_gpu AS passed
+                FROM gpu_minute
+                WHERE node = ANY(CAST(:nodes AS text[]))
+                  AND minute >= to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'
+                  AND minute < to_timestamp(CAST(:stop AS bigint) / 1000000)
+                WINDOW of_gpu AS (PARTITION BY node, gpu ORDER BY minute)) AS read
+          WHERE before IS NOT NULL) AS drawn
+    WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)
+      AND drawn_mj <= CAST(:most_power_w AS bigint) * 1000 * seconds
+    GROUP BY node, gpu, slice
+    """,
+)
+
+
+def overlapping(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """Usage of these nodes that may touch the time; no `stop` means that it goes on, but not beyond `believed`."""
+    return list(connection.execute(OVERLAPPING, {**_of(nodes, start, stop), "leaving": LEAVING}))
+
+
+def owned(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """Which GPUs of these nodes were paid for in the time."""
+    return list(connection.execute(OWNED, _of(nodes, start, stop)))
+
+
+def rates(connection: Connection, gpu_types: Sequence[str], start: int, stop: int) -> list[Any]:
+    """What such GPUs cost in the time."""
+    given = {"gpu_types": list(gpu_types), "start": start, "stop": stop}
+    return list(connection.execute(RATES, given))
+
+
+def energy(connection: Connection, nodes: Sequence[str], start: int, stop: int) -> list[Any]:
+    """What each GPU used in each slice, where it was read."""
+    return list(connection.execute(ENERGY, {**_of(nodes, start, stop), "most_power_w": MOST_POWER_W}))
+
+
+def _of(nodes: Sequence[str], start: int, stop: int) -> dict[str, object]:
+    return {"nodes": list(nodes), "start": start, "stop": stop}

@@ -1,0 +1,70 @@
+"""What measuring said against profiles, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionRow:
+    """One profile's correction; `evidence` is JSON."""
+
+    model: str
+    variant: str
+    gpu_type: str
+    latency_factor: float
+    memory_factor: float
+    power_factor: float
+    evidence: Any
+    at: datetime
+
+
+KEEP = statement(
+    "keep_corrections",
+    """
+    INSERT INTO correction AS known (
+        model, variant, gpu_type, latency_factor, memory_factor, power_factor, evidence, at)
+    SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor, evidence, at
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS row (
+        model text, variant text, gpu_type text, latency_factor double precision, memory_factor double precision,
+        power_factor double precision, evidence jsonb, at timestamptz)
+    ON CONFLICT (model, variant, gpu_type) DO UPDATE SET
+        latency_factor = excluded.latency_factor, memory_factor = excluded.memory_factor,
+        power_factor = excluded.power_factor, evidence = excluded.evidence, at = excluded.at
+    """,
+)
+ALL = statement(
+    "all_corrections",
+    """
+    SELECT model, variant, gpu_type, latency_factor, memory_factor, power_factor, evidence, at
+    FROM correction ORDER BY model, variant, gpu_type
+    """,
+)
+FORGET = statement(
+    "forget_correction",
+    "DELETE FROM correction WHERE model = :model AND variant = :variant AND gpu_type = :gpu_type",
+)
+
+
+def keep(connection: Connection, rows: Sequence[CorrectionRow]) -> None:
+    """Store what stands from now on; doing it twice equals doing it once."""
+    if rows:
+        connection.execute(KEEP, {"rows": msgspec.json.encode(rows).decode()})
+
+
+def everything(connection: Connection) -> list[CorrectionRow]:
+    """Every correction there is."""
+    return [CorrectionRow(*row) for row in connection.execute(ALL)]
+
+
+def forget(connection: Connection, model: str, variant: str, gpu_type: str) -> None:
+    """Trust a profile again: an operator knows better."""
+    connection.execute(FORGET, {"model": model, "variant": variant, "gpu_type": gpu_type})

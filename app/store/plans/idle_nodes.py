@@ -1,0 +1,27 @@
+"""Since when nodes are empty, as the planner saw it: remembered across leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+KEEP = statement(
+    "keep_idle_nodes",
+    """
+    WITH gone AS (DELETE FROM idle_node WHERE node <> ALL (CAST(:nodes AS text[]))),
+    fresh AS (
+        INSERT INTO idle_node (node, since) SELECT node, moment() FROM unnest(CAST(:nodes AS text[])) AS told (node)
+        ON CONFLICT (node) DO NOTHING
+    )
+    SELECT told.node, coalesce(extract(epoch FROM moment() - since), 0) AS seconds
+    FROM unnest(CAST(:nodes AS text[])) AS told (node) LEFT JOIN idle_node USING (node)
+    """,
+)
+
+
+def keep(connection: Connection, empty: Sequence[str]) -> dict[str, float]:
+    """These nodes are empty now and no others; for how many seconds each has been."""
+    return {row.node: float(row.seconds) for row in connection.execute(KEEP, {"nodes": sorted(empty)})}

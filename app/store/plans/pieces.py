@@ -1,0 +1,69 @@
+"""Parts of snapshots and plans, compressed, each kept once under the hash of what it says."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+ZIP_LEVEL = 1
+HASH_BYTES = 16
+
+PUT = statement(
+    "put_pieces",
+    """
+    INSERT INTO piece (hash, body, kept_at)
+    SELECT hash, body, moment() FROM unnest(CAST(:hashes AS bytea[]), CAST(:bodies AS bytea[])) AS new (hash, body)
+    ORDER BY hash ON CONFLICT (hash) DO UPDATE SET kept_at = excluded.kept_at
+    """,
+)
+KNOWN = statement("pieces_known", "SELECT hash FROM piece WHERE hash = ANY(CAST(:hashes AS bytea[]))")
+GET = statement("get_pieces", "SELECT hash, body FROM piece WHERE hash = ANY(CAST(:hashes AS bytea[]))")
+TOUCH = statement(
+    "touch_pieces",
+    """
+    UPDATE piece SET kept_at = moment()
+    WHERE hash = ANY(CAST(:hashes AS bytea[])) AND kept_at < moment() - interval '30 minutes'
+    """,
+)
+# A piece is kept for an hour whoever refers to it: a decision that refers to it may be about to be written.
+PRUNE = statement(
+    "prune_pieces",
+    """
+    DELETE FROM piece WHERE kept_at < moment() - interval '1 hour' AND hash NOT IN (
+        SELECT body FROM plan UNION ALL SELECT desired FROM plan
+        UNION ALL SELECT decode(jsonb_array_elements_text(snapshot), 'hex') FROM plan
+        UNION ALL SELECT decode(jsonb_array_elements_text(snapshot), 'hex') FROM cycle)
+    """,
+)
+
+
+def hashed(body: bytes) -> bytes:
+    return blake2b(body, digest_size=HASH_BYTES).digest()
+
+
+def put(connection: Connection, bodies: Sequence[bytes]) -> list[bytes]:
+    """Keep these, where they are not kept already; the hash of each."""
+    hashes = [hashed(body) for body in bodies]
+    connection.execute(TOUCH, {"hashes": hashes})
+    held = {bytes(row.hash) for row in connection.execute(KNOWN, {"hashes": hashes})}
+    new = {digest: body for digest, body in zip(hashes, bodies, strict=True) if digest not in held}
+    if new:
+        packed = [zlib.compress(body, ZIP_LEVEL) for body in new.values()]
+        connection.execute(PUT, {"hashes": list(new), "bodies": packed})
+    return hashes
+
+
+def get(connection: Connection, hashes: Iterable[bytes]) -> Mapping[bytes, bytes]:
+    """What stands under these hashes; those that were pruned are missing."""
+    rows = connection.execute(GET, {"hashes": list(hashes)})
+    return {bytes(row.hash): zlib.decompress(row.body) for row in rows}
+
+
+def prune(connection: Connection) -> int:
+    """Forget what nothing refers to any more."""
+    return connection.execute(PRUNE).rowcount

@@ -1,0 +1,307 @@
+"""What was decided, from what, and how far it is rolled out; and every cycle, also those that changed nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.database import lease, versions
+from app.store.database.database import statement
+from app.store.plans import pieces
+
+STREAM = "plan"
+IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
+
+INSERT = statement(
+    "insert_plan",
+    """
+    INSERT INTO plan (generation, epoch, at, lane, state, reason, message, base, snapshot, body, desired, method, seed,
+                      work, solved_by, cost, bound, gap, changes, services)
+    VALUES (:generation, :epoch, moment(), :lane, :state, :reason, :message, :base, CAST(:snapshot AS jsonb), :body,
+            :desired, :method, :seed, :work, CAST(:solved_by AS jsonb), :cost, :bound, :gap, CAST(:changes AS jsonb),
+            CAST(:services AS text[]))
+    """,
+)
+# Of plans in force only the newest counts; proposals of an older snapshot have been overtaken.
+SUPERSEDE = statement(
+    "supersede_plans",
+    """
+    UPDATE plan SET state = CASE WHEN state = 'proposed' THEN 'expired' ELSE 'superseded' END, decided_at = moment(),
+        message = 'plan ' || :generation || ' took its place'
+    WHERE generation < :generation AND state = ANY(CAST(:states AS text[]))
+    """,
+)
+NEWEST = statement(
+    "plan_in_force",
+    """
+    SELECT generation, state, desired, body, rollout, lane, at, asked ? 'rollback' AS is_unwanted,
+           (SELECT rollout FROM plan AS earlier WHERE earlier.generation < plan.generation AND rollout ? 'pending'
+            ORDER BY generation DESC LIMIT 1) AS inherited
+    FROM plan WHERE state = ANY(CAST(:states AS text[])) ORDER BY generation DESC LIMIT 1
+    """,
+)
+# The state is the operator's, too: what was paused or aborted meanwhile is not overruled.
+SETTLE = statement(
+    "settle_rollout",
+    """
+    UPDATE plan SET state = :state, rollout = CAST(:rollout AS jsonb), message = coalesce(:message, message),
+        desired = coalesce(:desired, desired)
+    WHERE generation = :generation AND state = :before
+    """,
+)
+FAILED = statement(
+    "steps_failed",
+    """
+    SELECT owner, count(*) AS times, max(CAST(rollout ->> 'failedAt' AS timestamptz)) AS last_at
+    FROM plan, jsonb_array_elements_text(rollout -> 'failed') AS owner
+    WHERE state = 'stopped' AND rollout ? 'failed'
+        AND CAST(rollout ->> 'failedAt' AS timestamptz) > moment() - CAST(:hours AS float8) * interval '1 hour'
+    GROUP BY owner
+    """,
+)
+# How often the fleet was moved by full plans of late: a plan that will stand for minutes must pay within minutes.
+MOVED = statement(
+    "plans_that_moved",
+    """
+    SELECT count(*) FROM plan
+    WHERE lane = 'full' AND state NOT IN ('advisory', 'proposed', 'rejected', 'expired')
+        AND at > moment() - interval '1 hour' AND base IS NOT NULL
+        AND CAST(changes ->> 'start' AS int) + CAST(changes ->> 'move' AS int) + CAST(changes ->> 'resize' AS int) > 0
+    """,
+)
+PROVEN = statement(
+    "shapes_proven", "SELECT DISTINCT jsonb_array_elements_text(rollout -> 'proven') FROM plan WHERE rollout ? 'proven'"
+)
+ONE = statement(
+    "plan",
+    """
+    SELECT generation, epoch, at, lane, state, reason, message, base, snapshot, body, desired, method, seed, work,
+           solved_by, cost, bound, gap, changes, services, decided_by, decided_at, rollout
+    FROM plan WHERE generation = :generation
+    """,
+)
+CYCLE = statement(
+    "insert_cycle",
+    """
+    INSERT INTO cycle (at, epoch, outcome, reason, message, generation, snapshot, said)
+    VALUES (moment(), :epoch, :outcome, :reason, :message, :generation, CAST(:snapshot AS jsonb), CAST(:said AS jsonb))
+    """,
+)
+FORGET_CYCLES = statement(
+    "forget_cycles",
+    """
+    DELETE FROM cycle WHERE id IN (
+        SELECT id FROM cycle WHERE at < moment() - CAST(:days AS float8) * interval '1 day' ORDER BY id LIMIT :limit)
+    """,
+)
+# The plan in force stays, however old it is.
+FORGET_PLANS = statement(
+    "forget_plans",
+    """
+    DELETE FROM plan WHERE generation IN (
+        SELECT generation FROM plan WHERE at < moment() - CAST(:days AS float8) * interval '1 day'
+            AND generation < (SELECT max(generation) FROM plan WHERE state = ANY(CAST(:states AS text[])))
+        ORDER BY generation LIMIT :limit)
+    """,
+)
+# The oldest whose pieces would make the store larger than it may be.
+BYTES = statement("bytes_of_pieces", "SELECT coalesce(sum(octet_length(body)), 0) FROM piece")
+FORGET_OLDEST = statement(
+    "forget_oldest_plans",
+    """
+    DELETE FROM plan WHERE generation IN (
+        SELECT generation FROM plan
+        WHERE generation < (SELECT max(generation) FROM plan WHERE state = ANY(CAST(:states AS text[])))
+        ORDER BY generation LIMIT :limit)
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan about to be recorded: bodies are JSON."""
+
+    lane: str
+    state: str
+    body: bytes
+    desired: bytes
+    snapshot: Sequence[bytes]  # its parts, each JSON
+    reason: str = ""
+    message: str = ""
+    base: int = 0
+    method: str = ""
+    seed: int = 0
+    work: int = 0
+    solved_by: Mapping[str, Any] = field(default_factory=dict)
+    cost: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    services: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The plan that nodes are brought to."""
+
+    generation: int
+    state: str
+    desired: bytes  # the hash of what it wants of every node
+    body: bytes  # the hash of the plan
+    rollout: Mapping[str, Any]  # how far it is; empty before its first step
+    inherited: Mapping[str, Any]  # how far the one before it was
+    lane: str
+    at: datetime
+    is_unwanted: bool = False  # somebody asked for the one before it
+
+
+class Overtaken(Exception):
+    """Another decision was recorded after the snapshot of this one was taken."""
+
+
+def record(connection: Connection, epoch: int, draft: Draft) -> int | None:
+    """Write the plan down and wake who waits for plans; its generation, or None when a newer epoch won.
+
+    Overtaken when it does not follow from the plan that is in force now.
+    """
+    generation = lease.next_generation(connection, epoch)
+    if generation is None:
+        return None
+    standing = in_force(connection)
+    if (standing.generation if standing else 0) != draft.base:
+        raise Overtaken(f"plan {standing.generation if standing else 0} is in force, and not plan {draft.base}")
+    if standing and standing.is_unwanted and draft.lane != "rollback":
+        raise Overtaken(f"plan {standing.generation} is to be undone first")
+    body, desired, *parts = pieces.put(connection, [draft.body, draft.desired, *draft.snapshot])
+    connection.execute(
+        INSERT,
+        {
+            "generation": generation,
+            "epoch": epoch,
+            "lane": draft.lane,
+            "state": draft.state,
+            "reason": draft.reason,
+            "message": draft.message,
+            "base": draft.base or None,
+            "snapshot": _json([part.hex() for part in parts]),
+            "body": body,
+            "desired": desired,
+            "method": draft.method,
+            "seed": draft.seed,
+            "work": draft.work,
+            "solved_by": _json(draft.solved_by),
+            "cost": draft.cost,
+            "bound": draft.bound,
+            "gap": draft.gap,
+            "changes": _json(draft.changes),
+            "services": list(draft.services),
+        },
+    )
+    connection.execute(SUPERSEDE, {"generation": generation, "states": _ended_by(draft.state)})
+    versions.lock(connection, STREAM)
+    versions.advance(connection, STREAM, generation)
+    return generation
+
+
+def _ended_by(state: str) -> list[str]:
+    """What a new plan takes the place of: one that is only shown ends nothing."""
+    if state in IN_FORCE:
+        return ["proposed", "rolling", "paused"]
+    return ["proposed"] if state == "proposed" else []
+
+
+def in_force(connection: Connection) -> InForce | None:
+    """The plan in force; what it wants stands in pieces."""
+    row = connection.execute(NEWEST, {"states": list(IN_FORCE)}).one_or_none()
+    if row is None:
+        return None
+    return InForce(
+        row.generation,
+        row.state,
+        bytes(row.desired),
+        bytes(row.body),
+        row.rollout,
+        row.inherited or {},
+        row.lane,
+        row.at,
+        row.is_unwanted,
+    )
+
+
+def settle(
+    connection: Connection, generation: int, before: str, state: str, rollout: Mapping[str, Any],
+    message: str | None = None, desired: bytes | None = None,
+) -> bool:  # fmt: skip
+    """How far a rollout is; False where its state is another than `before` by now.
+
+    `desired` takes the place of what the plan wanted, where it ends somewhere else.
+    """
+    held = pieces.put(connection, [desired])[0] if desired is not None else None
+    values = {
+        "generation": generation, "before": before, "state": state, "rollout": _json(rollout), "message": message,
+        "desired": held,
+    }  # fmt: skip
+    return bool(connection.execute(SETTLE, values).rowcount)
+
+
+def proven(connection: Connection) -> frozenset[str]:
+    """Shapes whose first instance was watched and passed."""
+    return frozenset(connection.scalars(PROVEN))
+
+
+def failed(connection: Connection, hours: float) -> list[tuple[str, int, datetime]]:
+    """Whose steps failed of late: (service or job, how often, when last)."""
+    return [(row.owner, row.times, row.last_at) for row in connection.execute(FAILED, {"hours": hours})]
+
+
+def moved(connection: Connection) -> int:
+    """How many full plans of the last hour changed more than weights; the first one does not count."""
+    return int(connection.execute(MOVED).scalar_one())
+
+
+def one(connection: Connection, generation: int) -> dict[str, Any] | None:
+    """A plan's row; `snapshot`, `body` and `desired` are hashes of pieces."""
+    row = connection.execute(ONE, {"generation": generation}).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def cycled(
+    connection: Connection, epoch: int, outcome: str, *, reason: str = "", message: str = "",
+    generation: int | None = None, snapshot: Sequence[bytes] = (), said: Mapping[str, Any] | None = None,
+) -> bool:  # fmt: skip
+    """Write down that a cycle was; False when a newer epoch won. Its snapshot is kept where parts are given."""
+    if not lease.held(connection, epoch):
+        return False
+    parts = [part.hex() for part in pieces.put(connection, snapshot)] if snapshot else []
+    connection.execute(
+        CYCLE,
+        {
+            "epoch": epoch, "outcome": outcome, "reason": reason, "message": message, "generation": generation,
+            "snapshot": _json(parts), "said": _json(said or {}),
+        },
+    )  # fmt: skip
+    return True
+
+
+def size(connection: Connection) -> int:
+    """Bytes of what plans and cycles refer to."""
+    return int(connection.execute(BYTES).scalar_one())
+
+
+def forget(connection: Connection, days: float, most_bytes: float, limit: int) -> int:
+    """Drop plans and cycles older than so many days, and the oldest while pieces take more than so many bytes."""
+    values = {"days": days, "limit": limit, "states": list(IN_FORCE)}
+    gone = connection.execute(FORGET_CYCLES, values).rowcount + connection.execute(FORGET_PLANS, values).rowcount
+    if not gone and size(connection) > most_bytes:
+        gone = connection.execute(FORGET_OLDEST, values).rowcount
+    pieces.prune(connection)
+    return gone
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

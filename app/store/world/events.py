@@ -1,0 +1,144 @@
+"""What happened, once an hour each: the same again is counted, and its newest words are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+from sqlalchemy import Connection, TextClause
+
+from app.store.database.database import statement
+
+Severity = Literal["info", "warning", "alarm"]
+
+RECORD = statement(
+    "record_events",
+    """
+    WITH told AS (
+        SELECT decode(fingerprint, 'hex') AS fingerprint, times, reason, severity, kind, tenant, name, message,
+            generation
+        FROM jsonb_to_recordset(CAST(:events AS jsonb)) AS told (
+            fingerprint text, times int, reason text, severity text, kind text, tenant text, name text, message text,
+            generation bigint)
+    ), known AS (
+        SELECT DISTINCT ON (fingerprint) id, fingerprint FROM event JOIN told USING (fingerprint)
+        WHERE at > moment() - interval '1 hour' ORDER BY fingerprint, at DESC
+    ), again AS (
+        UPDATE event SET times = event.times + told.times, last_at = greatest(event.last_at, moment()),
+            message = told.message, generation = coalesce(told.generation, event.generation)
+        FROM known JOIN told USING (fingerprint) WHERE event.id = known.id
+    )
+    INSERT INTO event (at, last_at, times, reason, severity, kind, tenant, name, message, generation, fingerprint)
+    SELECT moment(), moment(), times, reason, severity, kind, tenant, name, message, generation, fingerprint
+    FROM told WHERE fingerprint NOT IN (SELECT fingerprint FROM known)
+    """,
+)
+_RECENT = """
+    SELECT id, at, last_at, times, reason, severity, kind, tenant, name, message, generation FROM event
+    WHERE true {conditions}
+    ORDER BY id DESC LIMIT :limit
+"""
+_CONDITIONS = {
+    "before": "AND id < :before",
+    "kind": "AND kind = :kind",
+    "tenant": "AND tenant = :tenant",
+    "name": "AND name = :name",
+    "reasons": "AND reason = ANY(CAST(:reasons AS text[]))",
+    "severities": "AND severity = ANY(CAST(:severities AS text[]))",
+    "since": "AND last_at >= CAST(:since AS timestamptz)",
+    "generation": "AND generation = :generation",
+}
+PRUNE = statement(
+    "prune_events",
+    """
+    DELETE FROM event WHERE id IN (
+        SELECT id FROM event WHERE last_at < moment() - CAST(:days AS float8) * interval '1 day'
+        ORDER BY last_at LIMIT :limit)
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to one thing. `about` tells apart what has the same reason and subject."""
+
+    reason: str
+    severity: Severity
+    message: str
+    kind: str = ""  # Service, Job, Node, Tenant, Plan, ...
+    tenant: str = ""
+    name: str = ""
+    generation: int | None = None  # of the plan that it came with
+    about: str = ""  # an instance, a GPU
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for what counts as the same event; the message, with its numbers, is not part of it."""
+        said = "\0".join((self.reason, self.severity, self.kind, self.tenant, self.name, self.about))
+        return sha256(said.encode()).digest()[:16].hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event as it is kept."""
+
+    id: int
+    at: datetime
+    last_at: datetime
+    times: int
+    reason: str
+    severity: Severity
+    kind: str
+    tenant: str
+    name: str
+    message: str
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events are asked for; what is left at its default selects nothing out."""
+
+    before: int | None = None  # older than this id: the next page
+    kind: str = ""
+    tenant: str = ""
+    name: str = ""
+    reasons: Sequence[str] = ()
+    severities: Sequence[str] = ()
+    since: datetime | None = None
+    generation: int | None = None
+
+
+def record(connection: Connection, events: Sequence[Event]) -> None:
+    """Write down what happened; what happened before in the last hour is counted there."""
+    rows: dict[str, dict[str, Any]] = {}
+    for event in events:
+        row = rows.setdefault(event.fingerprint, {"fingerprint": event.fingerprint, "times": 0})
+        row |= {
+            "times": row["times"] + 1, "reason": event.reason, "severity": event.severity, "kind": event.kind,
+            "tenant": event.tenant, "name": event.name, "message": event.message, "generation": event.generation,
+        }  # fmt: skip
+    if rows:
+        connection.execute(RECORD, {"events": msgspec.json.encode(list(rows.values())).decode()})
+
+
+def recent(connection: Connection, wanted: Wanted = Wanted(), limit: int = 100) -> list[Recorded]:
+    """The newest first."""
+    asked = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
+    rows = connection.execute(recent_statement(asked), {**asked, "limit": limit})
+    return [Recorded(*row) for row in rows]
+
+
+def recent_statement(asked: dict[str, Any]) -> TextClause:
+    """The list statement with only the conditions it needs."""
+    conditions = " ".join(sql for name, sql in _CONDITIONS.items() if name in asked)
+    return statement("recent_events", _RECENT.format(conditions=conditions))
+
+
+def prune(connection: Connection, days: float, limit: int) -> int:
+    """Drop up to `limit` that were last seen so many days ago; how many went."""
+    return connection.execute(PRUNE, {"days": days, "limit": limit}).rowcount

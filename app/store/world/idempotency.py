@@ -1,0 +1,73 @@
+"""Answers kept by idempotency key, written in the transaction of the effect they answer for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The first answer under a key, and the hash of what was asked."""
+
+    request_hash: bytes
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+GET = statement(
+    "kept_answer",
+    """
+    SELECT request_hash, status, headers, body FROM idempotency
+    WHERE principal = :principal AND key = :key
+    """,
+)
+KEEP = statement(
+    "keep_answer",
+    """
+    INSERT INTO idempotency (principal, key, request_hash, status, headers, body)
+    VALUES (:principal, :key, :request_hash, :status, CAST(:headers AS jsonb), :body)
+    """,
+)
+LOCK_KEY = statement(
+    "lock_idempotency_key", "SELECT pg_advisory_xact_lock(hashtextextended(:principal || ' ' || :key, 71))"
+)
+PRUNE = statement(
+    "prune_answers",
+    """
+    DELETE FROM idempotency WHERE (principal, key) IN (
+        SELECT principal, key FROM idempotency
+        WHERE created_at < now() - make_interval(secs => :seconds) ORDER BY created_at LIMIT :limit)
+    """,
+)
+
+
+def kept(connection: Connection, principal: str, key: str) -> Kept | None:
+    """The answer already given; holds the key, so that a concurrent twin waits for this one."""
+    connection.execute(LOCK_KEY, {"principal": principal, "key": key})
+    row = connection.execute(GET, {"principal": principal, "key": key}).one_or_none()
+    return Kept(row.request_hash, row.status, row.headers, row.body) if row else None
+
+
+def keep(connection: Connection, principal: str, key: str, answer: Kept, headers_json: str) -> None:
+    connection.execute(
+        KEEP,
+        {
+            "principal": principal,
+            "key": key,
+            "request_hash": answer.request_hash,
+            "status": answer.status,
+            "headers": headers_json,
+            "body": answer.body,
+        },
+    )
+
+
+def prune(connection: Connection, older_than_seconds: float, limit: int) -> int:
+    """Forget up to `limit` old answers; how many went."""
+    return connection.execute(PRUNE, {"seconds": older_than_seconds, "limit": limit}).rowcount

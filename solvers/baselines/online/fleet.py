@@ -1,0 +1,131 @@
+"""The hosts as they fill: place a request, take it back. What a policy has worked out is kept per kind and host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solvers.baselines.online import kernels
+from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy
+from solvers.baselines.online.waste import expected_waste
+from solvers.baselines.online.workload import GPU_MILLI, Host, Request, WrongRequest
+
+MOST_HOLD_BACK = 1e18  # nothing wastes as much
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a request went: the host, and which of its GPUs."""
+
+    host: str
+    gpus: tuple[int, ...]
+
+
+class Fleet:
+    """Hosts, in the order in which ties are broken, under one policy. It changes with each placement."""
+
+    def __init__(self, hosts: Sequence[Host], policy: Policy, kinds: Iterable[Request] = ()) -> None:
+        if len({host.name for host in hosts}) != len(hosts):
+            raise WrongRequest("two hosts have one name")
+        self.hosts = tuple(hosts)
+        self._row = {host.name: row for row, host in enumerate(hosts)}
+        self._gpus = np.array([host.gpus for host in hosts], dtype=np.int64)
+        self._left = np.array([[host.cpu_milli, host.host_memory_mib] for host in hosts], dtype=np.int64).reshape(-1, 2)
+        widest = max((host.gpus for host in hosts), default=0)
+        self._free = np.zeros((len(hosts), max(widest, 1)), dtype=np.int64)
+        for row, host in enumerate(hosts):
+            self._free[row, : host.gpus] = GPU_MILLI
+        self._version = np.zeros(len(hosts), dtype=np.int64)
+        self._spare = np.zeros(max(widest, 1), dtype=np.int64)
+        self._hold_back = MOST_HOLD_BACK
+        self._read(policy)
+        self._kind: dict[Request, int] = {}
+        self._kinds = np.zeros((0, 4), dtype=np.int64)
+        self._reserve(16)
+        for request in kinds:
+            self.kind_of(request)
+
+    def _read(self, policy: Policy) -> None:
+        """The policy as arrays; what it does not use stays empty."""
+        self._table = np.zeros(GPU_MILLI + 1)
+        self._appetites = np.zeros((0, 2))
+        self._weight = np.zeros(2)
+        self._typical = np.zeros((0, 4), dtype=np.int64)
+        self._frequency = np.zeros(0)
+        match policy:
+            case LeastWaste():
+                self._rule = kernels.LEAST_WASTE
+                self._table = expected_waste(policy.workload.pieces, policy.draws)
+                means = (policy.workload.cpu_milli_per_gpu_milli, policy.workload.host_memory_mib_per_gpu_milli)
+                tiny = 1e-9  # a mix that takes none starves of nothing
+                self._appetites = np.array([[max(a * mean, tiny) for mean in means] for a in policy.appetites])
+                self._weight[:] = policy.shortage_weight / max(len(policy.appetites), 1)
+                if policy.hold_back is not None:
+                    self._hold_back = policy.hold_back
+            case Fragmentation():
+                self._rule = kernels.FRAGMENTATION
+                rows = policy.workload.typical(policy.popularity)
+                self._typical = np.array([[r.cpu_milli, 0, r.gpu_milli, r.gpus] for r, _ in rows], dtype=np.int64)
+                self._typical = self._typical.reshape(-1, 4)
+                self._frequency = np.array([frequency for _, frequency in rows], dtype=np.float64)
+            case BestFit():
+                self._rule = kernels.BEST_FIT
+                self._weight[:] = policy.most_cpu_milli, policy.most_gpu_milli
+
+    def _reserve(self, kinds: int) -> None:
+        known = len(self._kind)
+        grown = np.zeros((kinds, 4), dtype=np.int64)
+        grown[:known] = self._kinds[:known]
+        self._kinds = grown
+        self._seen = np.full((kinds, len(self.hosts)), -1, dtype=np.int64)
+        self._scores = np.zeros((kinds, len(self.hosts)))
+        self._devices = np.zeros((kinds, len(self.hosts)), dtype=np.int64)
+
+    def kind_of(self, request: Request) -> int:
+        """The number of a kind of request; kinds named in advance cost nothing later."""
+        if request not in self._kind:
+            if len(self._kind) == len(self._kinds):
+                self._reserve(2 * len(self._kinds))
+            kind = len(self._kind)
+            self._kind[request] = kind
+            self._kinds[kind] = (request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus)
+        return self._kind[request]
+
+    def place(self, request: Request) -> Placed | None:
+        """Put a request where the policy wants it; None: nowhere, because nothing fits or it is held back."""
+        host, device = kernels.choose(
+            self._rule, self.kind_of(request), self._hold_back, self._kinds, self._left, self._free, self._gpus,
+            self._version, self._seen, self._scores, self._devices, self._spare, self._table, self._appetites,
+            self._weight, self._typical, self._frequency,
+        )  # fmt: skip
+        if host < 0:
+            return None
+        if request.is_part:
+            devices: tuple[int, ...] = (device,)
+        else:
+            whole = (gpu for gpu, free in enumerate(self._free[host].tolist()) if free == GPU_MILLI)
+            devices = tuple(gpu for gpu, _ in zip(whole, range(request.gpus), strict=False))
+        self._take(host, devices, request, 1)
+        return Placed(self.hosts[host].name, devices)
+
+    def remove(self, request: Request, placed: Placed) -> None:
+        """Give back what a request took."""
+        self._take(self._row[placed.host], placed.gpus, request, -1)
+
+    def could_hold(self, request: Request) -> bool:
+        """Whether it fits anywhere now, held back or not."""
+        kind = np.array([request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus], dtype=np.int64)
+        rows = zip(self._left, self._free, self._gpus.tolist(), strict=True)
+        return any(kernels.fits(left, free, gpus, kind) for left, free, gpus in rows)
+
+    def allocated_gpu_milli(self) -> int:
+        return int(self._gpus.sum()) * GPU_MILLI - int(self._free.sum())
+
+    def _take(self, host: int, devices: tuple[int, ...], request: Request, sign: int) -> None:
+        self._left[host, 0] -= sign * request.cpu_milli
+        self._left[host, 1] -= sign * request.host_memory_mib
+        for gpu in devices:
+            self._free[host, gpu] -= sign * request.gpu_milli
+        self._version[host] += 1

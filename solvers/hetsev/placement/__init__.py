@@ -1,0 +1,65 @@
+"""Given instances onto given GPUs, all at once: CP-SAT with its proof, beside HetSev's rounds and best fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from solvers.hetsev.placement import exact, greedy, judge, queues
+from solvers.hetsev.placement.problem import (
+    Budget,
+    Certificate,
+    Gpu,
+    Instance,
+    Node,
+    Outcome,
+    Placement,
+    Problem,
+    WrongProblem,
+)
+from solvers.hetsev.placement.rooms import Rooms
+from solvers.proof import below, must_be_right
+
+__all__ = [
+    "Budget", "Certificate", "Gpu", "Instance", "Node", "Outcome", "Placement", "Problem", "WrongProblem", "place",
+]  # fmt: skip
+
+SOME_WORK = Budget()
+
+
+def place(problem: Problem, budget: Budget = SOME_WORK) -> Outcome:
+    """The cheapest right placement of all methods, judged, with the bound and a reason for whatever is left out."""
+    if wrong := judge.violations(problem, problem.standing):
+        kept = _certified(problem, dict(problem.standing), None, "what stands")
+        return replace(kept, reasons={one.name: f"what stands breaks a rule: {wrong[0]}" for one in problem.pending})
+    answers = [(greedy.solve(problem), "best fit"), (queues.schedule(problem), "queues, worst fit")]
+    bound = None
+    if budget.work > 0:
+        hint = min(answers, key=lambda answer: judge.cost(problem, answer[0]))[0]
+        claim = exact.solve(problem, budget, hint)
+        if claim is not None:
+            bound = claim.bound
+            method = "CP-SAT" if claim.is_proved else "CP-SAT, cut short"
+            answers.insert(0, (claim.placement, method))
+    for placement, method in answers:
+        must_be_right(method, judge.violations(problem, placement))
+    placement, method = min(answers, key=lambda answer: judge.cost(problem, answer[0]))
+    return _certified(problem, placement, bound, method)
+
+
+def _certified(problem: Problem, placement: Placement, bound: float | None, method: str) -> Outcome:
+    cost = judge.cost(problem, placement)
+    if bound is None:
+        certificate = Certificate(cost, None, None, f"{method}; bound unknown")
+    else:
+        least = below(bound, cost, method)
+        certificate = Certificate(cost, least, (cost - least) / least if least > 0 else 0.0, method)
+    return Outcome(placement, _reasons(problem, placement), certificate)
+
+
+def _reasons(problem: Problem, placement: Placement) -> dict[str, str]:
+    rooms = Rooms(problem)
+    for name, where in sorted(placement.items()):
+        if name not in problem.standing:
+            rooms.put(problem.by_name[name], problem.gpu_by_name[where])
+    out = [instance for instance in problem.instances if instance.name not in placement]
+    return {instance.name: rooms.why_not(instance) for instance in out}

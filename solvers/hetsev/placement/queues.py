@@ -1,0 +1,82 @@
+"""HetSev's algorithm 1: pending instances in k queues, a fair buffer each round, anti-affinity and worst fit."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.hetsev.placement.problem import Instance, Problem
+from solvers.hetsev.placement.rooms import Rooms
+
+QUEUES = 4  # k
+BUFFER = 8  # beta
+
+
+def features(instances: tuple[Instance, ...]) -> NDArray[np.float64]:
+    """GPU memory between 0 and 1, and the model one-hot: what HetSev calls alike."""
+    memory = np.array([instance.memory_gib for instance in instances])
+    span = memory.max() - memory.min() if len(memory) else 0.0
+    scaled = (memory - memory.min()) / span if span > 0 else np.zeros(len(memory))
+    models = sorted({instance.model for instance in instances})
+    one_hot = np.array([[float(instance.model == model) for model in models] for instance in instances])
+    return np.column_stack([scaled, one_hot.reshape(len(instances), len(models))])
+
+
+def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) -> list[int]:
+    """The cluster of each point: nearest centre by L1, centres at the mean, started far apart."""
+    if len(points) == 0:
+        return []
+    start = int(np.random.default_rng(seed).integers(len(points)))
+    centres = points[[start]]
+    while len(centres) < min(k, len(points)):
+        distance = np.abs(points[:, None, :] - centres[None, :, :]).sum(axis=2).min(axis=1)
+        centres = np.vstack([centres, points[int(distance.argmax())]])
+    nearest = np.zeros(len(points), dtype=np.int64)
+    for _ in range(rounds):
+        nearest = np.abs(points[:, None, :] - centres[None, :, :]).sum(axis=2).argmin(axis=1)
+        moved = np.array(
+            [points[nearest == c].mean(axis=0) if (nearest == c).any() else centre for c, centre in enumerate(centres)]
+        )
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return [int(cluster) for cluster in nearest]
+
+
+def buffer(queues: list[list[Instance]], beta: int) -> list[Instance]:
+    """Up to beta instances by weighted fairness: queues get places in proportion to length x median wait.
+
+    Taken out of the queues, the heaviest queue's first, within a queue the longest waiting first."""
+    weights = [len(q) * median(one.waited_seconds for one in q) if q else 0.0 for q in queues]
+    if sum(weights) == 0:  # nobody has waited yet
+        weights = [float(len(q)) for q in queues]
+    places = min(beta, sum(len(q) for q in queues))
+    order = sorted(range(len(queues)), key=lambda index: (-weights[index], index))
+    taken = [0] * len(queues)
+    for _ in range(places):  # the queue furthest below its share is next
+        total = sum(taken) + 1
+        open_queues = [index for index in order if taken[index] < len(queues[index])]
+        chosen = max(open_queues, key=lambda index: weights[index] * total / sum(weights) - taken[index])
+        taken[chosen] += 1
+    picked: list[Instance] = []
+    for index in order:
+        queues[index].sort(key=lambda one: (-one.waited_seconds, one.name))
+        picked += queues[index][: taken[index]]
+        del queues[index][: taken[index]]
+    return picked
+
+
+def schedule(problem: Problem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
+    """Place what is pending, round by round; what fits nowhere is left for a later call."""
+    rooms = Rooms(problem)
+    pending = tuple(sorted(problem.pending, key=lambda one: one.name))
+    clusters = k_means(features(pending), k, seed) if pending else []
+    queues = [[one for one, c in zip(pending, clusters, strict=True) if c == index] for index in range(k)]
+    while any(queues):
+        for instance in buffer(queues, beta):
+            able = rooms.candidates(instance)
+            if able:  # worst fit: the emptiest GPU keeps interference low
+                rooms.put(instance, min(able, key=lambda gpu: (-rooms.free_gib[gpu.name], gpu.name)))
+    return rooms.placement

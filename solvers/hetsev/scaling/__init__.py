@@ -1,0 +1,52 @@
+"""How many instances of which type a service runs: HetSev's integer program and its heuristic behind one function."""
+
+from __future__ import annotations
+
+from solvers.hetsev.scaling import exact, greedy, judge
+from solvers.hetsev.scaling.problem import (
+    Actions,
+    Budget,
+    Certificate,
+    InstanceType,
+    Outcome,
+    Problem,
+    Promise,
+    Totals,
+    WrongProblem,
+)
+from solvers.proof import below, must_be_right
+
+__all__ = [
+    "Actions", "Budget", "Certificate", "InstanceType", "Outcome", "Problem", "Promise", "Totals", "WrongProblem",
+    "scale",
+]  # fmt: skip
+
+
+UNTIL_PROVED = Budget()
+
+
+def scale(problem: Problem, budget: Budget = UNTIL_PROVED) -> Outcome:
+    """The cheapest right answer of the exact solver and the heuristic, judged; the heuristic's where time is up."""
+    answers: list[tuple[Actions, str]] = []
+    bound = None
+    if budget.nodes != 0:
+        claim = exact.solve(problem, budget)
+        bound = claim.bound
+        if claim.actions is not None:
+            method = f"integer program, {budget.solver}" + ("" if claim.is_proved else ", cut short")
+            answers.append((claim.actions, method))
+    answers.append((greedy.solve(problem), "greedy" if bound is not None else "greedy; bound unknown"))
+    certified = [_certified(problem, actions, bound, method) for actions, method in answers]
+    return min(certified, key=lambda outcome: outcome.certificate.cost)
+
+
+def _certified(problem: Problem, actions: Actions, bound: float | None, method: str) -> Outcome:
+    must_be_right(method, judge.violations(problem, actions))
+    cost = judge.cost(problem, actions)
+    least = None if bound is None else below(bound, cost, method)
+    # The objective counts changes and may fall below zero; the gap is of what runs in the end.
+    paid = sum(kind.cost_per_hour * kind.running for kind in problem.types)
+    gap = None
+    if least is not None and least + paid > 0:
+        gap = (cost - least) / (least + paid)
+    return Outcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, least, gap, method))

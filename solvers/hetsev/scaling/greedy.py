@@ -1,0 +1,76 @@
+"""HetSev's heuristic: the cheapest type in the number that is needed; the dearest instance goes when it is not."""
+
+from __future__ import annotations
+
+import math
+
+from solvers.hetsev.scaling.problem import RESOURCES, InstanceType, Problem
+
+EXACTLY = 1e-9  # relative: what floating sums lose
+
+
+def capacity(problem: Problem, counts: dict[str, int]) -> float:
+    """What instances within the SLO carry together."""
+    return sum(kind.throughput_per_second * counts[kind.name] for kind in problem.types if problem.keeps_promise(kind))
+
+
+def room(problem: Problem, kind: InstanceType, counts: dict[str, int]) -> int:
+    """How many more of a type the resources hold: HetSev, constraint (2)."""
+    most = math.inf if kind.most is None else float(kind.most - counts[kind.name])
+    for resource in RESOURCES:
+        apiece = getattr(kind, resource)
+        if apiece > 0:
+            taken = sum(getattr(other, resource) * counts[other.name] for other in problem.types)
+            most = min(most, (getattr(problem.totals, resource) - taken) / apiece * (1 + EXACTLY))
+    return max(0, int(most)) if most < math.inf else 2**31
+
+
+def out(problem: Problem, counts: dict[str, int], saturation: float) -> tuple[str, int] | None:
+    """The cheapest one-type answer to a load over the saturation: a type and its number.
+
+    Where no type holds the number that is needed, the one whose room carries most; None where none has room."""
+    short = problem.arrivals_per_second / saturation - capacity(problem, counts)
+    choices = []
+    for kind in problem.types:
+        if not problem.keeps_promise(kind):
+            continue
+        needed = max(1, math.ceil(short / kind.throughput_per_second * (1 - EXACTLY)))
+        number = min(needed, room(problem, kind, counts))
+        if number > 0:
+            launch = problem.unpredictability * kind.launch_seconds
+            price = kind.cost_per_hour * number * (1 + launch)
+            lacks = max(0.0, short - number * kind.throughput_per_second) if number < needed else 0.0
+            choices.append((lacks, price, kind.name, number))
+    return min(choices)[2:] if choices else None
+
+
+def dearest_removable(problem: Problem, counts: dict[str, int], saturation: float) -> str | None:
+    """The dearest running instance without which the load still stays within the saturation."""
+    carried = capacity(problem, counts)
+    candidates = []
+    for kind in problem.types:
+        if counts[kind.name] == 0:
+            continue
+        loss = kind.throughput_per_second if problem.keeps_promise(kind) else 0.0
+        if (carried - loss) * saturation * (1 + EXACTLY) >= problem.arrivals_per_second:
+            candidates.append((-kind.cost_per_hour, kind.name))
+    return min(candidates)[1] if candidates else None
+
+
+def solve(problem: Problem, saturation: float = 1.0) -> dict[str, int]:
+    """The whole way at once: out until the load is carried or nothing fits, else in until nothing can go."""
+    counts = {kind.name: kind.running for kind in problem.types}
+    over = capacity(problem, counts) * saturation * (1 + EXACTLY) < problem.arrivals_per_second
+    while over:
+        choice = out(problem, counts, saturation)
+        if choice is None:
+            break
+        counts[choice[0]] += choice[1]
+        over = capacity(problem, counts) * saturation * (1 + EXACTLY) < problem.arrivals_per_second
+    started = any(counts[kind.name] > kind.running for kind in problem.types)
+    while not started and not over:  # no switching: what was started now is not weighed against what runs
+        name = dearest_removable(problem, counts, saturation)
+        if name is None:
+            break
+        counts[name] -= 1
+    return {kind.name: counts[kind.name] - kind.running for kind in problem.types}

@@ -1,0 +1,44 @@
+"""The batches of highest throughput under every SLO for the models of one GPU, their SM% being given (InSS, I4)."""
+
+from __future__ import annotations
+
+from solvers.inss.batching.answer import Batches, Certificate, Change, NoBatches, Outcome
+from solvers.inss.batching.bda import bda
+from solvers.inss.batching.exact import highest_throughput
+from solvers.inss.batching.explain import no_batches
+from solvers.inss.batching.judge import throughput_per_second, violations
+from solvers.inss.batching.problem import Model, Option, Problem, WrongBatching
+from solvers.proof import SolverBug, above, must_be_right
+
+__all__ = [
+    "Batches",
+    "Certificate",
+    "Change",
+    "Model",
+    "NoBatches",
+    "Option",
+    "Outcome",
+    "Problem",
+    "WrongBatching",
+    "decide_batches",
+]
+
+
+def decide_batches(problem: Problem, work_limit: int = 200_000) -> Outcome:
+    """BDA's answer with the bound of the exact one, or the exact one where it serves more."""
+    claim = highest_throughput(problem, work_limit)
+    answers = []
+    decided = bda(problem)
+    if decided.flag:
+        answers.append((decided.batches, "BDA"))
+    if claim.batches is not None:
+        answers.append((claim.batches, "exact"))
+    for batches, method in answers:
+        must_be_right(method, violations(problem, batches))
+    if answers and claim.bound_per_second is None:
+        raise SolverBug(f"no batches are said to be right; those of {answers[0][1]} are")
+    if not answers or claim.bound_per_second is None:
+        return no_batches(problem, is_proved=claim.bound_per_second is None, work=claim.work)
+    batches, method = max(answers, key=lambda answer: throughput_per_second(problem, answer[0]))  # BDA's of equals
+    served = throughput_per_second(problem, batches)
+    return Batches(batches, Certificate(served, above(claim.bound_per_second, served, method), method, claim.work))

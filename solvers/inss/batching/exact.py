@@ -1,0 +1,81 @@
+"""The batches of highest throughput, proved: every right batch of every model, and memory shared among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solvers.inss.batching.problem import Model, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The best batches, None where there are none or work ran out, and what no right answer exceeds."""
+
+    batches: dict[str, int] | None
+    bound_per_second: float | None  # None: no right answer exists
+    work: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Batches of the first models: what they take and serve."""
+
+    memory_gib: float
+    throughput_per_second: float
+    batches: tuple[int, ...]
+
+
+def right_alone(problem: Problem, model: Model) -> list[int]:
+    """Batches that meet (4b) and (4c), and fit into the whole GPU."""
+    return [
+        batch
+        for batch, option in enumerate(model.options, start=1)
+        if option.task_latency_ms <= model.slo_ms
+        and option.throughput_per_second >= model.rate_per_second
+        and option.memory_gib <= problem.memory_gib
+    ]
+
+
+def highest_throughput(problem: Problem, work_limit: int) -> Claim:
+    """Model after model, keeping of all combinations those that no other beats in memory and throughput both."""
+    choices = [right_alone(problem, model) for model in problem.models]
+    if not all(choices):
+        return Claim(None, None, 0)
+    best_alone = [
+        max(model.at(batch).throughput_per_second for batch in right)
+        for model, right in zip(problem.models, choices, strict=True)
+    ]
+    partials, work = [Partial(0.0, 0.0, ())], 0
+    for place, (model, right) in enumerate(zip(problem.models, choices, strict=True)):
+        work += len(partials) * len(right)
+        if work > work_limit:
+            reached = max(partial.throughput_per_second for partial in partials)
+            return Claim(None, reached + sum(best_alone[place:]), work)
+        partials = unbeaten(
+            [
+                Partial(
+                    partial.memory_gib + model.at(batch).memory_gib,
+                    partial.throughput_per_second + model.at(batch).throughput_per_second,
+                    (*partial.batches, batch),
+                )
+                for partial in partials
+                for batch in right
+            ],
+            problem.memory_gib,
+        )
+        if not partials:
+            return Claim(None, None, work)
+    best = max(partials, key=lambda partial: partial.throughput_per_second)  # of equals, the one of least memory
+    names = (model.name for model in problem.models)
+    return Claim(dict(zip(names, best.batches, strict=True)), best.throughput_per_second, work)
+
+
+def unbeaten(partials: list[Partial], memory_gib: float) -> list[Partial]:
+    """By rising memory, those that serve more than all that take no more."""
+    kept: list[Partial] = []
+    for partial in sorted(partials, key=lambda each: (each.memory_gib, -each.throughput_per_second, each.batches)):
+        if partial.memory_gib > memory_gib:
+            break
+        if not kept or partial.throughput_per_second > kept[-1].throughput_per_second:
+            kept.append(partial)
+    return kept

@@ -1,0 +1,75 @@
+"""Why the models on a GPU have no right batches, and changes that together would give them some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from solvers.inss.batching.answer import Change, NoBatches
+from solvers.inss.batching.problem import Model, Problem
+
+
+def no_batches(problem: Problem, is_proved: bool, work: int) -> NoBatches:
+    """First each model by itself, then the memory that they share."""
+    blocked = [model for model in problem.models if not in_time(model)]
+    changes = tuple(change for model in blocked for change in least_changes(model))
+    needed_gib = least_memory_gib(replace(problem, models=tuple(eased(model, changes) for model in problem.models)))
+    reasons = [_blocked_reason(model) for model in blocked]
+    if needed_gib > problem.memory_gib:
+        changes = (*changes, Change("the GPU", "memoryGib", needed_gib))
+        reasons.append(f"{needed_gib:g} GiB are needed at least; the GPU has {problem.memory_gib:g}")
+    if not is_proved:
+        reasons.append(f"none were found after {work} combinations")
+    cannot_run = tuple(model.name for model in blocked) or tuple(model.name for model in problem.models)
+    return NoBatches(cannot_run, "; ".join(reasons), changes, is_proved, work)
+
+
+def in_time(model: Model) -> list[int]:
+    """Batches that meet SLO and rate, whatever memory they take."""
+    return [
+        batch
+        for batch, option in enumerate(model.options, start=1)
+        if option.task_latency_ms <= model.slo_ms and option.throughput_per_second >= model.rate_per_second
+    ]
+
+
+def least_changes(model: Model) -> tuple[Change, ...]:
+    """What would make one batch right: one number if that is enough, and the least change relative to it."""
+
+    def needed(batch: int) -> tuple[Change, ...]:
+        option, changes = model.at(batch), []
+        if option.task_latency_ms > model.slo_ms:
+            changes.append(Change(model.name, "sloMs", option.task_latency_ms))
+        if option.throughput_per_second < model.rate_per_second:
+            changes.append(Change(model.name, "ratePerSecond", option.throughput_per_second))
+        return tuple(changes)
+
+    def size(batch: int) -> tuple[int, float, int]:
+        old = {"sloMs": model.slo_ms, "ratePerSecond": model.rate_per_second}
+        changes = needed(batch)
+        return len(changes), sum(abs(change.value / old[change.what] - 1) for change in changes), batch
+
+    possible = [batch for batch in range(1, len(model.options) + 1) if model.at(batch).throughput_per_second > 0]
+    return needed(min(possible, key=size)) if possible else ()
+
+
+def eased(model: Model, changes: tuple[Change, ...]) -> Model:
+    """The model with those of the changes that are its own."""
+    for change in changes:
+        if change.of == model.name:
+            field = {"sloMs": "slo_ms", "ratePerSecond": "rate_per_second"}[change.what]
+            model = replace(model, **{field: change.value})  # type: ignore[arg-type]
+    return model
+
+
+def least_memory_gib(problem: Problem) -> float:
+    """The least that right batches take together."""
+    return sum(min((model.at(batch).memory_gib for batch in in_time(model)), default=0.0) for model in problem.models)
+
+
+def _blocked_reason(model: Model) -> str:
+    fast = [option for option in model.options if option.task_latency_ms <= model.slo_ms]
+    if not fast:
+        least_ms = min(option.task_latency_ms for option in model.options)
+        return f"{model.name} takes {least_ms:g} ms or more; its SLO is {model.slo_ms:g} ms"
+    most = max(option.throughput_per_second for option in fast)
+    return f"{model.name} serves {most:g} requests per second within its SLO; {model.rate_per_second:g} arrive"

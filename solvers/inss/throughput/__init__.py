@@ -1,0 +1,38 @@
+"""GPU, SM% and batch of every model at once, for the most throughput under its SLO: InSS's problem, solved."""
+
+from __future__ import annotations
+
+from solvers.inss.throughput import bound, exact, greedy, judge
+from solvers.inss.throughput.problem import (
+    Answer,
+    Certificate,
+    GpuType,
+    Model,
+    Outcome,
+    Problem,
+    Served,
+    Shape,
+    Speed,
+    WrongProblem,
+)
+from solvers.proof import above, must_be_right
+
+__all__ = [
+    "Answer", "Certificate", "GpuType", "Model", "Outcome", "Problem", "Served", "Shape", "Speed", "WrongProblem",
+    "serve",
+]  # fmt: skip
+
+
+def serve(problem: Problem, most_models: int = exact.MOST_MODELS) -> Outcome:
+    """Exact for up to `most_models` models; beyond, the heuristic with an upper bound. Serving comes before speed."""
+    if len(problem.models) <= most_models:
+        answer, most = exact.solve(problem)
+        method = "every subset, set partition"
+    else:
+        answer, most = greedy.solve(problem), bound.upper_bound(problem)
+        method = "greedy, moves"
+    must_be_right(method, judge.violations(problem, answer))
+    worth = judge.objective(problem, answer)
+    most = above(most, worth, method)
+    gap = (most - worth) / worth if worth > 0 else 0.0
+    return Outcome(answer, Certificate(len(answer), worth, most, gap, method))

@@ -1,0 +1,75 @@
+"""InSS's constraints (1a)-(1e) and its objective, in plain loops. It shares nothing with the solvers."""
+
+from __future__ import annotations
+
+from solvers.inss.throughput.problem import Answer, Problem
+
+TOLERANCE = 1e-9  # relative: what floating sums lose
+
+
+def exec_ms(problem: Problem, answer: Answer, name: str) -> float:
+    """Transfer, scheduling and running time of one batch beside the neighbours."""
+    served = answer[name]
+    models = {model.name: model for model in problem.models}
+    kind = {gpu.name: gpu for gpu in problem.gpu_types}[served.gpu_type]
+    speed = models[name].speeds[served.gpu_type]
+    neighbours = [
+        other for other, s in answer.items() if other != name and (s.gpu_type, s.gpu) == (served.gpu_type, served.gpu)
+    ]
+    slower = 0.0
+    if neighbours:
+        slower = kind.schedule_ms_per_model * (len(neighbours) + 1) + kind.schedule_ms
+    used = 0.0
+    for other in neighbours:
+        theirs = models[other].speeds[served.gpu_type]
+        used += theirs.cache_slope * answer[other].sm_percent / 100 + theirs.cache_base
+    return (
+        speed.transfer_ms[served.batch]
+        + (speed.kernel_ms + slower) * speed.kernels[served.batch]
+        + speed.run_ms[served.batch, served.sm_percent] * (1 + speed.cache_sensitivity * used)
+    )
+
+
+def throughput(problem: Problem, answer: Answer, name: str) -> float:
+    """h: requests a second when batch follows batch."""
+    return answer[name].batch / exec_ms(problem, answer, name) * 1000
+
+
+def objective(problem: Problem, answer: Answer) -> float:
+    """The sum of h, or of h / H."""
+    total = 0.0
+    for model in problem.models:
+        if model.name in answer:
+            per_second = throughput(problem, answer, model.name)
+            total += per_second / model.norm_per_second if problem.is_normalised else per_second
+    return total
+
+
+def violations(problem: Problem, answer: Answer) -> list[str]:
+    """Every constraint that does not hold, in words."""
+    found = []
+    models = {model.name: model for model in problem.models}
+    kinds = {gpu.name: gpu for gpu in problem.gpu_types}
+    for name, served in sorted(answer.items()):
+        if name not in models or served.gpu_type not in models[name].speeds:
+            return [f"{name} on {served.gpu_type} was never measured"]
+        if not 0 <= served.gpu < problem.gpus.get(served.gpu_type, 0):
+            found.append(f"{name}: there is no GPU {served.gpu} of type {served.gpu_type}")
+        if served.batch not in models[name].shapes or served.sm_percent not in problem.sm_steps:
+            return [*found, f"{name}: batch {served.batch} at {served.sm_percent} % is no choice"]
+    for place in sorted({(served.gpu_type, served.gpu) for served in answer.values()}):
+        here = [name for name, served in answer.items() if (served.gpu_type, served.gpu) == place]
+        percent = sum(answer[name].sm_percent for name in here)
+        memory = sum(models[name].shapes[answer[name].batch].memory_gib for name in here)
+        if percent > 100:  # (1a)
+            found.append(f"{place[0]} {place[1]}: {percent} % of the SMs are given")
+        if memory > kinds[place[0]].memory_gib * (1 + TOLERANCE):  # (1b)
+            found.append(f"{place[0]} {place[1]}: {memory:g} GiB of {kinds[place[0]].memory_gib:g} are taken")
+    for name, served in sorted(answer.items()):
+        late = exec_ms(problem, answer, name)
+        most = models[name].shapes[served.batch].most_exec_ms
+        if late > most * (1 + TOLERANCE):  # (1c)
+            found.append(f"{name}: a batch takes {late:g} ms; {most:g} ms keep its SLO")
+        if throughput(problem, answer, name) < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
+            found.append(f"{name}: fewer than its {models[name].rate_per_second:g} requests a second")
+    return found

@@ -1,0 +1,37 @@
+"""Morak's four knobs solved centrally: SM%, batch and clock of every GPU under latency, caps and a budget of watts."""
+
+from __future__ import annotations
+
+from solvers.morak.power import exact, explain, greedy, judge
+from solvers.morak.power.classes import alike
+from solvers.morak.power.knees import Knee, knee, share_at_knee
+from solvers.morak.power.problem import (
+    Answer,
+    Certificate,
+    Gpu,
+    Model,
+    Problem,
+    Resident,
+    Setting,
+    Starved,
+    WrongPowerProblem,
+)
+from solvers.proof import above, must_be_right
+
+__all__ = [
+    "Answer", "Certificate", "Gpu", "Knee", "Model", "Problem", "Resident", "Setting", "Starved", "WrongPowerProblem",
+    "cap", "knee", "share_at_knee",
+]  # fmt: skip
+
+
+def cap(problem: Problem, work: int = 1_000_000) -> Answer:
+    """The settings that yield most. `work` counts splits looked at and sums made; 0 still answers, with a bound."""
+    groups = alike(problem)
+    claim = exact.solve(problem, groups, work)
+    answers = []
+    for settings, method in ((claim.settings, claim.method), (greedy.solve(problem, groups), "greedy by knees")):
+        must_be_right(method, judge.violations(problem, settings))
+        answers.append((judge.worth_per_second(problem, settings), method, settings))
+    worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one where both yield the same
+    certificate = Certificate(worth, above(claim.bound, worth, method), method, claim.work)
+    return Answer(settings, certificate, explain.starved(problem, settings))

@@ -1,0 +1,57 @@
+"""GPUs that are alike, by their type, cap and admitted models: what one of them may be, each may be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solvers.morak.power.knapsack import Front
+from solvers.morak.power.options import LET_GO, Option
+from solvers.morak.power.problem import Gpu, Problem, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """At least one GPU, by name."""
+
+    gpus: tuple[Gpu, ...]
+    cap_w: float
+
+    def front(self, options: Sequence[Option]) -> Front:
+        return Front(
+            np.array([option.watts for option in options]),
+            np.array([option.worth_per_second for option in options]),
+            len(self.gpus),
+        )
+
+
+def alike(problem: Problem) -> list[Alike]:
+    """The fleet by classes, in an order that names alone decide."""
+    groups: dict[tuple[str, float, tuple[str, ...] | None], list[Gpu]] = defaultdict(list)
+    for gpu in sorted(problem.gpus, key=lambda gpu: gpu.name):
+        admitted = None if gpu.models is None else tuple(sorted(gpu.models))
+        groups[gpu.gpu_type, problem.cap_w(gpu), admitted].append(gpu)
+    return [Alike(tuple(gpus), problem.cap_w(gpus[0])) for gpus in groups.values()]
+
+
+def room_w(problem: Problem) -> float | None:
+    """The budget above what all GPUs draw when idle; None without one."""
+    if problem.budget_w is None:
+        return None
+    return problem.budget_w * (1 + LET_GO) - sum(problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus)
+
+
+def settings(groups: Sequence[Alike], choices: Sequence[Sequence[Option]]) -> tuple[Setting, ...]:
+    """What each GPU runs, by name; the busier settings go to the first names of a class."""
+    found = []
+    for group, chosen in zip(groups, choices, strict=True):
+        busiest = sorted(chosen, key=lambda option: (-option.watts, -option.worth_per_second, option.residents))
+        found += [
+            Setting(gpu.name, option.clock_mhz, option.residents)
+            for gpu, option in zip(group.gpus, busiest, strict=True)
+            if option.residents
+        ]
+    return tuple(sorted(found, key=lambda setting: setting.gpu))

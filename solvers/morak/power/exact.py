@@ -1,0 +1,60 @@
+"""The best setting of every GPU, proved: all splits of each class, then the knapsack over watts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solvers.morak.power.bound import bound as dual_bound
+from solvers.morak.power.classes import Alike, room_w, settings
+from solvers.morak.power.greedy import narrowed
+from solvers.morak.power.knapsack import NOISE, Front, exact
+from solvers.morak.power.options import IDLE, Option, Tables, enumerated, tables
+from solvers.morak.power.problem import Problem, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An answer and what no other can exceed."""
+
+    settings: tuple[Setting, ...]
+    bound: float
+    method: str
+    work: int
+
+
+def solve(problem: Problem, groups: list[Alike], work: int) -> Claim:
+    """Half the work goes to splits, class by class, the rest to the knapsack; what it does not reach stays bounded."""
+    room = room_w(problem)
+    if room is not None and room < 0:
+        return Claim((), 0.0, "the idle GPUs alone exceed the budget", 0)
+    each = work // 2 // max(1, len(groups))
+    options: list[list[Option]] = []
+    complete: list[Front] = []
+    open_ended: list[tuple[Tables, int]] = []
+    done = 0
+    for group in groups:
+        items = tables(problem, group.gpus[0])
+        found = enumerated(items, group.cap_w, problem.residents_per_gpu, each)
+        if found:
+            complete.append(group.front(found[0]))
+        else:
+            open_ended.append((items, len(group.gpus)))
+            found = narrowed(items, group.cap_w, problem.residents_per_gpu, each) if each else ([IDLE], 0)
+        options.append(found[0])
+        done += found[1]
+    fronts = [group.front(mine) for group, mine in zip(groups, options, strict=True)]
+    if room is None:
+        picks = [[len(mine) - 1] * len(group.gpus) for group, mine in zip(groups, options, strict=True)]
+        bound = sum(front.gpus * float(front.worth[-1]) for front in fronts) * (1 + NOISE)
+        is_proved = True
+    else:
+        choice = exact(fronts, room, work - done)
+        picks, bound, is_proved = [list(chosen) for chosen in choice.picks], choice.bound, choice.is_proved
+        done += choice.work
+    splits = "all splits"
+    if open_ended:
+        bound = dual_bound(complete, open_ended, problem.residents_per_gpu, room)
+        splits = "the most promising splits, bound without interference"
+    knapsack = "knapsack proved" if is_proved else "knapsack by its most promising sums, LP bound"
+    chosen = settings(groups, [[mine[pick] for pick in p] for mine, p in zip(options, picks, strict=True)])
+    return Claim(chosen, bound, f"exact: {splits}; {knapsack}", done)

@@ -1,0 +1,50 @@
+"""Morak's way, decided at once: GPUs split by knees, then watts to the step that yields most for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.morak.power.classes import Alike, room_w, settings
+from solvers.morak.power.knapsack import greedy as most_per_watt
+from solvers.morak.power.knees import share_at_knee
+from solvers.morak.power.options import IDLE, Option, Tables, enumerated, tables
+from solvers.morak.power.problem import Problem, Setting
+
+SETS = 20_000  # of knee splits looked at per class; beyond, only the models that yield most per SM% are split among
+
+
+def solve(problem: Problem, groups: list[Alike]) -> tuple[Setting, ...]:
+    """Always an answer, in time that grows with classes, not with splits."""
+    fronts = [knee_options(problem, group) for group in groups]
+    room = room_w(problem)
+    if room is None:
+        return settings(groups, [[options[-1]] * len(g.gpus) for g, options in zip(groups, fronts, strict=True)])
+    if room <= 0:
+        return ()
+    picks = most_per_watt([group.front(options) for group, options in zip(groups, fronts, strict=True)], room)
+    return settings(groups, [[options[pick] for pick in p] for options, p in zip(fronts, picks, strict=True)])
+
+
+def knee_options(problem: Problem, group: Alike) -> list[Option]:
+    """What a GPU of this class may be when every model gets the offered share next to its knee."""
+    items = tables(problem, group.gpus[0])
+    chosen: list[int] = []
+    for place, model in enumerate(items.models):
+        mine = np.flatnonzero(items.model == place)
+        if len(mine):
+            curves = model.profiles[group.gpus[0].gpu_type].latency_ms
+            knee = share_at_knee(curves[max(curves)])
+            chosen.append(int(mine[np.argmin(np.abs(items.share[mine] - knee))]))
+    return narrowed(items.only(np.array(chosen, np.int64)), group.cap_w, problem.residents_per_gpu, SETS)[0]
+
+
+def narrowed(items: Tables, cap_w: float, most: int, budget: int) -> tuple[list[Option], int]:
+    """The options over as many items as the budget allows, those that yield most per SM% first."""
+    rank = np.argsort(-items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1), kind="stable")
+    kept = len(rank)
+    while kept:
+        found = enumerated(items.only(np.sort(rank[:kept])), cap_w, most, budget)
+        if found:
+            return found
+        kept //= 2
+    return [IDLE], 0

@@ -1,0 +1,158 @@
+"""What one GPU can be set to: every split x batch x clock that nothing else beats at fewer watts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.morak.power.kernels import enumerate_splits
+from solvers.morak.power.problem import Gpu, Model, Problem, Resident
+from solvers.planning.problem import Curve, GpuType
+
+Numbers = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+LET_GO = 1e-10  # relative, above each limit: less than the judge lets go, so that another order of adding is right, too
+MOST_WRITTEN = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting of a GPU: watts above idle, and what they yield."""
+
+    watts: float
+    worth_per_second: float
+    clock_mhz: float = 0.0
+    residents: tuple[Resident, ...] = ()
+
+
+IDLE = Option(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A GPU type's items, a model at an SM% each, as arrays."""
+
+    gpu_type: GpuType
+    models: tuple[Model, ...]
+    model: Whole  # per item, its place in `models`
+    share: Whole
+    batch: Whole  # per column
+    exec_ms: Numbers  # [item, batch] alone, at the top clock; infinite where not measured
+    memory_gib: Numbers
+    pressure: Numbers
+    sensitivity: Numbers
+    limit_ms: Numbers
+    batch_worth: Numbers  # weight x batch x 1000
+    slower: Numbers  # [item, clock]
+    power_w: Numbers
+
+    def only(self, items: Whole) -> Tables:
+        """The same with fewer items."""
+        rows = {
+            name: getattr(self, name)[items]
+            for name in ("model", "share", "exec_ms", "memory_gib", "pressure", "sensitivity", "limit_ms",
+                         "batch_worth", "slower", "power_w")
+        }  # fmt: skip
+        return replace(self, **rows)
+
+    def fits_memory(self) -> NDArray[np.bool_]:
+        """[item, batch]"""
+        fits: NDArray[np.bool_] = self.memory_gib <= self.gpu_type.memory_gib * (1 + LET_GO)
+        return fits
+
+    def best_alone(self) -> Numbers:
+        """[item, clock]: the most an item can yield, by itself on the GPU: with neighbours it only yields less."""
+        took = self.exec_ms[:, None, :] * self.slower[:, :, None]
+        right = (took <= self.limit_ms[:, None, None] * (1 + LET_GO)) & self.fits_memory()[:, None, :]
+        best: Numbers = np.where(right, self.batch_worth[:, None, :] / np.where(right, took, 1.0), 0.0).max(
+            axis=2, initial=0.0
+        )
+        return best
+
+
+def tables(problem: Problem, gpu: Gpu) -> Tables:
+    """The items this GPU admits."""
+    gpu_type = problem.gpu_types[gpu.gpu_type]
+    admitted = [model for model in problem.models if gpu.models is None or model.name in gpu.models]
+    models = tuple(sorted((m for m in admitted if gpu.gpu_type in m.profiles), key=lambda model: model.name))
+    items = [(place, share) for place, model in enumerate(models) for share in model.sm_percents.get(gpu_type.name, ())]
+    batches = sorted({batch for model in models for batch in model.profiles[gpu_type.name].latency_ms})
+    clocks = np.array(gpu_type.clocks_mhz) / gpu_type.top_clock_mhz
+    exec_ms = np.full((len(items), len(batches)), np.inf)
+    memory_gib = np.full((len(items), len(batches)), np.inf)
+    columns = np.zeros((5, len(items)))
+    slower, power_w = np.ones((len(items), len(clocks))), np.ones((len(items), len(clocks)))
+    for row, (place, share) in enumerate(items):
+        model, profile = models[place], models[place].profiles[gpu_type.name]
+        demand = profile.demand
+        for column, batch in enumerate(batches):
+            curve = profile.latency_ms.get(batch)
+            if curve and curve[0][0] <= share <= curve[-1][0]:
+                exec_ms[row, column] = _at(curve, share)
+                memory_gib[row, column] = profile.memory_gib[batch]
+        columns[:, row] = (share, _at(demand.pressure, share), demand.sensitivity, model.limit_ms, model.weight)
+        slower[row] = (1 / clocks) ** demand.clock_exponent
+        power_w[row] = _at(demand.power_w, share) * clocks**demand.power_exponent
+    return Tables(
+        gpu_type=gpu_type,
+        models=models,
+        model=np.array([place for place, _ in items], np.int64),
+        share=columns[0].astype(np.int64),
+        batch=np.array(batches, np.int64),
+        exec_ms=exec_ms,
+        memory_gib=memory_gib,
+        pressure=columns[1].copy(),
+        sensitivity=columns[2].copy(),
+        limit_ms=columns[3].copy(),
+        batch_worth=columns[4][:, None] * np.array(batches, np.float64)[None, :] * 1000,
+        slower=slower,
+        power_w=power_w,
+    )
+
+
+def enumerated(items: Tables, cap_w: float, most: int, budget: int) -> tuple[list[Option], int] | None:
+    """The options of a GPU from few watts to many, each yielding more than the one before, and the sets looked at.
+
+    None where more than `budget` sets had to be looked at."""
+    visited = np.zeros(1, np.int64)
+    if not len(items.share) or items.gpu_type.idle_w > cap_w * (1 + LET_GO):
+        return [IDLE], 0
+    room = min(MOST_WRITTEN, budget * len(items.gpu_type.clocks_mhz) + 1)
+    out_items = np.zeros((room, 2 * most + 2), np.int64)
+    out_values = np.zeros((room, 2))
+    written = enumerate_splits(
+        items.share, items.exec_ms, items.memory_gib, items.pressure, items.sensitivity, items.limit_ms,
+        items.batch_worth, items.slower, items.power_w, items.gpu_type.memory_gib * (1 + LET_GO),
+        items.gpu_type.idle_w, cap_w, most, budget, -LET_GO, out_items, visited, out_values,
+    )  # fmt: skip
+    if written < 0:
+        return None
+    watts, worth = out_values[:written, 0] - items.gpu_type.idle_w, out_values[:written, 1]
+    options = [IDLE]
+    for row in np.lexsort((np.arange(written), -worth, watts)):
+        if worth[row] > options[-1].worth_per_second:
+            option = _option(items, most, out_items[row], float(watts[row]), float(worth[row]))
+            options = options[:-1] if option.watts <= options[-1].watts else options
+            options.append(option)
+    return options, int(visited[0])
+
+
+def _option(items: Tables, most: int, row: Whole, watts: float, worth: float) -> Option:
+    residents = tuple(
+        sorted(
+            Resident(
+                items.models[items.model[row[place]]].name,
+                int(items.share[row[place]]),
+                int(items.batch[row[most + place]]),
+            )
+            for place in range(int(row[2 * most]))
+        )
+    )
+    return Option(max(watts, 0.0), worth, items.gpu_type.clocks_mhz[int(row[2 * most + 1])], residents)
+
+
+def _at(curve: Curve, share: int) -> float:
+    return float(np.interp(share, [point[0] for point in curve], [point[1] for point in curve]))

@@ -1,0 +1,44 @@
+"""Training beside inference: jobs on the SMs that services leave, none of whose SLOs they may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solvers.mudi.multiplexing import exact, explain, greedy, judge
+from solvers.mudi.multiplexing.beside import slope
+from solvers.mudi.multiplexing.bound import bound
+from solvers.mudi.multiplexing.problem import (
+    Answer,
+    Certificate,
+    Gpu,
+    Placed,
+    Problem,
+    Service,
+    Waiting,
+    WrongMultiplexing,
+)
+from solvers.proof import below, must_be_right
+
+__all__ = [
+    "Answer", "Certificate", "Gpu", "Placed", "Problem", "Service", "Waiting", "WrongMultiplexing", "multiplex",
+    "slope",
+]  # fmt: skip
+
+
+def multiplex(problem: Problem, work: int = 2_000_000) -> Answer:
+    """Jobs where the sum of seconds a step is least. `work` counts sets and steps; at 0 Mudi's own choice stands."""
+    claim = exact.solve(problem, work)
+    least = max(bound(problem), claim.bound if claim else 0.0)
+    answers: list[tuple[str, Sequence[Placed]]] = [("greedy: the smallest slope", sorted(greedy.solve(problem)))]
+    if claim:
+        answers.insert(0, (claim.method, sorted(claim.placed)))
+    for method, placed in answers:
+        must_be_right(method, judge.violations(problem, placed))
+    method, placed = min(answers, key=lambda answer: judge.cost_seconds(problem, answer[1]))
+    cost = judge.cost_seconds(problem, placed)
+    return Answer(
+        tuple(placed),
+        judge.steps_per_second(problem, placed),
+        explain.waiting(problem, placed),
+        Certificate(cost, below(least, cost, method), method, claim.work if claim else 0),
+    )

@@ -1,0 +1,30 @@
+"""What no placement is below, job by job: each as if it had a GPU's spare SMs to itself."""
+
+from __future__ import annotations
+
+from solvers.mudi.multiplexing.beside import LET_GO, value
+from solvers.mudi.multiplexing.problem import Gpu, Problem
+from solvers.planning.problem import Job
+
+
+def bound(problem: Problem) -> float:
+    """The sum of each job's least seconds a step over all GPUs, or its wait."""
+    least = (min([1 / pace for gpu in problem.gpus if (pace := fastest(gpu, job)) > 0], default=None)
+             for job in problem.jobs)  # fmt: skip
+    waiting = problem.waiting_seconds
+    return sum(waiting if one is None else min(one, waiting) for one in least) * (1 - 1e-12)
+
+
+def fastest(gpu: Gpu, job: Job) -> float:
+    """The best pace this GPU can give: any share it has, only the services as neighbours."""
+    profile = job.profiles.get(gpu.gpu_type)
+    if not profile or profile.memory_gib > gpu.free_memory_gib * (1 + LET_GO):
+        return 0.0
+    low, high = profile.units_per_second[0][0], min(profile.units_per_second[-1][0], gpu.spare_sm_percent)
+    if high < low:
+        return 0.0
+    corners = [share for share, _ in profile.units_per_second if low <= share <= high] + [high]
+    pressure = sum(service.pressure for service in gpu.services)
+    pace = max(value(profile.units_per_second, share) for share in corners)
+    slowed: float = gpu.clock**profile.demand.clock_exponent
+    return pace / (1 + profile.demand.sensitivity * pressure) * slowed

@@ -1,0 +1,138 @@
+"""The best placement of jobs, proved: every set of jobs for every GPU, then one set each so that no job runs twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb, inf
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from solvers.mudi.multiplexing.beside import placed, seconds
+from solvers.mudi.multiplexing.problem import Gpu, Placed, Problem
+from solvers.planning.problem import Job
+
+EVERY_SUBSET = 12  # jobs up to which all subsets are walked through
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A placement, what none is below, and how it was found."""
+
+    placed: list[Placed]
+    bound: float
+    method: str
+    work: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One set of jobs, as bits, on one GPU."""
+
+    gpu: int
+    jobs: int
+    seconds: float
+
+
+def solve(problem: Problem, work: int) -> Claim | None:
+    """None where the sets alone are more than the work allowed."""
+    jobs = sorted(problem.jobs, key=lambda job: job.name)
+    gpus = sorted(problem.gpus, key=lambda gpu: gpu.name)
+    sets = sum(comb(len(jobs), count) for count in range(1, problem.jobs_per_gpu + 1)) * len(gpus)
+    if sets > work:
+        return None
+    columns = _columns(problem, gpus, jobs)
+    subsets = 2 ** len(jobs) * max(1, len(columns))
+    if len(jobs) <= EVERY_SUBSET and sets + subsets <= work:
+        chosen = _by_subsets(problem, len(gpus), len(jobs), columns)
+        cost = _cost(problem, len(jobs), chosen)
+        return Claim(_placed(gpus, jobs, chosen), cost * (1 - 1e-12), "exact: all subsets", sets + subsets)
+    return _by_highs(problem, gpus, jobs, columns, work - sets, sets)
+
+
+def _columns(problem: Problem, gpus: list[Gpu], jobs: list[Job]) -> list[Column]:
+    """All sets that fit, GPU by GPU. A larger set may fit where a smaller one does not: its parts are smaller."""
+    found = []
+    for place, gpu in enumerate(gpus):
+        for count in range(1, problem.jobs_per_gpu + 1):
+            for chosen in combinations(range(len(jobs)), count):
+                cost = seconds(gpu, [jobs[one] for one in chosen], problem.jobs_per_gpu)
+                if cost < inf:
+                    found.append(Column(place, sum(1 << one for one in chosen), cost))
+    return found
+
+
+def _cost(problem: Problem, jobs: int, chosen: list[Column]) -> float:
+    running = sum(column.jobs.bit_count() for column in chosen)
+    return sum(column.seconds for column in chosen) + problem.waiting_seconds * (jobs - running)
+
+
+def _by_subsets(problem: Problem, gpus: int, jobs: int, columns: list[Column]) -> list[Column]:
+    """best[subset]: the least seconds at which exactly these jobs run on the GPUs so far."""
+    best: dict[int, tuple[float, list[Column]]] = {0: (0.0, [])}
+    for gpu in range(gpus):
+        mine = [column for column in columns if column.gpu == gpu]
+        for subset, (cost, chosen) in sorted(best.items()):  # a copy: this GPU takes one set
+            for column in mine:
+                both = subset | column.jobs
+                if not subset & column.jobs and cost + column.seconds < best.get(both, (inf, []))[0]:
+                    best[both] = (cost + column.seconds, [*chosen, column])
+    return min(best.values(), key=lambda one: _cost(problem, jobs, one[1]))[1]
+
+
+def _by_highs(
+    problem: Problem, gpus: list[Gpu], jobs: list[Job], columns: list[Column], budget: int, done: int
+) -> Claim:
+    """Set packing by HiGHS over GPUs that are alike: its LP is close to whole here. `budget` buys nodes, by columns."""
+    alike: dict[Gpu, list[int]] = defaultdict(list)
+    for place, gpu in enumerate(gpus):
+        alike[replace(gpu, name="", services=tuple(replace(one, name="") for one in gpu.services))].append(place)
+    first = {members[0]: (row, members) for row, members in enumerate(alike.values())}
+    columns = [column for column in columns if column.gpu in first]
+    if not columns:
+        return Claim([], problem.waiting_seconds * len(jobs), "exact: nothing fits", done)
+    rows = [
+        (first[column.gpu][0] if row < 0 else len(first) + row, place)
+        for place, column in enumerate(columns)
+        for row in (-1, *(bit for bit in range(len(jobs)) if column.jobs >> bit & 1))
+    ]
+    rows += [(len(first) + job, len(columns) + job) for job in range(len(jobs))]  # or it waits
+    where = np.array(rows)
+    matrix = coo_array(
+        (np.ones(len(rows)), (where[:, 0], where[:, 1])), (len(first) + len(jobs), len(columns) + len(jobs))
+    )
+    costs = np.array([column.seconds for column in columns] + [problem.waiting_seconds] * len(jobs))
+    lower = np.concatenate((np.zeros(len(first)), np.ones(len(jobs))))
+    upper = np.array([len(members) for members in alike.values()] + [1] * len(jobs))
+    nodes = max(1, budget // len(costs))
+    scale = float(np.abs(costs).max())
+    found = milp(
+        costs / scale,
+        constraints=LinearConstraint(matrix.tocsr(), lower, upper),
+        integrality=np.ones(len(costs)),
+        bounds=Bounds(0, 1),
+        options={"node_limit": nodes, "mip_rel_gap": 0.0},
+    )
+    work = done + len(costs) * (1 + int(found.mip_node_count or 0))
+    # The solver's tolerances are 1e-6 of a job: a bound keeps clear of them.
+    bound = max(0.0, float(found.mip_dual_bound or 0.0) * scale * (1 - 1e-6) - 1e-6) if found.mip_dual_bound else 0.0
+    if found.x is None:
+        return Claim([], bound, "HiGHS, cut short", work)
+    free = {row: list(members) for row, members in first.values()}
+    chosen = [
+        replace(column, gpu=free[first[column.gpu][0]].pop(0))
+        for use, column in zip(found.x, columns, strict=False)
+        if use > 0.5
+    ]
+    return Claim(_placed(gpus, jobs, chosen), bound, "exact: HiGHS" if found.status == 0 else "HiGHS, cut short", work)
+
+
+def _placed(gpus: list[Gpu], jobs: list[Job], chosen: list[Column]) -> list[Placed]:
+    return [
+        one
+        for column in chosen
+        for one in placed(gpus[column.gpu], [job for place, job in enumerate(jobs) if column.jobs >> place & 1])
+    ]

@@ -1,0 +1,76 @@
+"""What a placement of jobs yields and which rules it breaks, in plain loops that no solver shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from solvers.mudi.multiplexing.problem import Placed, Problem
+from solvers.planning.judge.readings import value_at
+
+SLACK = 1e-9  # relative; float noise
+
+
+def steps_per_second(problem: Problem, placed: Sequence[Placed]) -> dict[str, float]:
+    """Each job's pace beside all that shares its GPU: features add up (M7)."""
+    gpus = {gpu.name: gpu for gpu in problem.gpus}
+    jobs = {job.name: job for job in problem.jobs}
+    paces = {}
+    for mine in placed:
+        gpu = gpus[mine.gpu]
+        profile = jobs[mine.job].profiles[gpu.gpu_type]
+        pressure = 0.0
+        for service in gpu.services:
+            pressure += service.pressure
+        for other in placed:
+            if other.gpu == mine.gpu and other.job != mine.job:
+                pressure += value_at(jobs[other.job].profiles[gpu.gpu_type].demand.pressure, other.sm_percent)
+        slowed = (1 + profile.demand.sensitivity * pressure) * (1 / gpu.clock) ** profile.demand.clock_exponent
+        paces[mine.job] = value_at(profile.units_per_second, mine.sm_percent) / slowed
+    return paces
+
+
+def cost_seconds(problem: Problem, placed: Sequence[Placed]) -> float:
+    """The sum of 1 / stepsPerSecond; a job that waits counts as the problem says."""
+    total = sum(1 / pace for pace in steps_per_second(problem, placed).values())
+    return total + problem.waiting_seconds * (len(problem.jobs) - len(placed))
+
+
+def violations(problem: Problem, placed: Sequence[Placed]) -> list[str]:
+    """Every rule broken, in words."""
+    found = []
+    jobs = {job.name: job for job in problem.jobs}
+    if len({one.job for one in placed}) < len(placed):
+        found.append("a job runs twice")
+    for gpu in problem.gpus:
+        mine = [one for one in placed if one.gpu == gpu.name]
+        strangers = [one.job for one in mine if one.job not in jobs or gpu.gpu_type not in jobs[one.job].profiles]
+        if strangers:
+            found += [f"{gpu.name}: {name} has no profile on {gpu.gpu_type}" for name in strangers]
+            continue
+        if len(mine) > problem.jobs_per_gpu:
+            found.append(f"{gpu.name}: {len(mine)} jobs; {problem.jobs_per_gpu} are allowed")
+        spare = gpu.spare_sm_percent
+        memory_gib = watts = pressure = 0.0
+        for one in mine:
+            profile = jobs[one.job].profiles[gpu.gpu_type]
+            low, high = profile.units_per_second[0][0], profile.units_per_second[-1][0]
+            part = min(spare // len(mine), high)
+            if one.sm_percent != part or part < low:
+                found.append(
+                    f"{gpu.name}: {one.job} has {one.sm_percent} SM%; its even part is {part} of {low}..{high}"
+                )
+            memory_gib += profile.memory_gib
+            watts += value_at(profile.demand.power_w, one.sm_percent) * gpu.clock**profile.demand.power_exponent
+            pressure += value_at(profile.demand.pressure, one.sm_percent)
+        if memory_gib > gpu.free_memory_gib * (1 + SLACK):
+            found.append(f"{gpu.name}: jobs take {memory_gib:g} GiB; {gpu.free_memory_gib:g} are free")
+        if watts > gpu.free_w * (1 + SLACK):
+            found.append(f"{gpu.name}: jobs draw {watts:g} W; {gpu.free_w:g} are free")
+        for service in gpu.services:
+            others = pressure + sum(other.pressure for other in gpu.services if other.name != service.name)
+            if mine and others > service.bears + SLACK:
+                found.append(f"{gpu.name}: {service.name} bears {service.bears:g} of pressure; it has {others:g}")
+    found += [
+        f"{one.job} runs on the unknown {one.gpu}" for one in placed if one.gpu not in {g.name for g in problem.gpus}
+    ]
+    return found

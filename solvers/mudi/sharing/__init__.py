@@ -1,0 +1,35 @@
+"""The smallest SM% that meet the SLOs of those who share a GPU, proved, or who cannot fit and what would help."""
+
+from __future__ import annotations
+
+from solvers.mudi.sharing.answer import Certificate, NoRoom, Outcome, Relaxation, Shares
+from solvers.mudi.sharing.explain import no_room
+from solvers.mudi.sharing.find import find
+from solvers.mudi.sharing.judge import violations
+from solvers.mudi.sharing.problem import Resident, SharedGpu, WrongSharing, two_piece
+from solvers.proof import below, must_be_right
+
+__all__ = [
+    "Certificate",
+    "NoRoom",
+    "Outcome",
+    "Relaxation",
+    "Resident",
+    "SharedGpu",
+    "Shares",
+    "WrongSharing",
+    "share",
+    "two_piece",
+]
+
+
+def share(gpu: SharedGpu, work_limit: int = 2000) -> Outcome:
+    """The SM% of least sum; `work_limit` counts boxes, and matters only where some pressure falls with SM%."""
+    found = find(gpu, work_limit)
+    if found.percents is None or found.bound_percent is None:
+        return no_room(gpu, found, work_limit)
+    percents = dict(zip((resident.name for resident in gpu.residents), found.percents, strict=True))
+    must_be_right(found.method, violations(gpu, percents))
+    total = sum(found.percents)
+    bound = int(below(found.bound_percent, total, found.method))
+    return Shares(percents, Certificate(total, bound, found.method, found.work))

@@ -1,0 +1,113 @@
+"""Mudi's own way to the SM%: a convex problem in CVXPY, with the neighbours' pressure as its parameter.
+
+Compiled once for a set of curves (DPP), solved anew for each pressure. Good for curves that are convex, as Mudi's
+two pieces are. Those of several GPUs stand in one problem: its objective and its rows fall apart by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import Any
+
+import cvxpy
+import numpy as np
+
+from solvers.mudi.sharing.closed import SLACK
+from solvers.mudi.sharing.kernels import Floats
+from solvers.mudi.sharing.problem import Curve, Resident, SharedGpu, WrongSharing
+
+cp: Any = cvxpy  # its functions carry no types
+
+NEAR = 1e-4  # SM%: how far from the truth a convex solver's answer is taken to be
+
+
+class ConvexSharing:
+    """The smallest SM% of each resident, given what presses on it."""
+
+    def __init__(self, residents: Sequence[Resident]) -> None:
+        self.residents = tuple(residents)
+        owner, slopes, intercepts = [], [], []
+        for i, resident in enumerate(self.residents):
+            for slope, intercept in _pieces(resident):
+                owner.append(i)
+                slopes.append(slope)
+                intercepts.append(intercept)
+        self.percent = cp.Variable(len(self.residents))
+        self.pressure = cp.Parameter(len(self.residents), nonneg=True)
+        sensitivity = np.array([resident.sensitivity for resident in self.residents])
+        most_ms = np.array([resident.most_exec_ms for resident in self.residents])
+        alone_ms = cp.multiply(np.array(slopes), self.percent[owner]) + np.array(intercepts)
+        slowed = 1 + cp.multiply(sensitivity, self.pressure)
+        self.problem = cp.Problem(
+            cp.Minimize(cp.sum(self.percent)),
+            [
+                # (W / b) P(b, d, psi) <= SLO, a row for each piece, in units of what is allowed
+                cp.multiply(slowed[owner], cp.multiply(1 / most_ms[owner], alone_ms)) <= 1,
+                self.percent >= np.array([resident.least_percent for resident in self.residents]),
+                self.percent <= np.array([resident.most_percent for resident in self.residents]),
+            ],
+        )
+
+    def least_percents(self, pressures: Floats) -> Floats | None:
+        """The smallest SM% by the convex solver, not whole; None where some resident is too slow at its most SM%."""
+        for resident, pressure in zip(self.residents, pressures, strict=True):
+            slowed = 1 + resident.sensitivity * pressure
+            if resident.latency_ms[-1][1] * slowed > resident.most_exec_ms * (1 + SLACK):
+                return None
+        self.pressure.value = pressures
+        self.problem.solve(solver=cp.HIGHS)
+        found: Floats | None = self.percent.value
+        if found is None:
+            raise RuntimeError(f"the convex solver says {self.problem.status} of a problem that has an answer")
+        return found
+
+    def least_whole_percents(self, pressures: Floats) -> tuple[int, ...] | None:
+        """The smallest whole SM%; None where some resident is too slow at its most SM%."""
+        found = self.least_percents(pressures)
+        if found is None:
+            return None
+        whole = []
+        for resident, pressure, percent in zip(self.residents, pressures, found, strict=True):
+            most_ms = resident.most_exec_ms / (1 + resident.sensitivity * pressure) * (1 + SLACK)
+            up = max(resident.least_percent, ceil(percent - NEAR))
+            while up < resident.most_percent and _at(resident.latency_ms, up) > most_ms:
+                up += 1
+            whole.append(up)
+        return tuple(whole)
+
+
+def raised(gpu: SharedGpu) -> Mapping[str, int] | None:
+    """The coupled problem on whole SM%: from the least, raised to what the convex problem asks for, until it holds.
+
+    None where a resident is too slow at its most SM%. Whether the sum fits is the caller's to see.
+    """
+    convex = ConvexSharing(gpu.residents)
+    percents = tuple(resident.least_percent for resident in gpu.residents)
+    while True:
+        pressing = [_at(r.pressure, percent) for r, percent in zip(gpu.residents, percents, strict=True)]
+        neighbours = [gpu.other_pressure + sum(pressing[:i]) + sum(pressing[i + 1 :]) for i in range(len(pressing))]
+        needed = convex.least_whole_percents(np.array(neighbours))
+        if needed is None:
+            return None
+        higher = tuple(map(max, percents, needed))
+        if higher == percents:
+            return dict(zip((resident.name for resident in gpu.residents), percents, strict=True))
+        percents = higher
+
+
+def _pieces(resident: Resident) -> list[tuple[float, float]]:
+    """Slope and intercept of every piece; refuses a curve that is not the largest of its pieces."""
+    points = resident.latency_ms
+    if len(points) == 1:
+        return [(0.0, points[0][1])]
+    slopes = [(fast - slow) / (high - low) for (low, slow), (high, fast) in pairwise(points)]
+    for (percent, _), (before, after) in zip(points[1:], pairwise(slopes), strict=False):
+        if after < before - SLACK * max(1.0, abs(before)):
+            raise WrongSharing(f"resident {resident.name}: latencyMs is not convex at {percent} %")
+    return [(slope, ms - slope * percent) for slope, (percent, ms) in zip(slopes, points, strict=False)]
+
+
+def _at(curve: Curve, percent: float) -> float:
+    return float(np.interp(percent, [at for at, _ in curve], [value for _, value in curve]))

@@ -1,0 +1,112 @@
+"""The least sum of SM% where pressure may fall with SM%: there raising from the least proves nothing by itself.
+
+Boxes of SM%, the one with the smallest corner first. In a box, each neighbour presses at least as much as it does at
+its kindest SM% of the box; what a resident then needs raises the box's low end, and what the others need lowers its
+high end. A low corner that is right is the best of its box, and the best of all when it is the first one found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from solvers.mudi.sharing.closed import needed_percent, value_at
+from solvers.mudi.sharing.problem import Resident, SharedGpu
+
+Ends: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The best SM% of the search, in the order of the residents, and the sum that no right answer undercuts."""
+
+    percents: Ends | None
+    bound_percent: int | None  # None: there is no right answer
+    work: int
+
+
+class Kindest:
+    """The least pressure of a resident over a range of SM%."""
+
+    def __init__(self, resident: Resident) -> None:
+        self.of_percent = [value_at(resident.pressure, percent) for percent in range(101)]
+
+    def over(self, low: int, high: int) -> float:
+        return min(self.of_percent[low : high + 1])
+
+
+def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> Claim:
+    """The right SM% of least sum; `known` is a right answer to better."""
+    kindest = [Kindest(resident) for resident in gpu.residents]
+    best, most = known, gpu.free_percent if known is None else sum(known) - 1
+    lows = tuple(resident.least_percent for resident in gpu.residents)
+    highs = tuple(resident.most_percent for resident in gpu.residents)
+    open_boxes: list[tuple[int, Ends, Ends]] = []
+    work = 0
+    pending = [(lows, highs)]
+    while True:
+        for box in pending:
+            work += 1
+            if shrunk := shrink(gpu, kindest, *box, most):
+                heappush(open_boxes, (sum(shrunk[0]), *shrunk))
+        if not open_boxes:
+            return Claim(best, sum(best) if best is not None else None, work)
+        bound, lows, highs = open_boxes[0]
+        if holds(gpu, lows):  # all other boxes begin at a sum no smaller
+            return Claim(lows, bound, work)
+        if work >= work_limit:
+            return Claim(best, bound, work)
+        heappop(open_boxes)
+        pending = list(halves(lows, highs))
+
+
+def least_total(gpu: SharedGpu) -> int | None:
+    """A sum of SM% that no right answer undercuts, however many SMs there are; None: someone is always too slow."""
+    lows = tuple(resident.least_percent for resident in gpu.residents)
+    highs = tuple(resident.most_percent for resident in gpu.residents)
+    shrunk = shrink(gpu, [Kindest(resident) for resident in gpu.residents], lows, highs, sum(highs))
+    return sum(shrunk[0]) if shrunk else None
+
+
+def shrink(
+    gpu: SharedGpu, kindest: Sequence[Kindest], lows: Ends, highs: Ends, most_total: int
+) -> tuple[Ends, Ends] | None:
+    """The part of the box that can hold a right answer of that total; None: nothing of it can."""
+    low, high = list(lows), list(highs)
+    while True:
+        total = sum(low)
+        if total > most_total:
+            return None
+        high = [min(end, most_total - total + start) for start, end in zip(low, high, strict=True)]
+        pressing = [kind.over(start, end) for kind, start, end in zip(kindest, low, high, strict=True)]
+        needed = list(map(needed_percent, gpu.residents, beside(gpu, pressing)))
+        raised = [start if need is None else max(start, need) for start, need in zip(low, needed, strict=True)]
+        if None in needed or any(start > end for start, end in zip(raised, high, strict=True)):
+            return None
+        if raised == low:
+            return tuple(low), tuple(high)
+        low = raised
+
+
+def holds(gpu: SharedGpu, percents: Ends) -> bool:
+    """Whether everyone has what it needs beside the others' SM%."""
+    pressing = [value_at(resident.pressure, at) for resident, at in zip(gpu.residents, percents, strict=True)]
+    needed = map(needed_percent, gpu.residents, beside(gpu, pressing))
+    return all(need is not None and need <= at for need, at in zip(needed, percents, strict=True))
+
+
+def beside(gpu: SharedGpu, pressing: Sequence[float]) -> list[float]:
+    """What presses on each resident."""
+    return [gpu.other_pressure + sum(pressing[:i]) + sum(pressing[i + 1 :]) for i in range(len(pressing))]
+
+
+def halves(lows: Ends, highs: Ends) -> tuple[tuple[Ends, Ends], tuple[Ends, Ends]]:
+    """The box cut across its longest side."""
+    side = max(range(len(lows)), key=lambda i: highs[i] - lows[i])
+    middle = (lows[side] + highs[side]) // 2
+    return (
+        (lows, (*highs[:side], middle, *highs[side + 1 :])),
+        ((*lows[:side], middle + 1, *lows[side + 1 :]), highs),
+    )

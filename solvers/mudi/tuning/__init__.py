@@ -1,0 +1,54 @@
+"""The measured batch under which training beside a service is fastest while the service keeps its SLO (Mudi, M4)."""
+
+from __future__ import annotations
+
+from math import exp
+
+import numpy as np
+
+from solvers.mudi.tuning.problem import (
+    Certificate,
+    Measure,
+    Measured,
+    NoBatch,
+    Outcome,
+    Trial,
+    Tuned,
+    Tuning,
+    WrongTuning,
+)
+from solvers.mudi.tuning.search import MAY_MEET, measured_batch, search
+
+__all__ = [
+    "Certificate",
+    "Measure",
+    "Measured",
+    "NoBatch",
+    "Outcome",
+    "Trial",
+    "Tuned",
+    "Tuning",
+    "WrongTuning",
+    "tune",
+]
+
+
+def tune(tuning: Tuning, measure: Measure) -> Outcome:
+    """Try `tuning.evaluations` batches, each chosen after the ones before. The same measurements, the same answer."""
+    beliefs = search(tuning, measure)
+    may = beliefs.meets(-MAY_MEET)
+    least = exp(float(np.min(beliefs.bounds()[may]))) if may.any() else float("inf")
+    certificate = Certificate("GP-LCB", tuple(beliefs.trials), least)
+    batch = measured_batch(beliefs)
+    if batch is None:
+        tried = sorted({trial.batch for trial in beliefs.trials})
+        fastest = min(tried, key=lambda each: (beliefs.latency.mean[each - 1], each))
+        slo_ms = tuning.slo_ms * exp(beliefs.latency.mean[fastest - 1])
+        reason = f"batch {fastest}, the fastest of {len(tried)} tried, takes {slo_ms:.4g} ms; the SLO is"
+        return NoBatch(f"{reason} {tuning.slo_ms:g} ms", slo_ms, certificate)
+    return Tuned(
+        batch=batch,
+        iteration_ms=exp(beliefs.iteration.mean[batch - 1]),
+        latency_ms=tuning.slo_ms * exp(beliefs.latency.mean[batch - 1]),
+        certificate=certificate,
+    )

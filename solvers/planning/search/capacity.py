@@ -1,0 +1,67 @@
+"""Compiled: how many requests a second an instance may carry, by the product's latency function."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.compiled import njit
+from solvers.latency.kernels import accepted_load
+from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, World
+from solvers.planning.search.tables import SM, Floats, Ints
+
+
+@njit((WORLD, I8, I8, F8, F8, F8), makes_arrays=False)
+def best_rate(w: World, offer: int, sm: int, pressure: float, clock: float, memory: float) -> tuple[float, int]:
+    """The rate an instance may carry beside neighbours of this pressure, and by which batch.
+
+    `clock` is highest clock / clock; `memory` is what the batch's memory may take.
+    """
+    service, profile = w.offer_service[offer], w.offer_profile[offer]
+    slow = 1.0 + w.sensitivity[profile] * pressure
+    if clock != 1.0:
+        slow *= clock ** w.clock_exponent[profile]
+    slo, row = w.slo_ms[service], w.percentile_row[service]
+    most, by = 0.0, -1
+    for b in range(w.batches.shape[0]):
+        exec_ms = w.exec_ms[profile, b, sm] * slow
+        judged = exec_ms * w.margin
+        if not judged <= slo or w.memory_gib[profile, b] > memory:
+            continue
+        load = min(accepted_load(w.loads[row, b], slo / judged), w.utilization * w.margin)
+        rate = 1000.0 * load * w.batches[b] / judged
+        if rate > most:
+            most, by = rate, b
+    return min(most, w.most_rate[service]), by
+
+
+@njit(F8(WORLD, I8, I8, I8), makes_arrays=False)
+def least_slow(w: World, site: int, profile: int, sm: int) -> float:
+    """Highest clock / the highest at which an instance alone keeps the board's watts; 0 where none does."""
+    for step in range(w.site_clocks.shape[1]):
+        clock = w.site_clocks[site, step]
+        if clock == 0.0:
+            break
+        if w.site_idle_w[site] + w.power_w[profile, sm] * clock ** -w.power_exponent[profile] <= w.site_max_w[site]:
+            return float(clock)
+    return 0.0
+
+
+@njit((WORLD, I8, I1, F1, F3), makes_arrays=False)
+def rate_table(w: World, site: int, sms: Ints, levels: Floats, into: Floats) -> None:
+    """Rates of a site's offers on a GPU of each total pressure, at each SM%: into[offer, level, place of SM%]."""
+    for offer in range(w.site_start[site], w.site_start[site + 1]):
+        profile = w.offer_profile[offer]
+        for place in range(sms.shape[0]):
+            sm = sms[place]
+            clock = least_slow(w, site, profile, sm)
+            if clock == 0.0:
+                continue
+            for level in range(levels.shape[0]):
+                beside = max(levels[level] - w.pressure[profile, sm], 0.0)
+                rate, _ = best_rate(w, offer, sm, beside, clock, w.site_memory_gib[site])
+                into[offer, level, place] = rate
+
+
+def sm_grid(step: int) -> Ints:
+    """SM% that a coarse table looks at."""
+    return np.arange(0, SM, step, dtype=np.int64)

@@ -1,0 +1,183 @@
+"""Prices by column generation, then a plan by diving: keep the LP's whole columns, solve again for what is left.
+
+A filling of the fleet at the LP's prices gives the LP many columns at once, each for what those before it left over.
+Diving goes on in the same way: columns are rounded, the largest first, and new ones are made for the needs that remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solvers.planning.search.limits import busy_part, idle_w
+from solvers.planning.search.master import Master, Prices
+from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.search.workshop import Column, ColumnKey, Workshop
+
+SMOOTHING = 0.5  # of the old prices in the new: the LP's own jump about
+ENOUGH = 1e-4  # of the LP's cost: rounds that gain less are the last
+PATIENCE = 3
+MISSED = 1e-6  # needs, in all: less is no shortage
+NONE = 1e-9  # of a column: less is not in the LP's answer
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How carefully a dive goes."""
+
+    rounds: int  # of new columns between two roundings
+    up: float  # of the fractional columns, rounded up each time
+    useful: float  # of its price: a column that is worth less by then is not rounded up
+
+
+SHALLOW = Depth(rounds=1, up=0.5, useful=0.5)
+WATT_ROOM = 0.985  # of a budget
+DEARER, DEAREST = 16.0, 1e6
+
+
+@dataclass
+class Course:
+    """Prices as they stand, and the columns seen."""
+
+    rate: Floats
+    extra: Floats
+    dear: float = 4.0  # how many times its price a request a second costs the LP to miss, up to what it truly costs
+    watt: float = 0.0  # of a busy watt, under a budget
+    busy: float = 1.0  # the part of the time that residents are
+    columns: dict[ColumnKey, Column] = field(default_factory=dict)
+
+    def take(self, prices: Prices, first: bool, wanted: Floats) -> None:
+        keep = 0.0 if first else SMOOTHING
+        new = np.where(wanted > 0, prices.rate, self.rate)
+        self.rate = keep * self.rate + (1 - keep) * new
+        self.extra = keep * self.extra + (1 - keep) * prices.extra
+        self.watt = keep * self.watt + (1 - keep) * prices.watt
+
+
+def penalties(shop: Workshop, course: Course) -> Floats:
+    """What missing a request a second costs in the LP: dear enough, and no dearer than it truly is.
+
+    True prices of what is unserved are far above all others and drown them; they are for fleets that are too small.
+    """
+    rate = course.rate
+    floor = float(rate[rate > 0].min()) if (rate > 0).any() else 1.0
+    return np.minimum(shop.t.unserved_price, course.dear * np.maximum(rate, floor))
+
+
+def _priced(shop: Workshop, course: Course) -> None:
+    shop.pools.extra[:] = course.extra
+    shop.w = shop.w._replace(watt_price=shop.w.energy_price + course.watt)
+
+
+def watts_left(shop: Workshop, course: Course, used: Ints) -> float:
+    """Busy watts that the budget leaves beside these GPUs."""
+    if shop.t.problem.policy.power_budget_w is None:
+        return np.inf
+    course.busy = busy_part(shop) or course.busy
+    room = shop.t.problem.policy.power_budget_w * WATT_ROOM - idle_w(shop.t)
+    return max(room / course.busy - float(shop.costs(used)[1].sum()), 0.0)
+
+
+def generate(shop: Workshop, course: Course, rounds: int) -> Iterator[Prices | None]:
+    """Rounds of filling the empty fleet and pricing; after each, the board holds that filling.
+
+    Yields None when the board is filled, then what the LP says; ends when nothing is to be gained any more.
+    """
+    everything = shop.t.rate
+    master = _master(shop, course, everything, shop.counts)
+    best, stalled = np.inf, 0
+    for number in range(rounds):
+        shop.clear_all()
+        _priced(shop, course)
+        used = shop.fill(course.rate, everything.copy())
+        columns = shop.columns(used)
+        yield None  # the board may be pruned now
+        master.add(columns)
+        prices = master.solve()
+        course.take(prices, number == 0, everything)
+        stalled = 0 if prices.cost < best * (1 - ENOUGH) else stalled + 1
+        best = min(best, prices.cost)
+        course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > NONE}
+        if (stalled > 1 or number == rounds - 1) and prices.missing.sum() > MISSED and course.dear < DEAREST:
+            course.dear *= DEARER  # is the fleet too small, or was missing it too cheap?
+            master = _master(shop, course, everything, shop.counts)
+            best, stalled = np.inf, 0
+        yield prices
+        if stalled >= PATIENCE:
+            return
+
+
+def dive(shop: Workshop, course: Course, prices: Prices, columns: list[Column], depth: Depth) -> Iterator[int]:
+    """Round the LP's columns, step by step, until nothing is needed. Yields after each step what still is."""
+    shop.clear_all()
+    for column, x in zip(columns, prices.weight, strict=True):
+        for _ in range(int(x + 1e-6)):
+            shop.place(column)
+    shop.restack()
+    yield from finish(shop, course, columns, depth)
+
+
+def finish(shop: Workshop, course: Course, alive: list[Column], depth: Depth) -> Iterator[int]:
+    """Meet what the board leaves needed: an LP over old and new columns, rounded a little, and again."""
+    while True:
+        need = shop.need
+        left = int((need > 0).sum())
+        yield left
+        if not left:
+            return
+        empties = shop.pools.empties.astype(np.float64)
+        master = Master(
+            need, penalties(shop, course), empties, watts_left(shop, course, shop.used), shop.w.offer_service
+        )
+        master.add(alive)
+        for _ in range(depth.rounds):
+            _priced(shop, course)
+            used = shop.fill(course.rate, need.copy())
+            master.add(shop.columns(used))
+            shop.clear(used)
+            prices = master.solve()
+            course.take(prices, False, need)
+        if not _round(shop, course, master, prices, depth):
+            shop.fill(course.rate, need.copy())
+            shop.restack()
+            yield 0
+            return
+        alive = [c for c, x in zip(master.columns, prices.weight, strict=True) if x > NONE]
+
+
+def _round(shop: Workshop, course: Course, master: Master, prices: Prices, depth: Depth) -> int:
+    """Whole columns, and the largest of the others, become GPUs; how many."""
+    order = np.argsort(-prices.weight, kind="stable")
+    fractional = int(((prices.weight > 1e-6) & (prices.weight < 0.999)).sum())
+    up = max(1, int(depth.up * fractional))
+    placed = 0
+    for index in order:
+        x = float(prices.weight[index])
+        if x <= 1e-6 or (x < 0.999 and up == 0):
+            break
+        column = master.columns[index]
+        if x < 0.999:
+            up -= 1
+        services = shop.w.offer_service[column.offers]
+        for _ in range(max(1, int(x + 1e-3))):
+            left = np.maximum(shop.t.rate[services] - shop.board.cover[services], 0.0)
+            worth = float((course.rate[services] * np.minimum(column.caps, left)).sum())
+            price = column.cost + course.extra[column.pool]
+            if worth >= depth.useful * price and shop.place(column):
+                placed += 1
+    shop.restack()
+    return placed
+
+
+def _master(shop: Workshop, course: Course, need: Floats, counts: Floats) -> Master:
+    watts = watts_left(shop, course, np.zeros(0, dtype=np.int64))
+    master = Master(need, penalties(shop, course), counts, watts, shop.w.offer_service)
+    master.add(list(course.columns.values()))
+    return master
+
+
+def columns_of(course: Course) -> list[Column]:
+    """Those of the last LP's basis."""
+    return list(course.columns.values())

@@ -1,0 +1,282 @@
+"""Compiled: take a few GPUs apart and fill them anew, again and again; keep what is cheaper or has more to spare."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.compiled import njit
+from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, World
+from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put
+from solvers.planning.search.pattern import PATTERN, SCRATCH, Pattern, Scratch
+from solvers.planning.search.tables import Floats, Ints
+
+FEW_MORE = 4  # empty GPUs of each pool that may be used beside those taken apart
+MOST_APART = 3  # GPUs at once
+NOISE = 0.1  # of prices, from try to try
+MORE_IS_WORTH = 0.4  # of its price, at most, when a GPU is filled: what is carried beyond the need
+LOOKS = 30  # for a GPU that is worth little
+TIMES = 30  # to look for each other GPU
+STRANGERS = 0.1  # of them, though they share no service with the first
+URGENT = 100.0  # times its price, at most, for who was served too little
+SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free a GPU later
+
+
+@njit(F8(WORLD, BOARD, POOLS, I8, F8))
+def cost_of(w: World, b: Board, pools: Pools, gpu: int, watt_price: float) -> float:
+    """What a GPU costs with those who stand on it, at a price of busy watts."""
+    if b.count[gpu] == 0:
+        return 0.0
+    pool = b.pool[gpu]
+    site = pools.site[pool]
+    sm, memory, watts = 0.0, 0.0, 0.0
+    for i in range(b.count[gpu]):
+        offer = b.offer[gpu, i]
+        profile = w.offer_profile[offer]
+        sm += b.sm[gpu, i]
+        memory += w.memory_gib[profile, b.batch[gpu, i]]
+        watts += w.power_w[profile, b.sm[gpu, i]] * b.clock[gpu] ** -w.power_exponent[profile]
+        if w.dedicated[w.offer_service[offer]] == 1:
+            sm = 100.0
+    used = max(sm, 100.0 * memory / w.site_memory_gib[site])
+    return pools.price[pool] + pools.sm_price[pool] * used + watt_price * watts
+
+
+@njit((WORLD, BOARD, POOLS, I1, F1, F1))
+def costs_of(w: World, b: Board, pools: Pools, gpus: Ints, costs: Floats, watts: Floats) -> None:
+    """What each of these GPUs costs, and its busy watts."""
+    for i in range(gpus.shape[0]):
+        costs[i] = cost_of(w, b, pools, gpus[i], w.energy_price)
+        watts[i] = cost_of(w, b, pools, gpus[i], w.energy_price + 1.0) - costs[i]
+
+
+@njit(I8(WORLD, BOARD, I1, I1, I1))
+def spared(w: World, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
+    """Clear every GPU in `order` that nobody needs, in that order; how many. `standing` counts instances a service."""
+    gone = 0
+    for gpu in order:
+        needed = False
+        for i in range(b.count[gpu]):
+            service = w.offer_service[b.offer[gpu, i]]
+            carried, here = 0.0, 0
+            for j in range(b.count[gpu]):
+                if w.offer_service[b.offer[gpu, j]] == service:
+                    carried += b.cap[gpu, j]
+                    here += 1
+            if b.cover[service] - carried < w.rate[service] * (1 - 1e-12) or standing[service] - here < least[service]:
+                needed = True
+                break
+        if not needed:
+            for i in range(b.count[gpu]):
+                standing[w.offer_service[b.offer[gpu, i]]] -= 1
+            clear(w, b, gpu)
+            gone += 1
+    return gone
+
+
+@njit(F8(WORLD, BOARD, F1))
+def unserved_cost(w: World, b: Board, need: Floats) -> float:
+    """What is left unserved costs, and what each service needs, written into `need`."""
+    cost = 0.0
+    for service in range(need.shape[0]):
+        missing = w.rate[service] - b.cover[service]
+        if missing <= 1e-9 * w.rate[service]:
+            need[service] = 0.0
+            continue
+        need[service] = missing
+        cost += w.unserved_price[service] * max(missing, 1.0)
+    return cost
+
+
+@njit((WORLD, BOARD, F1, I1, I8, F1, F1))
+def balance(w: World, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
+    """What these services need; into: what that costs, and what is carried beyond the need, at the prices."""
+    into[0], into[1] = 0.0, 0.0
+    for place in range(count):
+        service = services[place]
+        missing = w.rate[service] - b.cover[service]
+        need[service] = 0.0
+        if missing > 1e-9 * w.rate[service]:
+            need[service] = missing
+            into[0] += w.unserved_price[service] * max(missing, 1.0)
+        elif missing < 0.0:
+            into[1] -= prices[service] * missing
+
+
+@njit((BOARD, POOLS, I8))
+def restack(b: Board, pools: Pools, pool: int) -> None:
+    """List the empty GPUs of a pool, the first on top."""
+    count = 0
+    for gpu in range(pools.start[pool + 1] - 1, pools.start[pool] - 1, -1):
+        if b.count[gpu] == 0 and pools.closed[gpu] == 0:
+            pools.empty[pools.start[pool] + count] = gpu
+            count += 1
+    pools.empties[pool] = count
+
+
+@njit((BOARD, I8, BOARD, I8))
+def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
+    """Remember who stands on a GPU."""
+    undo.count[place], undo.clock[place] = b.count[gpu], b.clock[gpu]
+    for i in range(b.count[gpu]):
+        undo.offer[place, i], undo.sm[place, i] = b.offer[gpu, i], b.sm[gpu, i]
+        undo.batch[place, i], undo.cap[place, i] = b.batch[gpu, i], b.cap[gpu, i]
+
+
+@njit((WORLD, BOARD, I8, BOARD, I8, PATTERN))
+def bring_back(w: World, b: Board, gpu: int, undo: Board, place: int, p: Pattern) -> None:
+    """Those who stood on a GPU move onto it again."""
+    count = undo.count[place]
+    for i in range(count):
+        p.offer[i], p.sm[i] = undo.offer[place, i], undo.sm[place, i]
+        p.batch[i], p.cap[i] = undo.batch[place, i], undo.cap[place, i]
+    p.about[0], p.about[2] = count, undo.clock[place]
+    if count > 0:
+        put(w, b, gpu, p)
+
+
+@njit(I8(BOARD, I1))
+def list_used(b: Board, used: Ints) -> int:
+    """GPUs somebody is on; how many."""
+    count = 0
+    for gpu in range(b.count.shape[0]):
+        if b.count[gpu] > 0:
+            used[count] = gpu
+            count += 1
+    return count
+
+
+@njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1))
+def neighbourhood(
+    w: World, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
+) -> int:
+    """Which GPUs to take apart: one that is worth little for its price, and others that share its services.
+
+    `used` lists the GPUs somebody is on.
+    """
+    n = used.shape[0]
+    first, least = -1, np.inf
+    for _ in range(LOOKS):
+        gpu = used[np.random.randint(n)]
+        worth = 0.0
+        for i in range(b.count[gpu]):
+            service = w.offer_service[b.offer[gpu, i]]
+            over = max(b.cover[service] - w.rate[service], 0.0)
+            worth += prices[service] * max(b.cap[gpu, i] - over, 0.0)
+        worth /= max(cost_of(w, b, pools, gpu, w.watt_price) + extra[b.pool[gpu]], 1e-12)
+        if worth < least:
+            first, least = gpu, worth
+    into[0] = first
+    count = 1
+    tries = 0
+    while count < size and tries < TIMES * size:
+        tries += 1
+        gpu = used[np.random.randint(n)]
+        taken = False
+        for place in range(count):
+            taken = taken or into[place] == gpu
+        if taken:
+            continue
+        shares = tries > TIMES * size * 2 // 3  # hardly anybody does
+        for i in range(b.count[gpu]):
+            for j in range(b.count[first]):
+                if w.offer_service[b.offer[gpu, i]] == w.offer_service[b.offer[first, j]]:
+                    shares = True
+        if shares or np.random.random() < STRANGERS:
+            into[count] = gpu
+            count += 1
+    return count
+
+
+@njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, SCRATCH, PATTERN, BOARD, I1))
+def improve(
+    w: World, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
+    tries: int, heat: float, s: Scratch, p: Pattern, undo: Board, filled: Ints,
+) -> float:  # fmt: skip
+    """So many times take two or three GPUs apart and fill them anew, and keep what is cheaper; what is saved in all.
+
+    What is carried beyond the need counts for a part of its price: enough of it together, and a GPU is not needed.
+    A filling always finds the same at the same prices, so every try has its own. What
+    is dearer by about `heat` is kept, too, or the walk ends at the first board that no try betters.
+    """
+    np.random.seed(seed)
+    used, apart = np.zeros(b.count.shape[0], dtype=np.int64), np.zeros(MOST_APART, dtype=np.int64)
+    services = prices.shape[0]
+    need, own, short = np.zeros(services), np.zeros(services), np.zeros(services)
+    touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
+    before, after = np.zeros(2), np.zeros(2)
+    standing = list_used(b, used)
+    unserved_cost(w, b, short)
+    total, left_short = 0.0, 0
+    for service in range(services):
+        if short[service] > 0.0:
+            touched[left_short] = service
+            is_touched[service] = 1
+            left_short += 1
+    for _ in range(tries):
+        if standing == 0:
+            break
+        count = neighbourhood(w, b, pools, prices, extra, np.random.randint(2, MOST_APART + 1), used[:standing], apart)
+        concerned = left_short
+        paid = 0.0
+        for place in range(count):
+            gpu = apart[place]
+            for i in range(b.count[gpu]):
+                service = w.offer_service[b.offer[gpu, i]]
+                if is_touched[service] == 0:
+                    is_touched[service] = 1
+                    touched[concerned] = service
+                    concerned += 1
+        balance(w, b, prices, touched, concerned, need, before)
+        for place in range(count):
+            paid += cost_of(w, b, pools, apart[place], w.watt_price)
+            remember(b, apart[place], undo, place)
+            clear(w, b, apart[place])
+        balance(w, b, prices, touched, concerned, need, after)
+        urgent = URGENT ** np.random.random()
+        for place in range(concerned):
+            service = touched[place]
+            own[service] = prices[service] * np.exp(NOISE * np.random.standard_normal())
+            if short[service] > 0.0:
+                own[service] *= urgent
+        part = 0.5 * np.random.randint(3)
+        for pool in range(pools.price.shape[0]):
+            local.extra[pool] = part * extra[pool]
+            top, taken = pools.empties[pool], min(FEW_MORE, pools.empties[pool])
+            kept = 0
+            for j in range(taken):
+                local.empty[local.start[pool] + kept] = pools.empty[pools.start[pool] + top - taken + j]
+                kept += 1
+            for place in range(count):
+                if b.pool[apart[place]] == pool:
+                    local.empty[local.start[pool] + kept] = apart[place]
+                    kept += 1
+            local.empties[pool] = kept
+        done = fill(w, b, local, tabled, own, need, MORE_IS_WORTH * np.random.random(), 0.0, s, p, filled)
+        pays = 0.0
+        for place in range(done):
+            pays += cost_of(w, b, pools, filled[place], w.watt_price)
+        balance(w, b, prices, touched, concerned, need, after)
+        saved = paid + before[0] - pays - after[0]
+        if saved + SPARE_IS_WORTH * (after[1] - before[1]) > heat * np.log(1.0 - np.random.random()) + 1e-12:
+            total += saved
+            for place in range(concerned):
+                short[touched[place]] = need[touched[place]]
+            standing = list_used(b, used)
+            for pool in range(pools.price.shape[0]):
+                restack(b, pools, pool)
+        else:
+            for place in range(done):
+                clear(w, b, filled[place])
+            for place in range(count):
+                bring_back(w, b, apart[place], undo, place, p)
+        for place in range(concerned):
+            need[touched[place]] = 0.0
+            is_touched[touched[place]] = 0
+        left_short = 0
+        for place in range(concerned):  # those served too little are concerned in every try
+            service = touched[place]
+            if short[service] > 0.0:
+                touched[left_short] = service
+                is_touched[service] = 1
+                left_short += 1
+    return total

@@ -1,0 +1,147 @@
+"""What holds for the whole fleet or a whole tenant, and what leaves a board that passes it: the cheapest to miss."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from solvers.latency import busy_fraction
+from solvers.planning.search.capacity import best_rate
+from solvers.planning.search.realise import instances, standing
+from solvers.planning.search.tables import Tables
+from solvers.planning.search.workshop import Workshop
+
+ROOM = 0.99  # of a budget: rates change until the plan is written
+SURE = 1 - 1e-9
+
+
+def kept(shop: Workshop) -> None:
+    """Evict who passes a tenant's limit or the budget of watts; the board is within both afterwards."""
+    if shop.t.problem.limits:
+        _keep_tenants(shop)
+    if shop.t.problem.policy.power_budget_w is not None:
+        _keep_power(shop)
+
+
+def busy_part(shop: Workshop) -> float:
+    """The watts that the board's rates draw, of those it would all busy; 0 for an empty board."""
+    whole = float(shop.costs(shop.used)[1].sum())
+    return sum(_busy_w(shop).values()) / whole if whole > 0 else 0.0
+
+
+def idle_w(t: Tables) -> float:
+    """Of every GPU, used or not."""
+    return sum(t.problem.gpu_types[pool.gpu_type].idle_w * len(pool.gpus) for pool in t.pools)
+
+
+def _busy_w(shop: Workshop) -> dict[tuple[int, int], float]:
+    """Busy watts by (GPU of the board, offer)."""
+    t = shop.t
+    number = {place: index for index, place in enumerate(gpu for pool in t.pools for gpu in pool.gpus)}
+    offer_of = {
+        (t.site_types[site], t.services[t.offer_service[offer]], t.offer_variant[offer]): offer
+        for site in range(len(t.site_types))
+        for offer in range(int(t.site_start[site]), int(t.site_start[site + 1]))
+    }
+    found: dict[tuple[int, int], float] = defaultdict(float)
+    for one in instances(t, standing(shop))[0]:
+        gpu_type = t.problem.nodes[one.node].gpu_type
+        offer = offer_of[gpu_type, one.service, one.variant]
+        profile = t.offer_profile[offer]
+        slower = t.problem.gpu_types[gpu_type].top_clock_mhz / one.clock_mhz
+        watts = float(t.power_w[profile, one.sm_percent] * slower ** -t.power_exponent[profile])
+        load = min(one.rate_per_second * one.exec_ms / one.batch / 1000, 1.0)
+        found[number[one.place], int(offer)] += watts * busy_fraction(one.batch, load)
+    return found
+
+
+def _keep_power(shop: Workshop) -> None:
+    """Least loss a watt first."""
+    t = shop.t
+    budget = float(t.problem.policy.power_budget_w or 0.0) * ROOM
+    for _ in range(20):
+        busy = _busy_w(shop)
+        over = idle_w(t) + sum(busy.values()) - budget
+        if over <= 0:
+            return
+        loss = {at: _missed(shop, at[0], at[1]) / max(watts, 1e-9) for at, watts in busy.items() if watts > 0}
+        for gpu, offer in sorted(loss, key=lambda at: (loss[at], at)):
+            evict(shop, gpu, offer)
+            over -= busy[gpu, offer]
+            if over <= 0:
+                break
+        shop.restack()
+
+
+def _keep_tenants(shop: Workshop) -> None:
+    """Least loss a share of a GPU first."""
+    t, b = shop.t, shop.board
+    tenants = {service.tenant: number for service, number in zip(
+        (t.problem.services[name] for name in t.services), t.tenant.tolist(), strict=True
+    )}  # fmt: skip
+    for name, limit in sorted(t.problem.limits.items()):
+        if name not in tenants or (limit.gpus is None and limit.price_per_hour is None):
+            continue
+        seats: list[tuple[float, int, int, float, float]] = []
+        for gpu in shop.used.tolist():
+            price = t.pools[b.pool[gpu]].price_per_hour
+            for slot in range(int(b.count[gpu])):
+                offer = int(b.offer[gpu, slot])
+                service = t.offer_service[offer]
+                if t.tenant[service] == tenants[name]:
+                    share = 1.0 if t.is_dedicated[service] else float(b.sm[gpu, slot]) / 100
+                    seats.append((_missed(shop, gpu, offer) / share, gpu, offer, share, share * price))
+        gpus, price = sum(seat[3] for seat in seats), sum(seat[4] for seat in seats)
+        most_gpus = np.inf if limit.gpus is None else limit.gpus * SURE
+        most_price = np.inf if limit.price_per_hour is None else limit.price_per_hour * SURE
+        for _, gpu, offer, share, cost in sorted(seats):
+            if gpus <= most_gpus and price <= most_price:
+                break
+            evict(shop, gpu, offer)
+            gpus, price = gpus - share, price - cost
+            each = cost / share
+            left = min(most_gpus - gpus, (most_price - price) / each if each > 0 else np.inf)
+            taken = _back_with(shop, gpu, offer, int(100 * min(left, share) + 1e-9))
+            gpus, price = gpus + taken / 100, price + taken / 100 * each
+    shop.restack()
+
+
+def _back_with(shop: Workshop, gpu: int, offer: int, sm_percent: int) -> int:
+    """Whoever had to leave a GPU comes back with less of it, where that carries anything; the SM% it takes."""
+    t, column = shop.t, shop.column(gpu)
+    service, profile = t.offer_service[offer], t.offer_profile[offer]
+    if sm_percent <= 0 or t.problem.policy.pricing == "share" or t.is_dedicated[service]:
+        return 0
+    beside = t.offer_profile[column.offers]
+    taken_gib = float(t.memory_gib[beside, column.batches].sum())
+    pressure = float(t.pressure[beside, column.sms].sum())
+    site = int(shop.pools.site[shop.board.pool[gpu]])
+    memory_gib = float(shop.w.site_memory_gib[site]) - taken_gib
+    cap, batch = best_rate(shop.w, offer, sm_percent, pressure, column.clock, memory_gib)
+    if not cap > 0 or batch < 0 or t.memory_gib[profile, batch] > memory_gib:
+        return 0
+    shop.empty(gpu)
+    shop.seat(gpu, column._replace(
+        offers=np.append(column.offers, offer), sms=np.append(column.sms, sm_percent),
+        batches=np.append(column.batches, batch), caps=np.append(column.caps, cap),
+    ))  # fmt: skip
+    return sm_percent
+
+
+def _missed(shop: Workshop, gpu: int, offer: int) -> float:
+    """What it costs when the instances of an offer on a GPU are gone."""
+    t, b = shop.t, shop.board
+    service = t.offer_service[offer]
+    caps = sum(float(b.cap[gpu, i]) for i in range(int(b.count[gpu])) if b.offer[gpu, i] == offer)
+    spare = max(float(b.cover[service] - t.rate[service]), 0.0)
+    return float(t.unserved_price[service]) * max(caps - spare, 0.0)
+
+
+def evict(shop: Workshop, gpu: int, offer: int) -> None:
+    """The instances of an offer leave a GPU. Where shares are priced all leave: what is freed slows the others."""
+    column = shop.column(gpu)
+    shop.empty(gpu)
+    stay = column.offers != offer
+    if stay.any() and shop.t.problem.policy.pricing == "gpu":
+        shop.seat(gpu, column.only(stay))

@@ -1,0 +1,387 @@
+"""Compiled: the most valuable set of residents for one GPU, at given prices of the services' rates.
+
+A knapsack over SM% (one choice a model) at a guess of the GPU's total pressure proposes; what the proposal is worth is
+then reckoned with the pressure that it really makes, so that a poor guess costs value and never correctness.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from solvers.compiled import njit
+from solvers.planning.search.arrays import F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, World
+from solvers.planning.search.capacity import best_rate
+from solvers.planning.search.tables import Floats, Ints
+
+MOST_TURNS = 8  # of the knapsack over one group, where a GPU may hold several instances of a model
+
+
+class Pattern(NamedTuple):
+    """Residents of one GPU; `about` is (count, value, highest clock / clock)."""
+
+    offer: Ints
+    sm: Ints
+    batch: Ints
+    cap: Floats
+    about: Floats
+
+
+class Scratch(NamedTuple):
+    """What the knapsacks write on. Values of a group are kept until a need in it falls."""
+
+    value: Floats  # [site, level, group, place of SM%]
+    argument: Ints  # [site, level, group, place]
+    stale: Ints  # [site, group]
+    best: Floats  # [place]
+    choice: Ints  # [turn, place]
+    active: Ints  # offers that are needed, site by site, group by group
+    active_start: Ints  # [groups of all sites + 1]
+    alone: Ints  # offers of dedicated services that are needed, site by site
+    alone_start: Ints  # [sites + 1]
+    worth: Floats  # [resident]
+    trial: Pattern
+    proposal: Pattern
+
+
+def pattern() -> Pattern:
+    whole = np.zeros(MOST_RESIDENTS, dtype=np.int64)
+    return Pattern(whole, whole.copy(), whole.copy(), np.zeros(MOST_RESIDENTS), np.zeros(3))
+
+
+def scratch(w: World, levels: int, places: int) -> Scratch:
+    """For knapsacks over so many levels of pressure and places of SM%."""
+    sites = len(w.site_start) - 1
+    groups = max(int(np.diff(w.site_group).max(initial=0)), 1)
+    offers = max(len(w.offer_service), 1)
+    return Scratch(
+        np.zeros((sites, levels, groups, places)),
+        np.zeros((sites, levels, groups, places), dtype=np.int64),
+        np.zeros((sites, groups), dtype=np.int64),
+        np.zeros(places),
+        np.zeros((groups * MOST_TURNS, places), dtype=np.int64),
+        np.zeros(offers, dtype=np.int64),
+        np.zeros(len(w.group_start) + 1, dtype=np.int64),
+        np.zeros(offers, dtype=np.int64),
+        np.zeros(sites + 1, dtype=np.int64),
+        np.zeros(MOST_RESIDENTS),
+        pattern(),
+        pattern(),
+    )
+
+
+PATTERN: Any = numba.typeof(pattern())
+_I1 = np.zeros(1, dtype=np.int64)
+_NONE = Scratch(
+    np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.zeros(1),
+    np.zeros((1, 1), dtype=np.int64), _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(),
+)  # fmt: skip
+SCRATCH: Any = numba.typeof(_NONE)
+
+
+@njit((WORLD, I8, F1, F1, F8, F8, F8, F8, F8, PATTERN, F1))
+def settle(
+    w: World, site: int, prices: Floats, need: Floats, bonus: float, clock: float,
+    cpu: float, host: float, memory: float, p: Pattern, worth: Floats,
+) -> float:  # fmt: skip
+    """Make a proposal right: exact rates; whoever does not fit leaves, the least worth first. Returns its value."""
+    count = int(p.about[0])
+    while True:
+        total = 0.0
+        for i in range(count):
+            total += w.pressure[w.offer_profile[p.offer[i]], p.sm[i]]
+        free_sm = 100.0
+        for i in range(count):
+            free_sm -= p.sm[i]
+        outside = w.share_pressure * free_sm / 100.0
+        value, used, cores, hosted = 0.0, 0.0, 0.0, 0.0
+        watts = w.site_idle_w[site]
+        for i in range(count):
+            profile = w.offer_profile[p.offer[i]]
+            beside = total - w.pressure[profile, p.sm[i]]
+            # The share that others use slows by a factor of its own: (1 + s a)(1 + s b) = 1 + s (a + b + s a b).
+            beside += outside * (1.0 + w.sensitivity[profile] * beside)
+            rate, by = best_rate(w, p.offer[i], p.sm[i], beside, clock, memory)
+            service = w.offer_service[p.offer[i]]
+            p.cap[i], p.batch[i] = rate, by
+            useful = min(rate, need[service])
+            worth[i] = prices[service] * (useful + bonus * (rate - useful))
+            value += worth[i]
+            if by >= 0:
+                used += w.memory_gib[profile, by]
+            cores += w.cpu_cores[profile]
+            hosted += w.host_memory_gib[profile]
+            draws = w.power_w[profile, p.sm[i]] * clock ** -w.power_exponent[profile]
+            watts += draws
+            worth[i] -= w.watt_price * draws
+            value -= w.watt_price * draws
+        while used > memory:  # smaller batches, where they cost least
+            who, to, loss, rate_to = -1, -1, np.inf, 0.0
+            for i in range(count):
+                if p.batch[i] < 0:
+                    continue
+                profile, service = w.offer_profile[p.offer[i]], w.offer_service[p.offer[i]]
+                has = w.memory_gib[profile, p.batch[i]]
+                beside = total - w.pressure[profile, p.sm[i]]
+                beside += outside * (1.0 + w.sensitivity[profile] * beside)
+                rate, by = best_rate(w, p.offer[i], p.sm[i], beside, clock, has * (1 - 1e-9))
+                if by < 0:
+                    continue
+                lost = prices[service] * (min(p.cap[i], need[service]) - min(rate, need[service]))
+                lost /= has - w.memory_gib[profile, by]
+                if lost < loss:
+                    who, to, loss, rate_to = i, by, lost, rate
+            if who < 0:
+                break
+            profile, service = w.offer_profile[p.offer[who]], w.offer_service[p.offer[who]]
+            used += w.memory_gib[profile, to] - w.memory_gib[profile, p.batch[who]]
+            p.batch[who], p.cap[who] = to, rate_to
+            useful = min(rate_to, need[service])
+            value -= worth[who]
+            worth[who] = prices[service] * (useful + bonus * (rate_to - useful))
+            worth[who] -= w.watt_price * w.power_w[profile, p.sm[who]] * clock ** -w.power_exponent[profile]
+            value += worth[who]
+        least = -1
+        for i in range(count):
+            if w.apart[w.offer_service[p.offer[i]]] == 1:  # instances that are wanted on several GPUs
+                for j in range(i):
+                    if w.offer_service[p.offer[j]] == w.offer_service[p.offer[i]]:
+                        worth[i] = 0.0
+        for i in range(count):
+            if p.batch[i] < 0 or worth[i] <= 0.0:
+                least = i
+                break
+            if least < 0 or worth[i] < worth[least]:
+                least = i
+        if count == 0:
+            break
+        fits = free_sm >= 0.0 and used <= memory and cores <= cpu and hosted <= host and watts <= w.site_max_w[site]
+        if fits and p.batch[least] >= 0 and worth[least] > 0.0:
+            break
+        count -= 1
+        p.offer[least], p.sm[least] = p.offer[count], p.sm[count]
+    p.about[0] = count
+    p.about[1] = value if count > 0 else 0.0
+    p.about[2] = clock
+    return p.about[1]
+
+
+@njit(F8(WORLD, I8, PATTERN))
+def watts_of(w: World, site: int, p: Pattern) -> float:
+    """What a GPU draws with these residents busy at the highest clock."""
+    watts = w.site_idle_w[site]
+    for i in range(int(p.about[0])):
+        watts += w.power_w[w.offer_profile[p.offer[i]], p.sm[i]]
+    return watts
+
+
+@njit((I1,))
+def _begin(starts: Ints) -> None:
+    """Counts, each one place late, become where each one's entries begin; once they are entered, where they end."""
+    total = 0
+    for place in range(starts.shape[0]):
+        count = starts[place]
+        starts[place] = total
+        total += count
+
+
+@njit((WORLD, F1, SCRATCH))
+def activate(w: World, need: Floats, s: Scratch) -> None:
+    """List the offers of services that are needed; nothing is known of their values yet."""
+    s.stale[:, :] = 1
+    s.active_start[:] = 0
+    s.alone_start[:] = 0
+    for pass_ in range(2):  # how many of each group and site, then which
+        for service in range(need.shape[0]):
+            if need[service] <= 0.0:
+                continue
+            for at in range(w.service_start[service], w.service_start[service + 1]):
+                offer = w.service_offers[at]
+                if w.dedicated[service] == 1:
+                    place = 1
+                    while offer >= w.site_start[place]:
+                        place += 1
+                    starts, offers = s.alone_start, s.alone
+                else:
+                    place = w.offer_group[offer] + 1
+                    starts, offers = s.active_start, s.active
+                if pass_ == 1:
+                    offers[starts[place]] = offer
+                starts[place] += 1
+        if pass_ == 0:  # from counts to where each begins, one place late: the second pass moves them on
+            _begin(s.active_start)
+            _begin(s.alone_start)
+
+
+@njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH))
+def revalue(
+    w: World, site: int, group: int, prices: Floats, need: Floats, bonus: float, table: Floats, levels: int,
+    places: int, s: Scratch,
+) -> None:  # fmt: skip
+    """For one group on one site: which offer is worth most at each level and SM%, and how much."""
+    g = group - w.site_group[site]
+    s.stale[site, g] = 0
+    for level in range(levels):
+        value, argument = s.value[site, level, g], s.argument[site, level, g]
+        for x in range(places):
+            value[x] = 0.0
+            argument[x] = -1
+        for at in range(s.active_start[group], s.active_start[group + 1]):
+            offer = s.active[at]
+            service = w.offer_service[offer]
+            wanted, price = need[service], prices[service]
+            if wanted <= 0.0:
+                continue
+            for x in range(1, places):
+                rate = table[offer, level, x]
+                if rate <= 0.0:
+                    continue
+                useful = min(rate, wanted)
+                worth = price * (useful + bonus * (rate - useful))
+                if worth > value[x]:
+                    value[x], argument[x] = worth, offer
+        highest = 0.0
+        for x in range(1, places):  # more SM% for no more worth is no choice
+            if value[x] <= highest * (1.0 + 1e-12):
+                argument[x] = -1
+            else:
+                highest = value[x]
+
+
+@njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F3, F8, SCRATCH, PATTERN))
+def propose(
+    w: World, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
+    table: Floats, sm_price: float, s: Scratch, p: Pattern,
+) -> None:  # fmt: skip
+    """The knapsack: one choice a model and turn, at the rates of one pressure level, pressure and SMs priced."""
+    places = sms.shape[0]
+    best, choice = s.best, s.choice
+    for x in range(places):
+        best[x] = 0.0
+    turns = min(w.same_model, MOST_TURNS)
+    first = w.site_group[site]
+    groups = w.site_group[site + 1] - first
+    for g in range(groups):
+        value, argument = s.value[site, level, g], s.argument[site, level, g]
+        for turn in range(turns):
+            taken = choice[g * turns + turn]
+            for x in range(places):
+                taken[x] = 0
+            if s.active_start[first + g] == s.active_start[first + g + 1]:
+                continue
+            for x in range(places - 1, 0, -1):
+                most, by = best[x], 0
+                for y in range(1, x + 1):
+                    if argument[y] >= 0:
+                        worth = best[x - y] + value[y] - sm_price * sms[y]
+                        if sigma > 0.0:
+                            worth -= sigma * w.pressure[w.offer_profile[argument[y]], sms[y]]
+                        if worth > most:
+                            most, by = worth, y
+                best[x], taken[x] = most, by
+    x = 0
+    for y in range(1, places):
+        if best[y] > best[x]:
+            x = y
+    alone, alone_offer, alone_place = 0.0, -1, 0
+    for at in range(s.alone_start[site], s.alone_start[site + 1]):
+        offer = s.alone[at]
+        service = w.offer_service[offer]
+        for y in range(1, places):
+            useful = min(table[offer, 0, y], need[service])
+            if prices[service] * useful > alone * (1 + 1e-12):
+                alone, alone_offer, alone_place = prices[service] * useful, offer, y
+    if alone > best[x]:
+        p.offer[0], p.sm[0], p.about[0] = alone_offer, sms[alone_place], 1
+        return
+    count = 0
+    for g in range(groups - 1, -1, -1):
+        for turn in range(turns - 1, -1, -1):
+            y = choice[g * turns + turn, x]
+            if y > 0:
+                if count < w.most_clients:
+                    p.offer[count], p.sm[count] = s.argument[site, level, g, y], sms[y]
+                    count += 1
+                x -= y
+    p.about[0] = count
+
+
+@njit((PATTERN, PATTERN))
+def copy_pattern(a: Pattern, b: Pattern) -> None:
+    """b becomes a."""
+    for i in range(int(a.about[0])):
+        b.offer[i], b.sm[i], b.batch[i], b.cap[i] = a.offer[i], a.sm[i], a.batch[i], a.cap[i]
+    b.about[:] = a.about
+
+
+@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F3, SCRATCH, PATTERN))
+def one_alone(
+    w: World, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float, sms: Ints,
+    table: Floats, s: Scratch, p: Pattern,
+) -> None:  # fmt: skip
+    """The best single resident, where no proposal left anybody: its node was too small for those proposed."""
+    trial = s.trial
+    for offer in range(w.site_start[site], w.site_start[site + 1]):
+        service, profile = w.offer_service[offer], w.offer_profile[offer]
+        if need[service] <= 0.0 or w.cpu_cores[profile] > cpu or w.host_memory_gib[profile] > host:
+            continue
+        most, place = 0.0, -1
+        for y in range(1, sms.shape[0]):
+            useful = min(table[offer, 0, y], need[service])
+            if useful > most * (1 + 1e-12):
+                most, place = useful, y
+        for step in range(w.site_clocks.shape[1]):
+            clock = w.site_clocks[site, step]
+            if clock == 0.0 or place < 0:
+                break
+            trial.offer[0], trial.sm[0], trial.about[0] = offer, sms[place], 1
+            value = settle(w, site, prices, need, bonus, clock, cpu, host, w.site_memory_gib[site], trial, s.worth)
+            if value > p.about[1]:
+                copy_pattern(trial, p)
+
+
+@njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F1, F3, F8, SCRATCH, PATTERN))
+def best_pattern(
+    w: World, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float,
+    sms: Ints, levels: Floats, table: Floats, sm_price: float, s: Scratch, p: Pattern,
+) -> float:  # fmt: skip
+    """The best right pattern over all levels of pressure; each level also with pressure at the price it then has.
+
+    Where watts are dear, or too many for the board, lower clocks are tried, too.
+    """
+    memory = w.site_memory_gib[site]
+    p.about[0], p.about[1], p.about[2] = 0.0, 0.0, 1.0
+    trial, proposal = s.trial, s.proposal
+    for group in range(w.site_group[site], w.site_group[site + 1]):
+        if s.stale[site, group - w.site_group[site]] == 1:
+            revalue(w, site, group, prices, need, bonus, table, levels.shape[0], sms.shape[0], s)
+    for level in range(levels.shape[0]):
+        sigma = 0.0
+        for _ in range(2):
+            propose(w, site, prices, need, bonus, sigma, sms, level, table, sm_price, s, proposal)
+            slower = w.watt_price > 0.0 or watts_of(w, site, proposal) > w.site_max_w[site]
+            for step in range(w.site_clocks.shape[1]):
+                clock = w.site_clocks[site, step]
+                if clock == 0.0 or (step > 0 and not slower):
+                    break
+                copy_pattern(proposal, trial)
+                value = settle(w, site, prices, need, bonus, clock, cpu, host, memory, trial, s.worth)
+                if value > p.about[1]:
+                    copy_pattern(trial, p)
+            total, sigma = 0.0, 0.0
+            count = int(proposal.about[0])
+            for i in range(count):
+                total += w.pressure[w.offer_profile[proposal.offer[i]], proposal.sm[i]]
+            for i in range(count):
+                profile, service = w.offer_profile[proposal.offer[i]], w.offer_service[proposal.offer[i]]
+                feels = w.sensitivity[profile]
+                beside = total - w.pressure[profile, proposal.sm[i]]
+                rate = best_rate(w, proposal.offer[i], proposal.sm[i], beside, 1.0, memory)[0]
+                sigma += prices[service] * min(rate, need[service]) * feels / (1.0 + feels * beside)
+            if count <= 1:
+                break
+    if p.about[0] == 0.0:
+        one_alone(w, site, prices, need, bonus, cpu, host, sms, table, s, p)
+    return p.about[1]

@@ -1,0 +1,69 @@
+"""First prices of every service's rate: what it costs at least of the GPUs it may use, when these must go round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from solvers.planning.search.tables import Floats, Tables
+
+if TYPE_CHECKING:
+    from solvers.planning.search.fill import Pools, Tabled
+
+STEPS = 300
+
+
+def resource_prices(t: Tables, pools: Pools, counts: Floats, tabled: Tabled) -> tuple[Floats, Floats]:
+    """Prices of rates, and what one more GPU of each pool is worth."""
+    share = _shares(t, pools, tabled)  # [service, pool]
+    price = pools.price + 100.0 * pools.sm_price
+    return resource_dual(share, price, counts, t.rate, t.unserved_price, STEPS)
+
+
+def resource_dual(
+    share: Floats, price: Floats, counts: Floats, need: Floats, most: Floats, steps: int
+) -> tuple[Floats, Floats]:
+    """Prices of rates up to `most`, and what one more GPU of each pool or market is worth.
+
+    The resource LP: a service needs, for each request a second on a pool, the least share of a GPU (SMs or memory,
+    whichever is more) over SM%; pools have so many GPUs. Its dual has one variable a pool, raised here step by step
+    where demand passes supply.
+    """
+    extra, averaged = np.zeros(len(price)), np.zeros(len(price))
+    if not len(price):
+        return most.copy(), extra
+    counts = np.maximum(counts, 1e-9)
+    rows = np.arange(len(need))
+    scale = float(price.max(initial=1e-9))
+    for step in range(steps):
+        costs = share * (price + extra)
+        at = costs.argmin(axis=1)
+        least = costs[rows, at]
+        served = least < most
+        used = np.bincount(at[served], (need * share[rows, at])[served], minlength=len(price))
+        excess = np.clip((used - counts) / counts, -1.0, 1.0)
+        extra = np.maximum(0.0, extra + 0.3 * scale / (1 + step / 12) * excess)
+        if step >= steps // 2:
+            averaged += extra
+    extra = averaged / (steps - steps // 2)
+    cheapest: Floats = (share * (price + extra)).min(axis=1)
+    return np.minimum(cheapest, most), extra
+
+
+def _shares(t: Tables, pools: Pools, tabled: Tabled) -> Floats:
+    """The least share of a GPU that one request a second takes, by service and pool; infinite where none can."""
+    middle = tabled.rates.shape[1] // 2
+    rates = tabled.rates[:, middle, :]
+    memory = np.min(t.memory_gib, axis=1)[t.offer_profile]
+    sites = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
+    gib = np.array([t.problem.gpu_types[name].memory_gib for name in t.site_types])
+    whole = np.where(t.is_dedicated[t.offer_service], 1.0, (memory / gib[sites]))
+    taken = np.maximum(tabled.sms[None, :] / 100.0, whole[:, None])
+    with np.errstate(divide="ignore"):
+        best = np.where(rates > 0, taken / np.maximum(rates, 1e-300), np.inf).min(axis=1)
+    share = np.full((len(t.services), len(t.pools)), np.inf)
+    for pool, site in enumerate(pools.site):
+        part = slice(int(t.site_start[site]), int(t.site_start[site + 1]))
+        np.minimum.at(share[:, pool], t.offer_service[part], best[part])
+    return np.where(np.isfinite(share), share, 1e30)

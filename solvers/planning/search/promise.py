@@ -1,0 +1,65 @@
+"""Whether instances keep their SLO by the product's latency function, and under which timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from solvers.compiled import njit
+from solvers.latency import limits, timeout_for
+from solvers.latency.kernels import accepted_load
+from solvers.planning.judge import Resident
+from solvers.planning.problem import Problem
+from solvers.planning.search.arrays import F1, F2, I1
+from solvers.planning.search.tables import Floats, Ints
+
+SLACK = 1e-9  # of a rate: what sums of floats may differ by
+
+
+@njit((F2, I1, F1, F1))
+def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) -> None:
+    """The load each accepts at its ratio of SLO to exec."""
+    for i in range(batches.shape[0]):
+        into[i] = accepted_load(rows[batches[i]], ratios[i])
+
+
+def timeouts(
+    percentiles: Sequence[float], batches: Sequence[int], judged_ms: Sequence[float], slos_ms: Sequence[float],
+    rates: Sequence[float],
+) -> list[float | None]:  # fmt: skip
+    """The timeout under which each rate is accepted, 0 where that will do; None where none will."""
+    found: list[float | None] = [0.0] * len(rates)
+    whole = np.array(batches, dtype=np.int64)
+    exec_ms, rate, slo = (np.array(values, dtype=np.float64) for values in (judged_ms, rates, slos_ms))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        load, ratio = rate * exec_ms / whole / 1000, slo / exec_ms
+    percentile = np.array(percentiles, dtype=np.float64)
+    for value in np.unique(percentile):
+        at = np.flatnonzero(percentile == value)
+        accepted = np.zeros(len(at))
+        rows = limits(float(value), set(whole[at].tolist())).prompt
+        accepted_loads(rows, whole[at], ratio[at], accepted)
+        for index in at[load[at] > accepted * (1 + SLACK)]:
+            found[index] = timeout_for(
+                int(whole[index]), float(exec_ms[index]), float(slo[index]), float(value), float(rate[index])
+            )
+    return found
+
+
+def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
+    """The verdict that a judge takes in place of a simulation: of those whose exec is known."""
+    margin = 1 + problem.policy.exec_margin
+    known = [(r.service, r.instance, r.exec_ms) for r in residents]
+    least = timeouts(
+        [service.percentile if service else 99.9 for service, _, _ in known],
+        [instance.batch for _, instance, _ in known],
+        [(exec_ms or 0.0) * margin for _, _, exec_ms in known],
+        [service.slo_ms if service else 0.0 for service, _, _ in known],
+        [instance.rate_per_second for _, instance, _ in known],
+    )
+    return [
+        wanted is not None and (wanted > 0) == (instance.batch_timeout_ms > 0)
+        and abs(wanted - instance.batch_timeout_ms) <= 1e-6 * max(1.0, wanted)
+        for wanted, (_, instance, _) in zip(least, known, strict=True)
+    ]  # fmt: skip

@@ -1,0 +1,246 @@
+"""Where plans are put together: the tables, a board, and what the compiled loops write on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.planning.search.arrays import MOST_RESIDENTS, Board, World, empty_board, world
+from solvers.planning.search.capacity import rate_table, sm_grid
+from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
+from solvers.planning.search.improve import costs_of, improve, restack, unserved_cost
+from solvers.planning.search.pattern import Pattern, Scratch, pattern, scratch
+from solvers.planning.search.tables import Floats, Ints, Tables
+
+ROOM = 64  # GPUs filled at once while a walk improves a board
+FEW = 3  # points of a profile's range in a table: with fewer, its ends are looked at, too
+
+
+ColumnKey: TypeAlias = tuple[int, float, bytes, bytes]
+
+
+class Column(NamedTuple):
+    """A pattern on a GPU of a pool: who, with how much, carrying how many requests a second."""
+
+    pool: int
+    offers: Ints
+    sms: Ints
+    batches: Ints
+    caps: Floats
+    clock: float  # highest clock / clock
+    cost: float
+    watts: float  # all busy, above idle
+
+    @property
+    def key(self) -> ColumnKey:
+        return (self.pool, self.clock, self.offers.tobytes(), self.sms.tobytes())
+
+    def only(self, who: NDArray[np.bool_]) -> Column:
+        """Without the others, who make no difference to what these carry but for the better."""
+        return self._replace(offers=self.offers[who], sms=self.sms[who], batches=self.batches[who], caps=self.caps[who])
+
+
+@dataclass
+class Workshop:
+    """One planner's tools. A board belongs to one workshop; everything on it is right at every moment."""
+
+    t: Tables
+    w: World
+    board: Board
+    pools: Pools
+    local: Pools
+    counts: Floats
+    tabled: Tabled
+    seen: dict[int, Tabled]  # by step of SM%
+    scratch: Scratch
+    pattern: Pattern
+    undo: Board
+    filled: Ints
+
+    def look_at(self, step: int) -> None:
+        """See every `step` of SM% from now on."""
+        if step not in self.seen:
+            self.seen[step] = tabulated(self.t, self.w, step, self.tabled.levels.tolist())
+        self.tabled = self.seen[step]
+        if len(self.tabled.sms) > len(self.scratch.best):
+            self.scratch = scratch(self.w, len(self.tabled.levels), len(self.tabled.sms))
+
+    def fill(self, prices: Floats, need: Floats, worst: float = 0.0) -> Ints:
+        """Put patterns on empty GPUs until `need` is met; the GPUs used. `need` is changed."""
+        done = fill(
+            self.w, self.board, self.pools, self.tabled, prices, need, 0.0, worst, self.scratch, self.pattern,
+            self.filled,
+        )  # fmt: skip
+        return self.filled[:done].copy()
+
+    def clear(self, gpus: Iterable[int]) -> None:
+        """Everybody leaves these GPUs."""
+        for gpu in gpus:
+            clear(self.w, self.board, gpu)
+        self.restack()
+
+    def clear_all(self) -> None:
+        self.clear(self.used.tolist())
+        self.board.cover[:] = 0.0  # what sums of floats have left
+
+    def restack(self) -> None:
+        for pool in range(len(self.pools.price)):
+            restack(self.board, self.pools, pool)
+
+    def place(self, column: Column) -> bool:
+        """The pattern of a column moves onto the next empty GPU of its pool, if its node has room."""
+        b = self.board
+        if self.pools.empties[column.pool] == 0:
+            return False
+        top = self.pools.start[column.pool] + self.pools.empties[column.pool] - 1
+        gpu = int(self.pools.empty[top])
+        profiles = self.t.offer_profile[column.offers]
+        node = b.node[gpu]
+        if self.t.cpu_cores[profiles].sum() > b.cpu[node] or self.t.host_memory_gib[profiles].sum() > b.host[node]:
+            return False
+        self.seat(gpu, column)
+        self.pools.empties[column.pool] -= 1
+        return True
+
+    def seat(self, gpu: int, column: Column) -> None:
+        """The residents of a column move onto this empty GPU."""
+        p, count = self.pattern, len(column.offers)
+        p.offer[:count], p.sm[:count] = column.offers, column.sms
+        p.batch[:count], p.cap[:count] = column.batches, column.caps
+        p.about[0], p.about[2] = count, column.clock
+        put(self.w, self.board, gpu, p)
+
+    def empty(self, gpu: int) -> None:
+        """Everybody leaves one GPU; the stacks of empty ones are another matter."""
+        clear(self.w, self.board, gpu)
+
+    def column(self, gpu: int) -> Column:
+        """Who stands on a GPU."""
+        return self.columns(np.array([gpu]))[0]
+
+    def columns(self, gpus: Ints) -> list[Column]:
+        """Who stands on each of these GPUs."""
+        b = self.board
+        costs, watts = self.costs(gpus)
+        offers, sms, batches, caps = b.offer[gpus], b.sm[gpus], b.batch[gpus], b.cap[gpus]
+        facts = zip(
+            b.pool[gpus].tolist(), b.count[gpus].tolist(), b.clock[gpus].tolist(), costs.tolist(), watts.tolist(),
+            strict=True,
+        )  # fmt: skip
+        return [
+            Column(pool, offers[i, :n].copy(), sms[i, :n].copy(), batches[i, :n].copy(), caps[i, :n].copy(), *rest)
+            for i, (pool, n, *rest) in enumerate(facts)
+        ]
+
+    def costs(self, gpus: Ints) -> tuple[Floats, Floats]:
+        """What each of these GPUs costs, and its busy watts."""
+        costs, watts = np.zeros(len(gpus)), np.zeros(len(gpus))
+        costs_of(self.w, self.board, self.pools, gpus.astype(np.int64), costs, watts)
+        return costs, watts
+
+    def improve(self, prices: Floats, extra: Floats, seed: int, tries: int, heat: float) -> float:
+        """Take a few GPUs apart and fill them anew, so many times; what that saves."""
+        saved: float = improve(
+            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, heat, self.scratch,
+            self.pattern, self.undo, self.filled[:ROOM],
+        )  # fmt: skip
+        return saved
+
+    @property
+    def used(self) -> Ints:
+        return np.flatnonzero(self.board.count > 0)
+
+    @property
+    def need(self) -> Floats:
+        """What of each service's rate nobody carries."""
+        need = np.zeros(len(self.t.services))
+        unserved_cost(self.w, self.board, need)
+        return need
+
+    @property
+    def cost(self) -> float:
+        """What the board costs, with all that is unserved."""
+        missed = unserved_cost(self.w, self.board, np.zeros(len(self.t.services)))
+        return float(self.costs(self.used)[0].sum() + missed)
+
+
+def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
+    """For the whole fleet, with nobody on it."""
+    w, board = world(t), empty_board(t)
+    energy = t.problem.policy.energy_price_per_kwh / 1000
+    shares = t.problem.policy.pricing == "share"
+    price = np.array([pool.price_per_hour for pool in t.pools])
+    site = np.array([pool.site for pool in t.pools], dtype=np.int64)
+    start = np.cumsum([0, *(len(pool.gpus) for pool in t.pools)]).astype(np.int64)
+    pools = Pools(
+        price=(np.zeros(len(price)) if shares else price) + energy * w.site_idle_w[site],
+        extra=np.zeros(len(price)),
+        sm_price=price / 100 if shares else np.zeros(len(price)),
+        site=site,
+        start=start,
+        empty=np.zeros(len(board.pool), dtype=np.int64),
+        empties=np.zeros(len(price), dtype=np.int64),
+        closed=_closed(t),
+    )
+    local = pools._replace(
+        extra=np.zeros(len(price)),
+        start=np.arange(len(price) + 1, dtype=np.int64) * ROOM,
+        empty=np.zeros(len(price) * ROOM, dtype=np.int64),
+        empties=np.zeros(len(price), dtype=np.int64),
+    )
+    undo = board._replace(
+        count=np.zeros(ROOM, dtype=np.int64),
+        clock=np.ones(ROOM),
+        offer=np.zeros((ROOM, MOST_RESIDENTS), dtype=np.int64),
+        sm=np.zeros((ROOM, MOST_RESIDENTS), dtype=np.int64),
+        batch=np.zeros((ROOM, MOST_RESIDENTS), dtype=np.int64),
+        cap=np.zeros((ROOM, MOST_RESIDENTS)),
+    )
+    tabled = tabulated(t, w, step, levels)
+    found = Workshop(
+        t, w, board, pools, local, np.diff(start).astype(np.float64), tabled, {step: tabled},
+        scratch(w, len(levels), len(tabled.sms)), pattern(), undo, np.zeros(max(len(board.pool), ROOM), dtype=np.int64),
+    )  # fmt: skip
+    found.restack()
+    return found
+
+
+def _closed(t: Tables) -> Ints:
+    """1 for each GPU where a job runs that must stay: services leave it to the job."""
+    state = t.problem.state
+    stays = {job.place for job in state.jobs if not t.problem.jobs[job.job].is_preemptible} if state else set()
+    return np.array([gpu in stays for pool in t.pools for gpu in pool.gpus], dtype=np.int64)
+
+
+def tabulated(t: Tables, w: World, step: int, levels: Sequence[float]) -> Tabled:
+    """Rates of every offer at these levels of pressure, at every `step` of SM%."""
+    sms, at = sms_seen(t, step), np.array(levels, dtype=np.float64)
+    rates = np.zeros((len(t.offer_service), len(at), len(sms)))
+    for site in range(len(t.site_types)):
+        rate_table(w, site, sms, at, rates)
+    top = np.zeros(len(t.services))
+    np.maximum.at(top, t.offer_service, rates.max(axis=(1, 2), initial=0.0))
+    return Tabled(sms, at, rates, top)
+
+
+def sms_seen(t: Tables, step: int) -> Ints:
+    """Every `step` of SM%, and both ends of a profile of which that would show next to nothing."""
+    usual = sm_grid(step)
+    profiled: NDArray[np.bool_] = np.isfinite(t.exec_ms.min(axis=1))  # [profile, SM%]
+    narrow = profiled[profiled[:, usual].sum(axis=1) < FEW]
+    ends = [np.flatnonzero(row)[[0, -1]] for row in narrow if row.any()]
+    return np.unique(np.concatenate([usual, *ends])).astype(np.int64)
+
+
+def usual_levels(t: Tables, parts: Sequence[float]) -> tuple[float, ...]:
+    """Levels of pressure on a GPU that is full, as parts of what its usual residents add up to."""
+    if not len(t.profiles):
+        return (0.0,)
+    sms = np.array([10, 20, 30, 50])
+    density = float(np.median(t.pressure[:, sms] * (100 / sms)))
+    full = min(density, 8.0)
+    return tuple(part * full for part in parts) if full > 0 else (0.0,)

@@ -1,0 +1,77 @@
+"""A database whose machine is gone sends no word: who asks it hears of that in half a minute."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.soak import SOAK
+
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP, FLAGS = 35091, 35092, 1, "16sH14x"
+LONGEST_SECONDS = 60.0  # a guard; the kernel alone would take 900
+ALONE = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]  # with a network of its own
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not SOAK, reason="it waits for half a minute")
+@pytest.mark.skipif(
+    subprocess.run([*ALONE, "true"], capture_output=True).returncode != 0, reason="no namespace can be made here"
+)
+def test_a_cut_cable_is_noticed_by_who_asks_and_by_who_waits(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*ALONE, sys.executable, "-m", __name__, str(tmp_path)],
+        cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=2 * LONGEST_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def main(folder: Path) -> None:
+    """In a network of its own: a Postgres, a question under way, a question to come, and the cable is cut."""
+    from app.embedded import EmbeddedPostgres
+    from app.store.database.database import Database, Unavailable, statement
+
+    loopback(up=True)
+    with EmbeddedPostgres(folder / "data") as postgres:
+        database = Database(postgres.url, direct=True)
+        database.read(lambda connection: connection.execute(statement("one", "SELECT 1")))
+        sleep = statement("sleep", "SELECT pg_sleep(20)")
+        asked: list[Exception] = []
+
+        def ask(what: Callable[[], object]) -> None:
+            try:
+                what()
+            except Unavailable as error:
+                asked.append(error)
+
+        waits = threading.Thread(target=ask, args=[lambda: database.read(lambda c: c.execute(sleep))], daemon=True)
+        waits.start()
+        time.sleep(1)
+        loopback(up=False)
+        asks = threading.Thread(target=ask, args=[lambda: database.read(lambda c: c.execute(sleep))], daemon=True)
+        asks.start()
+        for one in (waits, asks):
+            one.join(LONGEST_SECONDS)
+            assert not one.is_alive(), "it waits still"
+        assert len(asked) == 2
+        loopback(up=True)
+
+
+def loopback(*, up: bool) -> None:
+    with socket.socket() as any_socket:
+        name, flags = struct.unpack(FLAGS, fcntl.ioctl(any_socket, SIOCGIFFLAGS, struct.pack(FLAGS, b"lo", 0)))
+        flags = flags | IFF_UP if up else flags & ~IFF_UP
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack(FLAGS, name, flags))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,34 @@
+"""What time it is can be said from outside: then what is stored, and what is late, goes by that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from app.store.database import clock
+from app.store.database.database import Database
+
+THEN = datetime(2031, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def test_without_a_moment_the_time_is_the_databases(database_url: str) -> None:
+    database = Database(database_url, pool_size=1, direct=True)
+    assert abs(database.read(clock.now) - datetime.now(UTC)) < timedelta(minutes=5)
+    database.close()
+
+
+def test_a_moment_given_is_the_time_in_every_kind_of_transaction(database_url: str) -> None:
+    said = [THEN]
+    database = Database(database_url, pool_size=2, direct=True, moment=lambda: said[0])
+    for step, kind in enumerate((database.read, database.write, database.repeatable)):
+        said[0] = THEN + timedelta(seconds=step)
+        assert kind(clock.now) == said[0]
+    database.close()
+
+
+def test_what_one_simulation_says_others_on_the_same_database_do_not_hear(database_url: str) -> None:
+    simulated = Database(database_url, pool_size=1, direct=True, moment=lambda: THEN)
+    real = Database(database_url, pool_size=1, direct=True)
+    assert simulated.read(clock.now) == THEN
+    assert real.read(clock.now) != THEN
+    for database in (simulated, real):
+        database.close()

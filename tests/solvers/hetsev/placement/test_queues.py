@@ -1,0 +1,59 @@
+"""HetSev's three steps: alike instances together, a fair buffer, worst fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvers.hetsev.placement import Gpu, Instance, Node, Problem
+from solvers.hetsev.placement.queues import buffer, features, k_means, schedule
+
+
+def instance(name: str, model: str, memory_gib: float = 2.0, waited_seconds: float = 0.0) -> Instance:
+    return Instance(name, model, memory_gib, waited_seconds=waited_seconds)
+
+
+def test_features_are_scaled_memory_and_the_model_one_hot() -> None:
+    rows = features((instance("a", "x", 2.0), instance("b", "y", 6.0), instance("c", "x", 4.0)))
+    assert rows.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.5, 1.0, 0.0]]
+
+
+def test_instances_alike_fall_into_one_queue_and_a_seed_repeats_itself() -> None:
+    ones = tuple(instance(f"{model}{i}", model) for model in "wxyz" for i in range(5))
+    clusters = k_means(features(ones), 4, seed=3)
+    assert clusters == k_means(features(ones), 4, seed=3)
+    by_model = {one.model: {c for o, c in zip(ones, clusters, strict=True) if o.model == one.model} for one in ones}
+    assert all(len(found) == 1 for found in by_model.values())
+    assert len(set.union(*by_model.values())) == 4
+
+
+def test_k_means_gives_no_more_clusters_than_points_and_none_for_none() -> None:
+    assert k_means(np.zeros((0, 2)), 4, 0) == []
+    assert k_means(np.array([[0.0], [1.0]]), 4, 0) in ([0, 1], [1, 0])
+
+
+def test_a_queue_that_starves_gets_more_of_the_buffer() -> None:
+    long = [instance(f"l{i}", "x", waited_seconds=90.0) for i in range(9)]
+    short = [instance(f"s{i}", "y", waited_seconds=90.0) for i in range(3)]
+    picked = buffer([short, long], 8)
+    assert [one.name[0] for one in picked] == ["l"] * 6 + ["s"] * 2
+    assert (len(short), len(long)) == (1, 3)
+
+
+def test_within_a_queue_the_longest_waiting_comes_first() -> None:
+    queue = [instance("a", "x", waited_seconds=1.0), instance("b", "x", waited_seconds=5.0)]
+    assert [one.name for one in buffer([queue], 1)] == ["b"]
+
+
+def test_worst_fit_takes_the_emptiest_gpu_and_keeps_one_model_apart() -> None:
+    gpus = (Gpu("g1", "n", "t4", 16.0), Gpu("g2", "n", "v100", 32.0))
+    problem = Problem((Node("n", 64.0, 256.0),), gpus, tuple(instance(f"x{i}", "x") for i in range(3)))
+    assert schedule(problem) == {"x0": "g2", "x1": "g1"}
+
+
+def test_whatever_k_and_beta_every_instance_is_looked_at_once() -> None:
+    gpus = tuple(Gpu(f"g{i}", "n", "t4", 16.0) for i in range(6))
+    ones = tuple(instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4))
+    problem = Problem((Node("n", 64.0, 256.0),), gpus, ones)
+    for k in (1, 3, 8):
+        for beta in (1, 5, 50):
+            assert len(schedule(problem, k, beta)) == len(ones)

@@ -1,0 +1,139 @@
+"""InSS's problem against brute force; each constraint judged by itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solvers.inss.throughput import GpuType, Model, Problem, Served, Shape, Speed, WrongProblem, judge, serve
+
+FEW = 200 if os.environ.get("GPUWRIGHT_SOAK") else 15
+STEPS = (20, 40, 60, 100)
+BATCHES = (1, 4)
+
+
+def speed(scale: float, sensitivity: float = 0.2) -> Speed:
+    return Speed(
+        transfer_ms={b: 0.1 * b for b in BATCHES},
+        kernels={b: 10.0 * b for b in BATCHES},
+        kernel_ms=0.01,
+        run_ms={(b, s): scale * (1 + b / 2) * (0.3 + 100 / s) for b in BATCHES for s in STEPS},
+        cache_slope=0.5,
+        cache_base=0.1,
+        cache_sensitivity=sensitivity,
+    )
+
+
+def model(name: str, scale: float, rate: float, most_ms: float = 50.0, memory_gib: float = 2.0) -> Model:
+    shapes = {b: Shape(memory_gib + 0.5 * b, most_ms) for b in BATCHES}
+    return Model(name, rate, shapes, {"big": speed(scale), "small": speed(2 * scale)}, norm_per_second=500 / scale)
+
+
+TYPES = (GpuType("big", 8.0, 0.01, 0.01), GpuType("small", 6.0, 0.01, 0.02))
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 3) -> Problem:
+    models = tuple(
+        model(
+            f"m{i}", draw(st.sampled_from([0.5, 1.0, 2.0])), float(draw(st.integers(1, 300))),
+            draw(st.sampled_from([5.0, 12.0, 40.0])), draw(st.sampled_from([1.0, 2.5, 4.0])),
+        )
+        for i in range(draw(st.integers(1, most)))
+    )  # fmt: skip
+    gpus = {"big": draw(st.integers(0, 1)), "small": draw(st.integers(0, 1))}
+    return Problem(models, TYPES, gpus, STEPS, draw(st.booleans()))
+
+
+def best(problem: Problem) -> tuple[int, float]:
+    """(models served, objective) by trying every choice of every model."""
+    choices = [
+        None,
+        *(Served(kind, gpu, s, b) for (kind, gpu) in problem.places for s in problem.sm_steps for b in BATCHES),
+    ]
+    found = (0, 0.0)
+    for picks in product(choices, repeat=len(problem.models)):
+        pairs = zip(problem.models, picks, strict=True)
+        answer = {one.name: pick for one, pick in pairs if pick is not None}
+        value = (len(answer), judge.objective(problem, answer))
+        if value > found and not judge.violations(problem, answer):
+            found = value
+    return found
+
+
+@settings(max_examples=FEW, deadline=None)
+@given(problem=problems())
+def test_the_exact_answer_equals_brute_force(problem: Problem) -> None:
+    outcome = serve(problem)
+    assert judge.violations(problem, outcome.answer) == []
+    served, worth = best(problem)
+    assert outcome.certificate.served == served == len(outcome.answer)
+    assert outcome.certificate.objective == pytest.approx(worth)
+    assert outcome.certificate.objective == pytest.approx(judge.objective(problem, outcome.answer))
+    assert serve(problem) == outcome
+
+
+@settings(max_examples=2 * FEW, deadline=None)
+@given(problem=problems(most=5))
+def test_the_heuristic_is_right_and_its_bound_is_above_the_best(problem: Problem) -> None:
+    exact, greedy = serve(problem), serve(problem, most_models=0)
+    assert judge.violations(problem, greedy.answer) == []
+    assert greedy.certificate.method == "greedy, moves"
+    here, there = exact.certificate, greedy.certificate
+    assert (there.served, there.objective) <= (here.served, here.objective + 1e-9)
+    assert there.bound >= here.objective - 1e-9
+
+
+def test_eight_models_on_four_gpus_are_solved_exactly() -> None:
+    models = tuple(model(f"m{i}", 0.3 + 0.2 * i, 20.0 + 5 * i, 60.0, 1.0) for i in range(8))
+    outcome = serve(Problem(models, TYPES, {"big": 2, "small": 2}))
+    assert outcome.certificate.method == "every subset, set partition"
+    assert outcome.certificate.served == 8
+
+
+def test_the_normalised_objective_weighs_each_model_by_its_own_best() -> None:
+    problem = Problem((model("a", 1.0, 1.0),), TYPES, {"big": 1}, STEPS)
+    plain, normalised = serve(problem), serve(replace(problem, is_normalised=True))
+    assert plain.answer == normalised.answer
+    assert normalised.certificate.objective == pytest.approx(plain.certificate.objective / 500.0)
+
+
+def test_every_constraint_is_judged_by_itself() -> None:
+    problem = Problem((model("a", 1.0, 10.0), model("b", 1.0, 10.0)), TYPES, {"big": 1}, STEPS)
+    fine = {"a": Served("big", 0, 40, 1), "b": Served("big", 0, 60, 1)}
+    assert judge.violations(problem, fine) == []
+    assert judge.violations(problem, {**fine, "a": Served("big", 0, 60, 1)}) == ["big 0: 120 % of the SMs are given"]
+    fat = replace(problem, gpu_types=(GpuType("big", 4.9), TYPES[1]))
+    assert judge.violations(fat, fine) == ["big 0: 5 GiB of 4.9 are taken"]
+    strict = replace(problem, models=(model("a", 1.0, 10.0, 4.0), problem.models[1]))
+    assert "a: a batch takes" in judge.violations(strict, fine)[0]
+    busy = replace(problem, models=(model("a", 1.0, 1000.0), problem.models[1]))
+    assert judge.violations(busy, fine) == ["a: fewer than its 1000 requests a second"]
+    assert judge.violations(problem, {"a": Served("big", 1, 40, 1)}) == ["a: there is no GPU 1 of type big"]
+    assert judge.violations(problem, {"a": Served("big", 0, 41, 1)}) == ["a: batch 1 at 41 % is no choice"]
+    assert judge.violations(problem, {"c": Served("big", 0, 40, 1)}) == ["c on big was never measured"]
+
+
+def test_neighbours_slow_a_model_by_their_number_and_their_cache_use() -> None:
+    problem = Problem((model("a", 1.0, 1.0), model("b", 1.0, 1.0)), TYPES, {"big": 2}, STEPS)
+    alone = judge.exec_ms(problem, {"a": Served("big", 0, 40, 1), "b": Served("big", 1, 60, 1)}, "a")
+    beside = judge.exec_ms(problem, {"a": Served("big", 0, 40, 1), "b": Served("big", 0, 60, 1)}, "a")
+    run = 1.5 * (0.3 + 2.5)
+    assert alone == pytest.approx(0.1 + 0.01 * 10 + run)
+    assert beside == pytest.approx(alone + (0.01 * 2 + 0.01) * 10 + run * 0.2 * (0.5 * 0.6 + 0.1))
+
+
+def test_a_problem_in_which_company_helps_or_names_are_unknown_is_refused() -> None:
+    with pytest.raises(WrongProblem, match="faster"):
+        GpuType("x", 8.0, 0.1, -0.3)
+    with pytest.raises(WrongProblem, match="less than none"):
+        replace(speed(1.0), cache_sensitivity=-1.0)
+    with pytest.raises(WrongProblem, match="unknown type huge"):
+        Problem((), TYPES, {"huge": 1})
+    with pytest.raises(WrongProblem, match="one name"):
+        Problem((model("a", 1.0, 1.0), model("a", 1.0, 1.0)), TYPES, {"big": 1})

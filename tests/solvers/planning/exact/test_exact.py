@@ -1,0 +1,161 @@
+"""Small instances proved: equal to brute force, and never cheaper for a harder problem."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.families import family
+from solvers.planning import exact
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan, Unserved
+from solvers.planning.problem import Instance, Limit, Problem
+from solvers.planning.search.tables import Tables, tables
+from tests.solvers.planning.small_fleets import fleets, least_cost
+from tests.support.soak import SOAK
+
+few = settings(
+    deadline=None, max_examples=400 if SOAK else 40, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def proved(problem: Problem) -> exact.Proof:
+    """The last word; what nothing can serve keeps it from being a proof."""
+    proof = list(exact.prove(tables(problem), 20_000))[-1]
+    assert proof.proved or proof.bound >= 1000
+    return proof
+
+
+def plan_of(t: Tables, stands: tuple[exact.Stand, ...]) -> Plan:
+    """The instances that stand there."""
+    made: list[Instance] = []
+    for stand in stands:
+        node, gpu = t.pools[stand.pool].gpus[stand.index]
+        for resident in stand.residents:
+            profile = int(t.offer_profile[resident.offer])
+            service = t.services[int(t.offer_service[resident.offer])]
+            memory = float(t.memory_gib[profile, resident.batch])
+            batch = int(t.batches[resident.batch])
+            shape = (t.offer_variant[resident.offer], batch, 0.0, resident.sm_percent, memory, stand.clock_mhz)
+            made.append(Instance(f"i{len(made)}", service, node, gpu, *shape, resident.rate_per_second))
+    return Plan(tuple(made))
+
+
+def lightened(gpus: int, services: int, seed: int, part: float) -> Problem:
+    problem = family("A", gpus, services, seed)
+    return problem.with_rates({name: s.rate_per_second * part for name, s in problem.services.items()})
+
+
+@few
+@given(fleets())
+def test_exact_is_brute_force_and_its_plan_is_right(problem: Problem) -> None:
+    best = least_cost(problem)
+    proof = proved(problem)
+    if best == inf:
+        assert not proof.stands
+        return
+    assert proof.proved and proof.stands is not None
+    assert proof.bound == pytest.approx(best)
+    plan = plan_of(tables(problem), proof.stands)
+    served = {instance.service for instance in plan.instances}
+    lost = tuple(Unserved(name, s.rate_per_second) for name, s in problem.services.items() if name not in served)
+    verdict = judge(problem, replace(plan, unserved=lost), simulate=False)
+    assert not verdict.violations
+    assert verdict.cost.total == pytest.approx(best)
+
+
+@few
+@given(fleets(), st.integers(0, 2), st.floats(0.6, 1.0), st.floats(1.0, 2.0))
+def test_a_tighter_slo_a_dearer_gpu_or_a_smaller_fleet_never_lowers_the_cost(
+    problem: Problem, which: int, tighter: float, dearer: float
+) -> None:
+    cost = proved(problem).bound
+    name = sorted(problem.services)[which % len(problem.services)]
+    service = problem.services[name]
+    hurried = replace(problem, services={**problem.services, name: replace(service, slo_ms=service.slo_ms * tighter)})
+    assert proved(hurried).bound >= cost - 1e-9
+    nodes = {name: replace(node, price_per_hour=node.price_per_hour * dearer) for name, node in problem.nodes.items()}
+    assert proved(replace(problem, nodes=nodes)).bound >= cost - 1e-9
+    first = min(problem.nodes)
+    fewer = {**problem.nodes, first: replace(problem.nodes[first], gpus=1)}
+    if len(problem.nodes) > 1:
+        del fewer[first]
+    assert proved(replace(problem, nodes=fewer)).bound >= cost - 1e-9
+
+
+@pytest.mark.parametrize(("gpus", "services"), [(8, 4), (5, 3)])
+def test_the_proved_plan_of_a_benchmark_is_right_and_costs_its_bound(gpus: int, services: int) -> None:
+    problem = lightened(gpus, services, 1, 0.6)
+    t = tables(problem)
+    assert exact.applies(t)
+    proofs = list(exact.prove(t, 5_000))
+    assert proofs[-1].proved and proofs[-1].stands is not None
+    verdict = judge(problem, plan_of(t, proofs[-1].stands), simulate=False)
+    assert not verdict.violations
+    assert verdict.cost.total == pytest.approx(proofs[-1].bound)
+    assert [proof.bound for proof in proofs] == sorted(proof.bound for proof in proofs)
+
+
+@pytest.fixture(scope="module")
+def five() -> Problem:
+    return lightened(5, 3, 2, 0.6)
+
+
+@pytest.fixture(scope="module")
+def five_proofs(five: Problem) -> list[exact.Proof]:
+    return list(exact.prove(tables(five), 5_000))
+
+
+def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proofs: list[exact.Proof]) -> None:
+    nodes = {name: five.nodes[name] for name in sorted(five.nodes, reverse=True)}
+    services = {name: five.services[name] for name in sorted(five.services, reverse=True)}
+    assert list(exact.prove(tables(replace(five, nodes=nodes, services=services)), 5_000)) == five_proofs
+
+
+def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs: list[exact.Proof]) -> None:
+    for work in range(0, five_proofs[-1].work, 3):
+        proof = list(exact.prove(tables(five), work))[-1]
+        assert proof.bound <= five_proofs[-1].bound
+
+
+def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with_it(
+    five: Problem, five_proofs: list[exact.Proof]
+) -> None:
+    limited = replace(five, limits={"bench": Limit(gpus=1.0)})
+    proof = list(exact.prove(tables(limited), 5_000))[-1]
+    assert not proof.proved and proof.stands is None and proof.bound == pytest.approx(five_proofs[-1].bound)
+
+
+@pytest.mark.parametrize("policy", [{"pricing": "share"}, {"same_model_per_gpu": 2}])
+def test_prices_by_share_and_two_instances_of_a_model_are_for_others_to_bound(
+    five: Problem, policy: dict[str, object]
+) -> None:
+    changed = replace(five.policy, **policy)  # type: ignore[arg-type]
+    assert not exact.applies(tables(replace(five, policy=changed)))
+    assert not exact.applies(tables(family("A", 100, 50, 0)))
+
+
+def test_what_nothing_can_serve_costs_its_price_for_sure(five: Problem) -> None:
+    services = {name: replace(service, slo_ms=0.001) for name, service in five.services.items()}
+    proof = list(exact.prove(tables(replace(five, services=services)), 100))[-1]
+    assert proof.proved and proof.stands == ()
+    assert proof.bound == pytest.approx(1000 * sum(max(s.rate_per_second, 1) for s in services.values()))
+
+
+def test_the_small_fleets_are_of_all_sorts() -> None:
+    seen: Counter[str] = Counter()
+
+    @few
+    @given(fleets())
+    def look(problem: Problem) -> None:
+        cost = least_cost(problem)
+        seen["served" if cost < 1000 else "nothing serves one" if cost < inf else "too much"] += 1
+        seen["dedicated"] += any(service.is_dedicated for service in problem.services.values())
+
+    look()
+    assert not [kind for kind in ("served", "nothing serves one", "too much", "dedicated") if seen[kind] < 2], seen

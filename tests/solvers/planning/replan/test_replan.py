@@ -1,0 +1,110 @@
+"""A running plan follows its rates: right after every change, and nobody moves whose rate did not change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.families import family, times
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem, Service
+from solvers.planning.replan import Replanner
+from solvers.planning.search.promise import keep
+from solvers.planning.solve import Budget, solve
+from tests.solvers.planning.small_fleets import fleets
+from tests.support.soak import SOAK
+
+NOW = Budget(seconds=None, work=0)
+factors = st.lists(st.lists(st.floats(0.3, 2.0), min_size=3, max_size=3), min_size=1, max_size=3)
+quick = settings(max_examples=100 if SOAK else 6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def pinned(plan: Plan, names: set[str]) -> set[tuple[object, ...]]:
+    """Where these services' instances stand, and how large they are."""
+    return {
+        (i.service, i.node, i.gpu, i.variant, i.sm_percent, i.memory_gib) for i in plan.instances if i.service in names
+    }
+
+
+def some(problem: Problem, factor: list[float]) -> dict[str, float]:
+    """New rates for those whose factor is not near 1."""
+    named = zip(sorted(problem.services), factor, strict=False)
+    return {name: problem.services[name].rate_per_second * f for name, f in named if not 0.8 < f < 1.2}
+
+
+@quick
+@given(fleets(), factors, st.sampled_from(["gpu", "share"]))
+def test_after_every_change_the_plan_is_right_and_the_others_stand_where_they_stood(
+    problem: Problem, changes: list[list[float]], pricing: Literal["gpu", "share"]
+) -> None:
+    problem = replace(problem, policy=replace(problem.policy, pricing=pricing))
+    plan = solve(problem, NOW)
+    replanner = Replanner.of(problem, plan)
+    for factor in changes:
+        rates = some(replanner.problem, factor)
+        before = replanner.plan
+        done = replanner.change(rates)
+        after = replanner.plan
+        others = set(problem.services) - set(rates)
+        assert done.untouched_moved == 0
+        assert pinned(before, others) == pinned(after, others)
+        verdict = judge(replanner.problem, replace(after, certificate=None), simulate=True, keeps=keep)
+        assert not verdict.violations and not done.violations
+        assert verdict.cost.total == done.cost.total
+        assert not verdict.misstated
+
+
+@quick
+@given(fleets(), factors)
+def test_the_same_changes_give_the_same_plan(problem: Problem, changes: list[list[float]]) -> None:
+    plan = solve(problem, NOW)
+    one, other = Replanner.of(problem, plan), Replanner.of(problem, plan)
+    for factor in changes:
+        rates = some(one.problem, factor)
+        one.change(rates)
+        other.change(rates)
+    assert one.plan == other.plan
+
+
+@quick
+@given(fleets())
+def test_rates_that_stay_change_nothing(problem: Problem) -> None:
+    plan = solve(problem, NOW)
+    assume(not plan.unserved)
+    replanner = Replanner.of(problem, plan)
+    done = replanner.change({name: service.rate_per_second for name, service in problem.services.items()})
+    assert (done.started, done.stopped, done.resized, done.retuned) == (0, 0, 0, 0)
+
+
+def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
+    problem = one_service()
+    replanner = Replanner.of(problem, solve(problem, NOW))
+    done = replanner.change({"shop/s": 1e6})
+    assert "shop/s" in done.reasons[0]
+    assert not done.violations
+    assert not replanner.change({"shop/s": 10.0}).cost.unserved
+
+
+def test_what_was_wrong_before_a_change_starves_nobody() -> None:
+    problem = times(family("A", 8, 4, 0), 2)
+    plan = solve(problem, NOW)
+    assert not plan.unserved
+    patient = replace(plan.instances[0], batch_timeout_ms=plan.instances[0].batch_timeout_ms + 1)
+    replanner = Replanner.of(problem, replace(plan, instances=(patient, *plan.instances[1:])))
+    other = next(name for name in sorted(problem.services) if name != patient.service)
+    done = replanner.change({other: problem.services[other].rate_per_second * 0.8})
+    assert {one.where for one in done.violations} <= {f"{patient.service} on {patient.node}/{patient.gpu}"}
+    assert not done.cost.unserved
+    assert bool(done.reasons) == bool(done.violations)
+
+
+def one_service() -> Problem:
+    from tests.solvers.planning import small_world
+
+    problem = small_world.problem()
+    alone: Service = small_world.service("shop/s", "m", gpu_types=("big",))
+    return replace(problem, services={"shop/s": alone}, jobs={}, limits={}, state=None)
