@@ -14,7 +14,7 @@ from app.manifests.faults import escaped
 from app.problem import Problem
 from app.reports import sheets, wanted, words
 from app.store.database.clock import now
-from app.store.money import report_reads
+from app.store.money import report_queries
 
 router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
 
@@ -33,7 +33,7 @@ def list_reports(who: Who) -> Response:
             "by": [words.camel(one) for one in report.dimensions] + list(wanted.GRAINS),
             "values": [words.camel(one) for one in report.values],
         }
-        for name, report in report_reads.REPORTS.items()
+        for name, report in report_queries.REPORTS.items()
     ]
     return Response(msgspec.json.encode({"kind": "ReportList", "items": items}), media_type=JSON)
 
@@ -68,9 +68,9 @@ def report(
         raise Problem("bad-request", why)
     currency = ctx.settings.currency
 
-    def read(connection: Connection) -> tuple[report_reads.Asked, list[dict[str, Any]]]:
+    def read(connection: Connection) -> tuple[report_queries.Asked, list[dict[str, Any]]]:
         asked = wanted.asked(name, by, begins, ends, time_zone, tenant, now(connection), MOST[form] + 1)
-        return asked, report_reads.read(connection, asked)
+        return asked, report_queries.read(connection, asked)
 
     asked, rows = ctx.database.read(read)
     if len(rows) > MOST[form]:

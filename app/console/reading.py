@@ -16,7 +16,7 @@ from app.store.database import lease
 from app.store.database.lease import Lease
 from app.store.fleet import fleet_map, observed, telemetry
 from app.store.fleet.fleet_map import NodeRow
-from app.store.money import report_reads
+from app.store.money import report_queries
 from app.store.plans import plan_reads
 from app.store.world import events
 from app.store.world.events import Recorded, Wanted
@@ -82,7 +82,7 @@ def money(connection: Connection, who: Principal, at: datetime, currency: str) -
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
     def rows(report: str, *by: str) -> list[dict[str, Any]]:
-        return report_reads.read(connection, report_reads.Asked(report, by, "", midnight, at, tenant))
+        return report_queries.read(connection, report_queries.Asked(report, by, "", midnight, at, tenant))
 
     realised = [] if tenant else rows("savings_realised")
     return told(currency, rows("cost", "tenant", "service"), rows("savings"), realised)

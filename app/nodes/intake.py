@@ -21,7 +21,7 @@ from app.nodes import counted, detail
 from app.nodes.detail import Told
 from app.problem import Problem
 from app.store.database.database import Database, Unavailable
-from app.store.fleet import node_state, reports
+from app.store.fleet import node_reports, node_state
 
 LONGEST_BATCH = 100
 GATHER_SECONDS = 0.003
@@ -147,11 +147,11 @@ class Intake:
         self.stored_since = None
         log.error("reports_shed", extra={"reason": self._closed_reason, "error": str(error)})
 
-    def _details(self, batch: Sequence[Report], words: Sequence[bytes]) -> list[reports.Detail]:
+    def _details(self, batch: Sequence[Report], words: Sequence[bytes]) -> list[node_reports.Detail]:
         """Of the reports that say something else than the one before: all others are spared the writing."""
         now = time.monotonic()
         return [
-            reports.Detail(report.node, ordinal_of(report), msgspec.Raw(detail.encoded(report)))
+            node_reports.Detail(report.node, ordinal_of(report), msgspec.Raw(detail.encoded(report)))
             for report, said in zip(batch, words, strict=True)
             if not self._told.known(report.node, ordinal_of(report), said, now)
         ]
@@ -161,9 +161,9 @@ class Intake:
         connection: Connection,
         batch: Sequence[Report],
         bodies: Sequence[bytes],
-        details: Sequence[reports.Detail],
+        details: Sequence[node_reports.Detail],
     ) -> list[Stored]:
-        now, late, strange = reports.keep(
+        now, late, strange = node_reports.keep(
             connection,
             [_told(report) for report in batch],
             bodies,
@@ -211,7 +211,7 @@ def turned_away(reason: str) -> Problem:
 
 
 def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
-    if moment > now + reports.AHEAD:
+    if moment > now + node_reports.AHEAD:
         return "future"
     return "too_old" if moment < now - longest else ""
 
@@ -225,8 +225,8 @@ def _compressed(report: Report, raw: bytes) -> bytes:
     return zlib.compress(raw, ZIP_LEVEL) if report.gpus or report.instances else b""
 
 
-def _told(report: Report) -> reports.Told:
-    return reports.Told(
+def _told(report: Report) -> node_reports.Told:
+    return node_reports.Told(
         report.node,
         ordinal_of(report),
         report.at,
@@ -240,13 +240,13 @@ def _told(report: Report) -> reports.Told:
     )
 
 
-def _inventory(report: Report) -> reports.Inventory:
+def _inventory(report: Report) -> node_reports.Inventory:
     encoded = msgspec.json.encode(report.inventory)
-    return reports.Inventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
+    return node_reports.Inventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
 
 
-def _interval(node: str, told: UsageInterval) -> reports.Interval:
-    return reports.Interval(
+def _interval(node: str, told: UsageInterval) -> node_reports.Interval:
+    return node_reports.Interval(
         told.id,
         node,
         told.instance,

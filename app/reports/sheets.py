@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from app.reports.words import NOBODYS, utc
-from app.store.money.report_reads import Asked, Report
+from app.store.money.report_queries import Asked, Report
 
 Row = Mapping[str, Any]
 STEERS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is a formula to a spreadsheet

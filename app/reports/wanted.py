@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from app.manifests.faults import escaped, nearest
 from app.problem import Problem
-from app.store.money.report_reads import REPORTS, Asked, Report
+from app.store.money.report_queries import REPORTS, Asked, Report
 
 GRAINS = ("hour", "day", "month")
 HOLDERS = frozenset(("tenant", "service", "job", "model"))

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.store.money.report_reads import Asked, Report
+from app.store.money.report_queries import Asked, Report
 from app.store.world.objects import rfc3339
 
 Row = Mapping[str, Any]

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from app.store.database.database import Database
-from app.store.money.report_reads import REPORTS, Asked, read
+from app.store.money.report_queries import REPORTS, Asked, read
 
 RELATIONS = """
     SELECT c.relname, c.relkind, obj_description(c.oid, 'pg_class'), c.reloptions, a.attname,

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.reports import sheets
-from app.store.money.report_reads import REPORTS, Asked
+from app.store.money.report_queries import REPORTS, Asked
 
 MARCH = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin, before the clocks go forward
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.problem import Problem
 from app.reports.wanted import asked
-from app.store.money.report_reads import Asked
+from app.store.money.report_queries import Asked
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 

@@ -30,7 +30,7 @@ ALONE = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]  # 
 def test_a_cut_cable_is_noticed_by_who_asks_and_by_who_waits(tmp_path: Path) -> None:
     done = subprocess.run(
         [*ALONE, sys.executable, "-m", __name__, str(tmp_path)],
-        cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=2 * LONGEST_SECONDS,
+        cwd=Path(__file__).parents[4], capture_output=True, text=True, timeout=2 * LONGEST_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -15,7 +15,7 @@ from sqlalchemy import TextClause, text
 
 from app.store.database import partitions
 from app.store.database.database import Database
-from app.store.fleet import assignments, node_state, refusals, reports, telemetry
+from app.store.fleet import assignments, node_reports, node_state, refusals, telemetry
 from app.store.money import rollups
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import scaled
@@ -107,7 +107,7 @@ def test_rows_are_found_by_index(database: Database, statement: TextClause, para
 
 
 def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Database) -> None:
-    told = reports.Told("node-1", 5, DAY, "", "ok", "", 0, 0, 0, DAY)
+    told = node_reports.Told("node-1", 5, DAY, "", "ok", "", 0, 0, 0, DAY)
     parameters = {
         "told": "[]",
         "bodies": b"",
@@ -119,11 +119,13 @@ def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Databa
         "ahead": timedelta(minutes=5),
         "prompt": timedelta(minutes=1),
     }
-    explain = text("EXPLAIN " + reports.KEEP.text)
+    explain = text("EXPLAIN " + node_reports.KEEP.text)
     plan = database.read(lambda connection: list(connection.execute(explain, parameters).scalars()))
     assert not [line for line in plan if "Seq Scan" in line]
     now, late, strange = database.repeatable(
-        lambda connection: reports.keep(connection, [told], [b""], [], [], [], timedelta(days=1), timedelta(days=1))
+        lambda connection: node_reports.keep(
+            connection, [told], [b""], [], [], [], timedelta(days=1), timedelta(days=1)
+        )
     )
     assert (late, strange) == (set(), set())
     assert now.tzinfo is not None
