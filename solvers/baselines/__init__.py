@@ -1,0 +1,1 @@
+"""What others do: policies that our planners are measured against."""
