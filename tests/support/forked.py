@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.app.http.small_app", "app.main", "cli.main", "cli.verbs.serve"])
+FORKS.set_forkserver_preload(
+    ["pytest", "tests.app.http.small_app", "app.main", "cli.main", "cli.verbs.serve", "tests.support.warm"]
+)
 
 
 class Forked:

@@ -35,7 +35,7 @@ def planned_fleet(postgres: DatabaseServer, mode: str = "auto", seconds: float =
             *(node(f"node-{number}") for number in range(2)),
             *(one for name in ("a", "b", "c", "x") for one in (model(name), profile(name))),
             *(service(name, rate) for name, rate in (("a", 200.0), ("b", 150.0), ("c", 100.0))),
-            document("Service", "x", {"model": "x", "slo": slo, "ratePerSecond": 9e5}, "lab"),
+            document("Service", "x", {"model": "x", "slo": slo, "ratePerSecond": 9e3}, "lab"),
         ]
     )
     try:
