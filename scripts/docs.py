@@ -41,7 +41,7 @@ FOREIGN = {"--gpu-memory-utilization", "--max-num-seqs", "--gpu-reset", "--profi
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(rf"^(?:{'|'.join(TOPS)})/[\w./*-]*$")
-FILE = re.compile(r"^[a-z_]\w*\.py$")
+FILE = re.compile(r"^[a-z_]\w*(?:/\w+)*\.py$")
 DOTTED = re.compile(rf"\b(?:{'|'.join(sorted(PYTHON))})(?:\.[A-Za-z_]\w*)+")
 MODULE = re.compile(r"python -m ([\w.]+)([^\n`|#;&]*)")
 FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")

@@ -38,6 +38,7 @@ def test_a_page_says_nothing_that_the_code_does_not_have(path: Path) -> None:
         ("`PATCH /api/v1/endpoints`", "the route does not take PATCH"),
         ("`app/nothing.py`", "`app/nothing.py` is not in the tree"),
         ("`app/manifests/nothing/`", "is not in the tree"),
+        ("`nothing/settings.py`", "no file of the tree is called `nothing/settings.py`"),
         ("`nothing_at_all.py`", "no file of the tree is called `nothing_at_all.py`"),
         ("python -m tests.proofs.nothing", "there is no such module"),
         ("`python -m tests.proofs.town --forever 3`", "tests.proofs.town takes no --forever"),
