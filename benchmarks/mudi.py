@@ -11,7 +11,7 @@ import numpy as np
 from solvers.mudi.sharing.convex import ConvexSharing
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
-from solvers.mudi.sharing.problem import Resident, SharedGpu, two_piece
+from solvers.mudi.sharing.problem import SharedGpu, SharingResident, two_piece
 
 SIZES = (12, 1000)  # Mudi's cluster, and its simulated one
 ROUNDS = 200
@@ -28,13 +28,13 @@ def gpu(draws: np.random.Generator, number: int) -> SharedGpu:
     )
 
 
-def _resident(draws: np.random.Generator, name: str, count: int) -> Resident:
+def _resident(draws: np.random.Generator, name: str, count: int) -> SharingResident:
     batch = int(draws.choice((1, 2, 4, 8, 16, 32)))
     cut_percent = int(draws.integers(20, 61))
     cut_ms = draws.uniform(1.0, 3.0) * batch**0.8
     curve = two_piece(-cut_ms / 12, -cut_ms / 500, cut_percent, cut_ms, least=5, most=100)
     load = draws.uniform(0.2, 0.9) * count**-0.5
-    return Resident(
+    return SharingResident(
         name, batch, curve,
         slo_ms=cut_ms * draws.uniform(4, 12),
         rate_per_second=1000 * load * batch / cut_ms,

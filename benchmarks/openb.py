@@ -16,12 +16,12 @@ from typing import Any
 
 from solvers.baselines.online import (
     BestFit,
-    Fleet,
     Fragmentation,
+    GpuRequest,
     Host,
     LeastWaste,
+    OnlineFleet,
     Policy,
-    Request,
     Workload,
     place_all,
 )
@@ -45,8 +45,8 @@ class Cluster:
     """The fleet in the order that breaks ties, the declared pods, and the arrivals."""
 
     hosts: tuple[Host, ...]
-    declared: tuple[Request, ...]
-    arrivals: tuple[Request, ...]
+    declared: tuple[GpuRequest, ...]
+    arrivals: tuple[GpuRequest, ...]
 
     @property
     def gpu_milli(self) -> int:
@@ -71,7 +71,9 @@ def read(data_dir: Path) -> Cluster:
         for row in rows(folder, "openb_node_list_gpu_node.csv")
     ]
     pods = {
-        row["name"]: Request(int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu_milli"]), int(row["num_gpu"]))
+        row["name"]: GpuRequest(
+            int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu_milli"]), int(row["num_gpu"])
+        )
         for row in rows(folder, "openb_pod_list_default.csv")
     }
     order = [row["pod"].split("-tuned-")[0] for row in rows(folder, "arrival_order_seed42.csv")]
@@ -94,7 +96,7 @@ def policies(workload: Workload) -> dict[str, Policy]:
 
 def replay(cluster: Cluster, policy: Policy, clock: Callable[[], int] = time.perf_counter_ns) -> dict[str, float | int]:
     """All arrivals under one policy."""
-    fleet = Fleet(cluster.hosts, policy, cluster.declared)
+    fleet = OnlineFleet(cluster.hosts, policy, cluster.declared)
     took: list[int] = []
     placed = held = 0
     for request in cluster.arrivals:
@@ -114,7 +116,7 @@ def replay(cluster: Cluster, policy: Policy, clock: Callable[[], int] = time.per
 
 def together(cluster: Cluster, workload: Workload, clock: Callable[[], int] = time.perf_counter_ns) -> dict[str, float]:
     """All arrivals known at once: what is reached without an order to respect."""
-    fleet = Fleet(cluster.hosts, LeastWaste(workload), cluster.declared)
+    fleet = OnlineFleet(cluster.hosts, LeastWaste(workload), cluster.declared)
     began = clock()
     placed = place_all(fleet, cluster.arrivals)
     seconds = (clock() - began) / 1e9

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import openb
-from solvers.baselines.online import Fleet, Host, LeastWaste, Request, Workload, place_all
+from solvers.baselines.online import GpuRequest, Host, LeastWaste, OnlineFleet, Workload, place_all
 
 PODS = [(4000, 8192, 1, 1000), (2000, 4096, 1, 470), (1000, 2048, 1, 810), (8000, 8192, 0, 0), (8000, 8192, 2, 1000)]
 
@@ -59,9 +59,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_in_a_batch_wide_requests_come_first_and_wasteful_parts_after_other_parts() -> None:
-    wasteful, half, wide = Request(1000, 1024, 810, 1), Request(1000, 1024, 500, 1), Request(1000, 1024, 1000, 2)
+    wasteful, half, wide = (
+        GpuRequest(1000, 1024, 810, 1),
+        GpuRequest(1000, 1024, 500, 1),
+        GpuRequest(1000, 1024, 1000, 2),
+    )
     requests = [wasteful, half, wide, half]
-    fleet = Fleet([Host("h", 64000, 262144, 3)], LeastWaste(Workload.of(requests)))
+    fleet = OnlineFleet([Host("h", 64000, 262144, 3)], LeastWaste(Workload.of(requests)))
     placed = place_all(fleet, requests)
     assert placed[0] is None
     assert fleet.allocated_gpu_milli() == 3000

@@ -1,19 +1,19 @@
 """Requests placed one at a time as they come, in microseconds: which host, which GPU of it, or why not."""
 
-from solvers.baselines.online.fleet import Fleet, Placed
+from solvers.baselines.online.fleet import OnlineFleet, PlacedRequest
 from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy
 from solvers.baselines.online.together import place_all
-from solvers.baselines.online.workload import Host, Request, Workload
+from solvers.baselines.online.workload import GpuRequest, Host, Workload
 
 __all__ = [
     "BestFit",
-    "Fleet",
+    "OnlineFleet",
     "Fragmentation",
     "Host",
     "LeastWaste",
-    "Placed",
+    "PlacedRequest",
     "Policy",
-    "Request",
+    "GpuRequest",
     "Workload",
     "place_all",
 ]

@@ -10,23 +10,23 @@ import numpy as np
 from solvers.baselines.online import kernels
 from solvers.baselines.online.policies import BestFit, Fragmentation, LeastWaste, Policy
 from solvers.baselines.online.waste import expected_waste
-from solvers.baselines.online.workload import GPU_MILLI, Host, Request, WrongRequest
+from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Host, WrongRequest
 
 MOST_HOLD_BACK = 1e18  # nothing wastes as much
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRequest:
     """Where a request went: the host, and which of its GPUs."""
 
     host: str
     gpus: tuple[int, ...]
 
 
-class Fleet:
+class OnlineFleet:
     """Hosts, in the order in which ties are broken, under one policy. It changes with each placement."""
 
-    def __init__(self, hosts: Sequence[Host], policy: Policy, kinds: Iterable[Request] = ()) -> None:
+    def __init__(self, hosts: Sequence[Host], policy: Policy, kinds: Iterable[GpuRequest] = ()) -> None:
         if len({host.name for host in hosts}) != len(hosts):
             raise WrongRequest("two hosts have one name")
         self.hosts = tuple(hosts)
@@ -41,7 +41,7 @@ class Fleet:
         self._spare = np.zeros(max(widest, 1), dtype=np.int64)
         self._hold_back = MOST_HOLD_BACK
         self._read(policy)
-        self._kind: dict[Request, int] = {}
+        self._kind: dict[GpuRequest, int] = {}
         self._kinds = np.zeros((0, 4), dtype=np.int64)
         self._reserve(16)
         for request in kinds:
@@ -83,7 +83,7 @@ class Fleet:
         self._scores = np.zeros((kinds, len(self.hosts)))
         self._devices = np.zeros((kinds, len(self.hosts)), dtype=np.int64)
 
-    def kind_of(self, request: Request) -> int:
+    def kind_of(self, request: GpuRequest) -> int:
         """The number of a kind of request; kinds named in advance cost nothing later."""
         if request not in self._kind:
             if len(self._kind) == len(self._kinds):
@@ -93,7 +93,7 @@ class Fleet:
             self._kinds[kind] = (request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus)
         return self._kind[request]
 
-    def place(self, request: Request) -> Placed | None:
+    def place(self, request: GpuRequest) -> PlacedRequest | None:
         """Put a request where the policy wants it; None: nowhere, because nothing fits or it is held back."""
         host, device = kernels.choose(
             self._rule, self.kind_of(request), self._hold_back, self._kinds, self._left, self._free, self._gpus,
@@ -108,13 +108,13 @@ class Fleet:
             whole = (gpu for gpu, free in enumerate(self._free[host].tolist()) if free == GPU_MILLI)
             devices = tuple(gpu for gpu, _ in zip(whole, range(request.gpus), strict=False))
         self._take(host, devices, request, 1)
-        return Placed(self.hosts[host].name, devices)
+        return PlacedRequest(self.hosts[host].name, devices)
 
-    def remove(self, request: Request, placed: Placed) -> None:
+    def remove(self, request: GpuRequest, placed: PlacedRequest) -> None:
         """Give back what a request took."""
         self._take(self._row[placed.host], placed.gpus, request, -1)
 
-    def could_hold(self, request: Request) -> bool:
+    def could_hold(self, request: GpuRequest) -> bool:
         """Whether it fits anywhere now, held back or not."""
         kind = np.array([request.cpu_milli, request.host_memory_mib, request.gpu_milli, request.gpus], dtype=np.int64)
         rows = zip(self._left, self._free, self._gpus.tolist(), strict=True)
@@ -123,7 +123,7 @@ class Fleet:
     def allocated_gpu_milli(self) -> int:
         return int(self._gpus.sum()) * GPU_MILLI - int(self._free.sum())
 
-    def _take(self, host: int, devices: tuple[int, ...], request: Request, sign: int) -> None:
+    def _take(self, host: int, devices: tuple[int, ...], request: GpuRequest, sign: int) -> None:
         self._left[host, 0] -= sign * request.cpu_milli
         self._left[host, 1] -= sign * request.host_memory_mib
         for gpu in devices:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.baselines.online.fleet import Fleet, Placed
+from solvers.baselines.online.fleet import OnlineFleet, PlacedRequest
 from solvers.baselines.online.waste import expected_waste
-from solvers.baselines.online.workload import GPU_MILLI, Request, Workload
+from solvers.baselines.online.workload import GPU_MILLI, GpuRequest, Workload
 
 DRAWS = 50
 WASTEFUL = 0.12  # of what is asked for
 
 
-def order(requests: Sequence[Request]) -> list[int]:
+def order(requests: Sequence[GpuRequest]) -> list[int]:
     """The indices in the order of placement: many GPUs before one, whole GPUs before parts, much CPU before little.
 
     A part whose rest of the GPU the mix could not fill comes after all other parts."""
@@ -28,9 +28,9 @@ def order(requests: Sequence[Request]) -> list[int]:
     return sorted(range(len(requests)), key=place)
 
 
-def place_all(fleet: Fleet, requests: Sequence[Request]) -> list[Placed | None]:
+def place_all(fleet: OnlineFleet, requests: Sequence[GpuRequest]) -> list[PlacedRequest | None]:
     """Where each request goes, in the order given; None: it fits nowhere any more."""
-    placed: list[Placed | None] = [None] * len(requests)
+    placed: list[PlacedRequest | None] = [None] * len(requests)
     for index in order(requests):
         placed[index] = fleet.place(requests[index])
     return placed

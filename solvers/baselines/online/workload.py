@@ -15,7 +15,7 @@ class WrongRequest(ValueError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Request:
+class GpuRequest:
     """What one instance asks of its host: a part of one GPU, or whole GPUs, or none."""
 
     cpu_milli: int
@@ -59,10 +59,10 @@ class Host:
 class Workload:
     """The declared mix: how often each request is expected among those to come. Nothing of their order."""
 
-    counts: tuple[tuple[Request, float], ...]
+    counts: tuple[tuple[GpuRequest, float], ...]
 
     @staticmethod
-    def of(requests: Iterable[Request]) -> Workload:
+    def of(requests: Iterable[GpuRequest]) -> Workload:
         return Workload(tuple(sorted((request, float(count)) for request, count in Counter(requests).items())))
 
     @cached_property
@@ -74,7 +74,7 @@ class Workload:
                 found[request.gpu_milli] += count * request.gpus  # type: ignore[assignment]
         return tuple(sorted(found.items()))
 
-    def typical(self, popularity: float) -> tuple[tuple[Request, float], ...]:
+    def typical(self, popularity: float) -> tuple[tuple[GpuRequest, float], ...]:
         """The most frequent requests that together make this share of all, and their frequency among themselves.
 
         Host memory is left out of the comparison, as in FGD's simulator; ties go to the larger request."""
@@ -91,7 +91,7 @@ class Workload:
                 break
             kept.append((shape, count))
             covered += count
-        return tuple((Request(cpu, 0, milli, gpus), count / covered) for (cpu, milli, gpus), count in kept)
+        return tuple((GpuRequest(cpu, 0, milli, gpus), count / covered) for (cpu, milli, gpus), count in kept)
 
     @cached_property
     def cpu_milli_per_gpu_milli(self) -> float:
@@ -103,7 +103,7 @@ class Workload:
         return self._per_gpu([(request.host_memory_mib, request, count) for request, count in self.counts])
 
     @staticmethod
-    def _per_gpu(rows: list[tuple[int, Request, float]]) -> float:
+    def _per_gpu(rows: list[tuple[int, GpuRequest, float]]) -> float:
         taken = sum(amount * count for amount, request, count in rows if request.gpus)
         gpu = sum(request.total_gpu_milli * count for _, request, count in rows)
         return taken / gpu if gpu else 0.0

@@ -6,27 +6,27 @@ from dataclasses import replace
 
 from solvers.hetsev.placement import exact, greedy, judge, queues
 from solvers.hetsev.placement.problem import (
-    Budget,
     Certificate,
-    Gpu,
-    Instance,
-    Node,
-    Outcome,
     Placement,
-    Problem,
-    WrongProblem,
+    PlacementBudget,
+    PlacementGpu,
+    PlacementInstance,
+    PlacementNode,
+    PlacementOutcome,
+    PlacementProblem,
+    WrongPlacement,
 )
 from solvers.hetsev.placement.rooms import Rooms
 from solvers.proof import below, must_be_right
 
 __all__ = [
-    "Budget", "Certificate", "Gpu", "Instance", "Node", "Outcome", "Placement", "Problem", "WrongProblem", "place",
+    "PlacementBudget", "Certificate", "PlacementGpu", "PlacementInstance", "PlacementNode", "PlacementOutcome", "Placement", "PlacementProblem", "WrongPlacement", "place",
 ]  # fmt: skip
 
-SOME_WORK = Budget()
+SOME_WORK = PlacementBudget()
 
 
-def place(problem: Problem, budget: Budget = SOME_WORK) -> Outcome:
+def place(problem: PlacementProblem, budget: PlacementBudget = SOME_WORK) -> PlacementOutcome:
     """The cheapest right placement of all methods, judged, with the bound and a reason for whatever is left out."""
     if wrong := judge.violations(problem, problem.standing):
         kept = _certified(problem, dict(problem.standing), None, "what stands")
@@ -46,17 +46,17 @@ def place(problem: Problem, budget: Budget = SOME_WORK) -> Outcome:
     return _certified(problem, placement, bound, method)
 
 
-def _certified(problem: Problem, placement: Placement, bound: float | None, method: str) -> Outcome:
+def _certified(problem: PlacementProblem, placement: Placement, bound: float | None, method: str) -> PlacementOutcome:
     cost = judge.cost(problem, placement)
     if bound is None:
         certificate = Certificate(cost, None, None, f"{method}; bound unknown")
     else:
         least = below(bound, cost, method)
         certificate = Certificate(cost, least, (cost - least) / least if least > 0 else 0.0, method)
-    return Outcome(placement, _reasons(problem, placement), certificate)
+    return PlacementOutcome(placement, _reasons(problem, placement), certificate)
 
 
-def _reasons(problem: Problem, placement: Placement) -> dict[str, str]:
+def _reasons(problem: PlacementProblem, placement: Placement) -> dict[str, str]:
     rooms = Rooms(problem)
     for name, where in sorted(placement.items()):
         if name not in problem.standing:

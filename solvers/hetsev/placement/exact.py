@@ -10,11 +10,11 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from solvers.hetsev.placement.problem import Budget, Placement, Problem
+from solvers.hetsev.placement.problem import Placement, PlacementBudget, PlacementProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ExactPlacement:
     """What CP-SAT says."""
 
     placement: dict[str, str]
@@ -37,7 +37,7 @@ def _whole(amounts: Sequence[float]) -> tuple[list[int], Fraction]:
     return [int(amount / grain) for amount in exact], grain
 
 
-def solve(problem: Problem, budget: Budget, hint: Placement | None = None) -> Claim | None:
+def solve(problem: PlacementProblem, budget: PlacementBudget, hint: Placement | None = None) -> ExactPlacement | None:
     """The best placement found within the budget and a bound; None where the budget brought neither."""
     model = cp_model.CpModel()
     count = len(problem.instances)
@@ -89,4 +89,4 @@ def solve(problem: Problem, budget: Budget, hint: Placement | None = None) -> Cl
         return None
     placement = {problem.instances[i].name: problem.gpus[g].name for (i, g), x in stands.items() if solver.value(x)}
     bound = float(math.ceil(solver.best_objective_bound - 1e-6) * grain)
-    return Claim(placement, bound, status == cp_model.OPTIMAL)
+    return ExactPlacement(placement, bound, status == cp_model.OPTIMAL)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from solvers.hetsev.placement.problem import Problem
+from solvers.hetsev.placement.problem import PlacementProblem
 from solvers.hetsev.placement.rooms import Rooms
 
 
-def solve(problem: Problem) -> dict[str, str]:
+def solve(problem: PlacementProblem) -> dict[str, str]:
     """Best fit, decreasing; a GPU that is paid already before one that is not."""
     rooms = Rooms(problem)
     for instance in sorted(problem.pending, key=lambda one: (-one.memory_gib, one.name)):

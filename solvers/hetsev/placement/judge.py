@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from solvers.hetsev.placement.problem import Placement, Problem
+from solvers.hetsev.placement.problem import Placement, PlacementProblem
 
 TOLERANCE = 1e-9  # relative: what floating sums lose
 
 
-def cost(problem: Problem, placement: Placement) -> float:
+def cost(problem: PlacementProblem, placement: Placement) -> float:
     """The price of every GPU that something stands on, and of every instance that stands nowhere."""
     total = 0.0
     for gpu in problem.gpus:
@@ -19,7 +19,7 @@ def cost(problem: Problem, placement: Placement) -> float:
     return total
 
 
-def violations(problem: Problem, placement: Placement) -> list[str]:
+def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
     """Every rule that does not hold, in words."""
     found = []
     instances = {instance.name: instance for instance in problem.instances}

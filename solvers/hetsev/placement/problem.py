@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 
-class WrongProblem(ValueError):
+class WrongPlacement(ValueError):
     """A problem that names what is not there, or one thing twice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PlacementNode:
     """A machine: what its GPUs' instances share."""
 
     name: str
@@ -22,7 +22,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class PlacementGpu:
     """One device on a node."""
 
     name: str
@@ -33,7 +33,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class PlacementInstance:
     """What is placed. Instances of one model keep away from each other: HetSev, section 3.2."""
 
     name: str
@@ -46,12 +46,12 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlacementProblem:
     """What is to be placed where; what stands already stays."""
 
-    nodes: tuple[Node, ...]
-    gpus: tuple[Gpu, ...]
-    instances: tuple[Instance, ...]
+    nodes: tuple[PlacementNode, ...]
+    gpus: tuple[PlacementGpu, ...]
+    instances: tuple[PlacementInstance, ...]
     standing: Mapping[str, str] = field(default_factory=dict)  # instance -> GPU
     same_model_per_gpu: int = 1
     unplaced_price: float = 1000.0  # per hour: leaving one out is dearer than any GPU, never infeasible
@@ -64,28 +64,28 @@ class Problem:
         ):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
-                raise WrongProblem(f"two {what} are called {twice[0]}")
+                raise WrongPlacement(f"two {what} are called {twice[0]}")
         nodes = {node.name for node in self.nodes}
         for gpu in self.gpus:
             if gpu.node not in nodes:
-                raise WrongProblem(f"GPU {gpu.name} is on the unknown node {gpu.node}")
+                raise WrongPlacement(f"GPU {gpu.name} is on the unknown node {gpu.node}")
         for instance, name in self.standing.items():
             if instance not in self.by_name or name not in self.gpu_by_name:
-                raise WrongProblem(f"{instance} stands on {name}; one of the two is unknown")
+                raise WrongPlacement(f"{instance} stands on {name}; one of the two is unknown")
 
     @cached_property
-    def by_name(self) -> dict[str, Instance]:
+    def by_name(self) -> dict[str, PlacementInstance]:
         return {instance.name: instance for instance in self.instances}
 
     @cached_property
-    def gpu_by_name(self) -> dict[str, Gpu]:
+    def gpu_by_name(self) -> dict[str, PlacementGpu]:
         return {gpu.name: gpu for gpu in self.gpus}
 
     @cached_property
-    def pending(self) -> tuple[Instance, ...]:
+    def pending(self) -> tuple[PlacementInstance, ...]:
         return tuple(instance for instance in self.instances if instance.name not in self.standing)
 
-    def may_stand(self, instance: Instance, gpu: Gpu) -> bool:
+    def may_stand(self, instance: PlacementInstance, gpu: PlacementGpu) -> bool:
         """Whether the type suits and the memory would fit on the empty GPU."""
         suits = instance.gpu_types is None or gpu.gpu_type in instance.gpu_types
         return suits and instance.memory_gib <= gpu.memory_gib
@@ -96,7 +96,7 @@ Placement = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class PlacementBudget:
     """CP-SAT's deterministic seconds; 0 is none."""
 
     work: float = 5.0
@@ -113,7 +113,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlacementOutcome:
     """Where everything stands, why the rest does not, and the proof."""
 
     placement: Placement

@@ -7,14 +7,14 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.hetsev.placement.problem import Instance, Problem
+from solvers.hetsev.placement.problem import PlacementInstance, PlacementProblem
 from solvers.hetsev.placement.rooms import Rooms
 
 QUEUES = 4  # k
 BUFFER = 8  # beta
 
 
-def features(instances: tuple[Instance, ...]) -> NDArray[np.float64]:
+def features(instances: tuple[PlacementInstance, ...]) -> NDArray[np.float64]:
     """GPU memory between 0 and 1, and the model one-hot: what HetSev calls alike."""
     memory = np.array([instance.memory_gib for instance in instances])
     span = memory.max() - memory.min() if len(memory) else 0.0
@@ -45,7 +45,7 @@ def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) ->
     return [int(cluster) for cluster in nearest]
 
 
-def buffer(queues: list[list[Instance]], beta: int) -> list[Instance]:
+def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementInstance]:
     """Up to beta instances by weighted fairness: queues get places in proportion to length x median wait.
 
     Taken out of the queues, the heaviest queue's first, within a queue the longest waiting first."""
@@ -60,7 +60,7 @@ def buffer(queues: list[list[Instance]], beta: int) -> list[Instance]:
         open_queues = [index for index in order if taken[index] < len(queues[index])]
         chosen = max(open_queues, key=lambda index: weights[index] * total / sum(weights) - taken[index])
         taken[chosen] += 1
-    picked: list[Instance] = []
+    picked: list[PlacementInstance] = []
     for index in order:
         queues[index].sort(key=lambda one: (-one.waited_seconds, one.name))
         picked += queues[index][: taken[index]]
@@ -68,7 +68,7 @@ def buffer(queues: list[list[Instance]], beta: int) -> list[Instance]:
     return picked
 
 
-def schedule(problem: Problem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
+def schedule(problem: PlacementProblem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
     """Place what is pending, round by round; what fits nowhere is left for a later call."""
     rooms = Rooms(problem)
     pending = tuple(sorted(problem.pending, key=lambda one: one.name))

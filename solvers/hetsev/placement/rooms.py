@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from solvers.hetsev.placement.problem import Gpu, Instance, Problem
+from solvers.hetsev.placement.problem import PlacementGpu, PlacementInstance, PlacementProblem
 
 SLACK = 1e-9  # relative: what floating sums lose
 
@@ -12,7 +12,7 @@ SLACK = 1e-9  # relative: what floating sums lose
 class Rooms:
     """The fleet as it fills, what stands already included."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PlacementProblem) -> None:
         self.problem = problem
         self.placement: dict[str, str] = {}
         self.free_gib = {gpu.name: gpu.memory_gib for gpu in problem.gpus}
@@ -22,14 +22,14 @@ class Rooms:
         for name, where in sorted(problem.standing.items()):
             self.put(problem.by_name[name], problem.gpu_by_name[where])
 
-    def put(self, instance: Instance, gpu: Gpu) -> None:
+    def put(self, instance: PlacementInstance, gpu: PlacementGpu) -> None:
         self.placement[instance.name] = gpu.name
         self.free_gib[gpu.name] -= instance.memory_gib
         self._cores[gpu.node] -= instance.cpu_cores
         self._host_gib[gpu.node] -= instance.host_memory_gib
         self._models[gpu.name, instance.model] += 1
 
-    def has_capacity(self, instance: Instance, gpu: Gpu) -> bool:
+    def has_capacity(self, instance: PlacementInstance, gpu: PlacementGpu) -> bool:
         """HetSev, algorithm 1, line 7: GPU memory, CPU cores, CPU memory."""
         return (
             self.problem.may_stand(instance, gpu)
@@ -38,15 +38,15 @@ class Rooms:
             and instance.host_memory_gib <= self._host_gib[gpu.node] + SLACK * instance.host_memory_gib
         )
 
-    def keeps_apart(self, instance: Instance, gpu: Gpu) -> bool:
+    def keeps_apart(self, instance: PlacementInstance, gpu: PlacementGpu) -> bool:
         """HetSev, algorithm 1, line 9: anti-affinity."""
         return self._models[gpu.name, instance.model] < self.problem.same_model_per_gpu
 
-    def candidates(self, instance: Instance) -> list[Gpu]:
+    def candidates(self, instance: PlacementInstance) -> list[PlacementGpu]:
         gpus = self.problem.gpus
         return [gpu for gpu in gpus if self.has_capacity(instance, gpu) and self.keeps_apart(instance, gpu)]
 
-    def why_not(self, instance: Instance) -> str:
+    def why_not(self, instance: PlacementInstance) -> str:
         """The limit that binds, for an instance that fits nowhere now."""
         gpus = [gpu for gpu in self.problem.gpus if self.problem.may_stand(instance, gpu)]
         if not gpus:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from solvers.hetsev.scaling import exact, greedy, judge
 from solvers.hetsev.scaling.problem import (
     Actions,
-    Budget,
     Certificate,
     InstanceType,
-    Outcome,
-    Problem,
-    Promise,
+    ScalingBudget,
+    ScalingOutcome,
+    ScalingProblem,
+    ScalingPromise,
     Totals,
-    WrongProblem,
+    WrongScaling,
 )
 from solvers.proof import below, must_be_right
 
 __all__ = [
-    "Actions", "Budget", "Certificate", "InstanceType", "Outcome", "Problem", "Promise", "Totals", "WrongProblem",
+    "Actions", "ScalingBudget", "Certificate", "InstanceType", "ScalingOutcome", "ScalingProblem", "ScalingPromise", "Totals", "WrongScaling",
     "scale",
 ]  # fmt: skip
 
 
-UNTIL_PROVED = Budget()
+UNTIL_PROVED = ScalingBudget()
 
 
-def scale(problem: Problem, budget: Budget = UNTIL_PROVED) -> Outcome:
+def scale(problem: ScalingProblem, budget: ScalingBudget = UNTIL_PROVED) -> ScalingOutcome:
     """The cheapest right answer of the exact solver and the heuristic, judged; the heuristic's where time is up."""
     answers: list[tuple[Actions, str]] = []
     bound = None
@@ -40,7 +40,7 @@ def scale(problem: Problem, budget: Budget = UNTIL_PROVED) -> Outcome:
     return min(certified, key=lambda outcome: outcome.certificate.cost)
 
 
-def _certified(problem: Problem, actions: Actions, bound: float | None, method: str) -> Outcome:
+def _certified(problem: ScalingProblem, actions: Actions, bound: float | None, method: str) -> ScalingOutcome:
     must_be_right(method, judge.violations(problem, actions))
     cost = judge.cost(problem, actions)
     least = None if bound is None else below(bound, cost, method)
@@ -49,4 +49,4 @@ def _certified(problem: Problem, actions: Actions, bound: float | None, method: 
     gap = None
     if least is not None and least + paid > 0:
         gap = (cost - least) / (least + paid)
-    return Outcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, least, gap, method))
+    return ScalingOutcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, least, gap, method))

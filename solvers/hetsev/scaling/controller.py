@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from solvers.hetsev.scaling import greedy
-from solvers.hetsev.scaling.problem import Problem
+from solvers.hetsev.scaling.problem import ScalingProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ScalingRules:
     """When the heuristic acts. The paper gives the 80 %; the two durations are ours."""
 
     saturation: float = 0.8
@@ -18,14 +18,16 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ScalingWatch:
     """Since when the load has been too high, and since when an instance could have gone, or the last one went."""
 
     over_since: float | None = None
     spare_since: float | None = None
 
 
-def decide(problem: Problem, watch: Watch, now_seconds: float, rules: Rules = Rules()) -> tuple[dict[str, int], Watch]:
+def decide(
+    problem: ScalingProblem, watch: ScalingWatch, now_seconds: float, rules: ScalingRules = ScalingRules()
+) -> tuple[dict[str, int], ScalingWatch]:
     """What to start or stop now, and what to remember until the next look.
 
     Out: the saturation has been over the threshold for the whole holding time; one type is added in the number that
@@ -35,15 +37,15 @@ def decide(problem: Problem, watch: Watch, now_seconds: float, rules: Rules = Ru
     if greedy.capacity(problem, counts) * rules.saturation < problem.arrivals_per_second:
         since = now_seconds if watch.over_since is None else watch.over_since
         if now_seconds - since < rules.held_seconds:
-            return {}, Watch(over_since=since)
+            return {}, ScalingWatch(over_since=since)
         choice = greedy.out(problem, counts, rules.saturation)
         if choice is None:  # nothing fits: it stays overdue
-            return {}, Watch(over_since=since)
-        return {choice[0]: choice[1]}, Watch()
+            return {}, ScalingWatch(over_since=since)
+        return {choice[0]: choice[1]}, ScalingWatch()
     name = greedy.dearest_removable(problem, counts, rules.saturation)
     if name is None:
-        return {}, Watch()
+        return {}, ScalingWatch()
     since = now_seconds if watch.spare_since is None else watch.spare_since
     if now_seconds - since < rules.cooldown_seconds:
-        return {}, Watch(spare_since=since)
-    return {name: -1}, Watch(spare_since=now_seconds)  # the next one is missed anew before it goes, too
+        return {}, ScalingWatch(spare_since=since)
+    return {name: -1}, ScalingWatch(spare_since=now_seconds)  # the next one is missed anew before it goes, too

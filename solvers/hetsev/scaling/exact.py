@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from solvers.hetsev.scaling.problem import RESOURCES, Actions, Budget, Problem
+from solvers.hetsev.scaling.problem import RESOURCES, Actions, ScalingBudget, ScalingProblem
 
 PASSED_OVER = {"cbc": 1e-5, "highs": 1e-6, "ortools": 1e-6}  # a solver may miss what is cheaper by no more than this
 SOLVERS = tuple(PASSED_OVER)
@@ -15,7 +15,7 @@ LET_GO = 1e-6  # relative: of the arrivals, what the judge calls nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ExactScaling:
     """What a solver says: actions, or none; a lower bound; and whether it calls them optimal."""
 
     actions: dict[str, int] | None
@@ -23,13 +23,13 @@ class Claim:
     is_proved: bool
 
 
-def solve(problem: Problem, budget: Budget) -> Claim:
+def solve(problem: ScalingProblem, budget: ScalingBudget) -> ExactScaling:
     """Solve within the budget. The bound is the cost of what is proved, else that of the LP relaxation or the search;
     either keeps clear of the solver's tolerances."""
     if budget.solver not in SOLVERS:
         raise ValueError(f"solver {budget.solver} is unknown; there are {', '.join(SOLVERS)}")
     if not problem.types:
-        return Claim({}, problem.unserved_price * problem.arrivals_per_second, True)
+        return ExactScaling({}, problem.unserved_price * problem.arrivals_per_second, True)
     if budget.solver == "ortools":
         found = _by_ortools(problem, budget.nodes)
     else:
@@ -40,14 +40,14 @@ def solve(problem: Problem, budget: Budget) -> Claim:
     bound = _cost(problem, found.actions) if found.is_proved and found.actions is not None else found.bound
     if bound is not None:
         bound -= PASSED_OVER[budget.solver] * max(1.0, abs(bound))
-    return Claim(found.actions, bound, found.is_proved)
+    return ExactScaling(found.actions, bound, found.is_proved)
 
 
-def _needed(problem: Problem) -> float:
+def _needed(problem: ScalingProblem) -> float:
     return problem.arrivals_per_second * (1 - LET_GO)
 
 
-def _cost(problem: Problem, actions: Actions) -> float:
+def _cost(problem: ScalingProblem, actions: Actions) -> float:
     """The program's objective at whole numbers: a solver's own is as exact as its variables are whole."""
     total = carried = 0.0
     for kind in problem.types:
@@ -58,7 +58,7 @@ def _cost(problem: Problem, actions: Actions) -> float:
     return total + problem.unserved_price * max(0.0, _needed(problem) - carried)
 
 
-def _most(problem: Problem, index: int) -> int:
+def _most(problem: ScalingProblem, index: int) -> int:
     """How many of a type any sensible answer starts: what the arrivals need, and what there is."""
     kind = problem.types[index]
     if not problem.keeps_promise(kind):  # (4)
@@ -69,7 +69,7 @@ def _most(problem: Problem, index: int) -> int:
     return max(most, 0)
 
 
-def _limits(problem: Problem) -> list[tuple[str, float]]:
+def _limits(problem: ScalingProblem) -> list[tuple[str, float]]:
     """(resource, what running and started instances may take): more than now only if there is room for it."""
     limits = []
     for resource in RESOURCES:
@@ -80,7 +80,7 @@ def _limits(problem: Problem) -> list[tuple[str, float]]:
     return limits
 
 
-def _by_pulp(problem: Problem, solver: str, nodes: int | None) -> Claim:
+def _by_pulp(problem: ScalingProblem, solver: str, nodes: int | None) -> ExactScaling:
     import pulp  # a second of imports that only this solver needs
 
     model = pulp.LpProblem("scaling", pulp.LpMinimize)
@@ -114,12 +114,12 @@ def _by_pulp(problem: Problem, solver: str, nodes: int | None) -> Claim:
     try:
         status = model.solve(_pulp_solver(pulp, solver, nodes))
     except KeyError:  # PuLP has no name for what HiGHS says at a limit
-        return Claim(None, bound, False)
+        return ExactScaling(None, bound, False)
     values = [x.varValue for x in change]
     if status != pulp.LpStatusOptimal or not all(_is_whole(value) for value in values):  # cut before it had an answer
-        return Claim(None, bound, False)
+        return ExactScaling(None, bound, False)
     actions = {kind.name: round(value) for kind, value in zip(problem.types, values, strict=True)}
-    return Claim(actions, bound, not is_limited)
+    return ExactScaling(actions, bound, not is_limited)
 
 
 def _is_whole(value: float | None) -> bool:
@@ -145,7 +145,7 @@ def _relaxed(pulp: Any, model: Any, change: list[Any]) -> float | None:
     return bound
 
 
-def _by_ortools(problem: Problem, nodes: int | None) -> Claim:
+def _by_ortools(problem: ScalingProblem, nodes: int | None) -> ExactScaling:
     from ortools.linear_solver import pywraplp
 
     model: Any = pywraplp.Solver.CreateSolver("SCIP")
@@ -172,6 +172,6 @@ def _by_ortools(problem: Problem, nodes: int | None) -> Claim:
     model.SetSolverSpecificParametersAsString(settings + ("" if nodes is None else f"limits/nodes = {nodes}\n"))
     status = model.Solve()
     if status not in (model.OPTIMAL, model.FEASIBLE):
-        return Claim(None, None, False)
+        return ExactScaling(None, None, False)
     actions = {kind.name: round(x.solution_value()) for kind, x in zip(problem.types, change, strict=True)}
-    return Claim(actions, model.Objective().BestBound(), status == model.OPTIMAL)
+    return ExactScaling(actions, model.Objective().BestBound(), status == model.OPTIMAL)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-from solvers.hetsev.scaling.problem import RESOURCES, InstanceType, Problem
+from solvers.hetsev.scaling.problem import RESOURCES, InstanceType, ScalingProblem
 
 EXACTLY = 1e-9  # relative: what floating sums lose
 
 
-def capacity(problem: Problem, counts: dict[str, int]) -> float:
+def capacity(problem: ScalingProblem, counts: dict[str, int]) -> float:
     """What instances within the SLO carry together."""
     return sum(kind.throughput_per_second * counts[kind.name] for kind in problem.types if problem.keeps_promise(kind))
 
 
-def room(problem: Problem, kind: InstanceType, counts: dict[str, int]) -> int:
+def room(problem: ScalingProblem, kind: InstanceType, counts: dict[str, int]) -> int:
     """How many more of a type the resources hold: HetSev, constraint (2)."""
     most = math.inf if kind.most is None else float(kind.most - counts[kind.name])
     for resource in RESOURCES:
@@ -25,7 +25,7 @@ def room(problem: Problem, kind: InstanceType, counts: dict[str, int]) -> int:
     return max(0, int(most)) if most < math.inf else 2**31
 
 
-def out(problem: Problem, counts: dict[str, int], saturation: float) -> tuple[str, int] | None:
+def out(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> tuple[str, int] | None:
     """The cheapest one-type answer to a load over the saturation: a type and its number.
 
     Where no type holds the number that is needed, the one whose room carries most; None where none has room."""
@@ -44,7 +44,7 @@ def out(problem: Problem, counts: dict[str, int], saturation: float) -> tuple[st
     return min(choices)[2:] if choices else None
 
 
-def dearest_removable(problem: Problem, counts: dict[str, int], saturation: float) -> str | None:
+def dearest_removable(problem: ScalingProblem, counts: dict[str, int], saturation: float) -> str | None:
     """The dearest running instance without which the load still stays within the saturation."""
     carried = capacity(problem, counts)
     candidates = []
@@ -57,7 +57,7 @@ def dearest_removable(problem: Problem, counts: dict[str, int], saturation: floa
     return min(candidates)[1] if candidates else None
 
 
-def solve(problem: Problem, saturation: float = 1.0) -> dict[str, int]:
+def solve(problem: ScalingProblem, saturation: float = 1.0) -> dict[str, int]:
     """The whole way at once: out until the load is carried or nothing fits, else in until nothing can go."""
     counts = {kind.name: kind.running for kind in problem.types}
     over = capacity(problem, counts) * saturation * (1 + EXACTLY) < problem.arrivals_per_second

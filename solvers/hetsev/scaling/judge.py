@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from solvers.hetsev.scaling.problem import Actions, Problem
+from solvers.hetsev.scaling.problem import Actions, ScalingProblem
 
 TOLERANCE = 1e-6  # relative
 
 
-def unserved(problem: Problem, actions: Actions) -> float:
+def unserved(problem: ScalingProblem, actions: Actions) -> float:
     """What of the arrivals nothing carries: HetSev, constraint (1), as a number instead of a verdict."""
     carried = 0.0
     for kind in problem.types:
@@ -17,7 +17,7 @@ def unserved(problem: Problem, actions: Actions) -> float:
     return short if short > TOLERANCE * problem.arrivals_per_second else 0.0
 
 
-def cost(problem: Problem, actions: Actions) -> float:
+def cost(problem: ScalingProblem, actions: Actions) -> float:
     """HetSev's objective, sum C (X + lambda O max(X, 0)), and the price of what is unserved."""
     total = 0.0
     for kind in problem.types:
@@ -28,7 +28,7 @@ def cost(problem: Problem, actions: Actions) -> float:
     return total + problem.unserved_price * unserved(problem, actions)
 
 
-def violations(problem: Problem, actions: Actions) -> list[str]:
+def violations(problem: ScalingProblem, actions: Actions) -> list[str]:
     """Every constraint that does not hold, in words."""
     known = {kind.name for kind in problem.types}
     found = [f"{name} is no instance type of this service" for name in sorted(actions) if name not in known]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 RESOURCES = ("cpu_cores", "host_memory_gib", "gpu_memory_gib")
 
 
-class WrongProblem(ValueError):
+class WrongScaling(ValueError):
     """A problem that holds a number that means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class ScalingPromise:
     """HetSev's SLO: at least `sl_min_percent` of the requests are answered within `rt_max_ms`."""
 
     rt_max_ms: float
@@ -21,9 +21,9 @@ class Promise:
 
     def __post_init__(self) -> None:
         if not self.rt_max_ms > 0:
-            raise WrongProblem(f"rt_max_ms {self.rt_max_ms:g} is not over 0")
+            raise WrongScaling(f"rt_max_ms {self.rt_max_ms:g} is not over 0")
         if not 0 < self.sl_min_percent <= 100:
-            raise WrongProblem(f"sl_min_percent {self.sl_min_percent:g} is outside 0..100")
+            raise WrongScaling(f"sl_min_percent {self.sl_min_percent:g} is outside 0..100")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ScalingProblem:
     """The arrivals of one service, and what could carry them."""
 
     arrivals_per_second: float  # W
-    promise: Promise
+    promise: ScalingPromise
     types: tuple[InstanceType, ...]
     totals: Totals = Totals()
     unpredictability: float = 0.0  # lambda: what a second of launching weighs
@@ -69,13 +69,13 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not 0 <= self.arrivals_per_second < float("inf"):
-            raise WrongProblem(f"arrivals of {self.arrivals_per_second:g} a second are no rate")
+            raise WrongScaling(f"arrivals of {self.arrivals_per_second:g} a second are no rate")
         names = [kind.name for kind in self.types]
         if len(set(names)) != len(names):
-            raise WrongProblem(f"two instance types have one name among {', '.join(names)}")
+            raise WrongScaling(f"two instance types have one name among {', '.join(names)}")
         for kind in self.types:
             if not kind.throughput_per_second > 0 or not kind.cost_per_hour >= 0 or kind.running < 0:
-                raise WrongProblem(f"instance type {kind.name} needs a throughput over 0, a cost and a count from 0 on")
+                raise WrongScaling(f"instance type {kind.name} needs a throughput over 0, a cost and a count from 0 on")
 
     def keeps_promise(self, kind: InstanceType) -> bool:
         """HetSev, constraint (4): the profiled time is within the SLO. What breaks it carries nothing."""
@@ -87,7 +87,7 @@ Actions = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ScalingBudget:
     """How much work the exact solver may do, in branch-and-bound nodes: 0 is none, None is until it is proved."""
 
     nodes: int | None = None
@@ -105,7 +105,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScalingOutcome:
     """What to do, how many requests a second it leaves unserved, and the proof."""
 
     actions: Actions

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from solvers.inss.batching.answer import Batches, Certificate, Change, NoBatches, Outcome
+from solvers.inss.batching.answer import Batches, Certificate, NeededChange, NoBatches, Outcome
 from solvers.inss.batching.bda import bda
 from solvers.inss.batching.exact import highest_throughput
 from solvers.inss.batching.explain import no_batches
 from solvers.inss.batching.judge import throughput_per_second, violations
-from solvers.inss.batching.problem import Model, Option, Problem, WrongBatching
+from solvers.inss.batching.problem import BatchedModel, BatchingProblem, BatchOption, WrongBatching
 from solvers.proof import SolverBug, above, must_be_right
 
 __all__ = [
     "Batches",
     "Certificate",
-    "Change",
-    "Model",
+    "NeededChange",
+    "BatchedModel",
     "NoBatches",
-    "Option",
+    "BatchOption",
     "Outcome",
-    "Problem",
+    "BatchingProblem",
     "WrongBatching",
     "decide_batches",
 ]
 
 
-def decide_batches(problem: Problem, work_limit: int = 200_000) -> Outcome:
+def decide_batches(problem: BatchingProblem, work_limit: int = 200_000) -> Outcome:
     """BDA's answer with the bound of the exact one, or the exact one where it serves more."""
     claim = highest_throughput(problem, work_limit)
     answers = []

@@ -30,7 +30,7 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NeededChange:
     """One number, and what it would have to be."""
 
     of: str  # a model, or the GPU
@@ -47,7 +47,7 @@ class NoBatches:
 
     cannot_run: tuple[str, ...]
     reason: str
-    changes: tuple[Change, ...]  # together enough
+    changes: tuple[NeededChange, ...]  # together enough
     is_proved: bool
     work: int
 

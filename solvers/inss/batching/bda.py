@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solvers.inss.batching.problem import Model, Problem
+from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Decided:
         return all(self.found.values())
 
 
-def bda(problem: Problem) -> Decided:
+def bda(problem: BatchingProblem) -> Decided:
     """As the text has it. One model alone: exact where latency, throughput and memory grow with the batch."""
     decided = _start(problem)
     for model in problem.models:
@@ -45,7 +45,7 @@ def bda(problem: Problem) -> Decided:
     return decided
 
 
-def printed_listing(problem: Problem) -> Decided:
+def printed_listing(problem: BatchingProblem) -> Decided:
     """As Algorithm 1 is printed, a baseline: it stops at a batch that is too slow, and its flag is set on failure."""
     decided = _start(problem)
     for model in problem.models:
@@ -66,11 +66,11 @@ def printed_listing(problem: Problem) -> Decided:
     return decided
 
 
-def _start(problem: Problem) -> Decided:
+def _start(problem: BatchingProblem) -> Decided:
     return Decided({model.name: model.batch for model in problem.models}, {})
 
 
-def _is_too_large(problem: Problem, model: Model, batch: int, batches: dict[str, int]) -> bool:
+def _is_too_large(problem: BatchingProblem, model: BatchedModel, batch: int, batches: dict[str, int]) -> bool:
     """(4a) with the others as they are decided so far, (4b)."""
     memory_gib = 0.0
     for other in problem.models:
@@ -78,6 +78,6 @@ def _is_too_large(problem: Problem, model: Model, batch: int, batches: dict[str,
     return memory_gib > problem.memory_gib or model.at(batch).task_latency_ms > model.slo_ms
 
 
-def _is_too_slow(model: Model, batch: int) -> bool:
+def _is_too_slow(model: BatchedModel, batch: int) -> bool:
     """(4c)"""
     return model.at(batch).throughput_per_second < model.rate_per_second

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solvers.inss.batching.problem import Model, Problem
+from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ExactBatches:
     """The best batches, None where there are none or work ran out, and what no right answer exceeds."""
 
     batches: dict[str, int] | None
@@ -25,7 +25,7 @@ class Partial:
     batches: tuple[int, ...]
 
 
-def right_alone(problem: Problem, model: Model) -> list[int]:
+def right_alone(problem: BatchingProblem, model: BatchedModel) -> list[int]:
     """Batches that meet (4b) and (4c), and fit into the whole GPU."""
     return [
         batch
@@ -36,11 +36,11 @@ def right_alone(problem: Problem, model: Model) -> list[int]:
     ]
 
 
-def highest_throughput(problem: Problem, work_limit: int) -> Claim:
+def highest_throughput(problem: BatchingProblem, work_limit: int) -> ExactBatches:
     """Model after model, keeping of all combinations those that no other beats in memory and throughput both."""
     choices = [right_alone(problem, model) for model in problem.models]
     if not all(choices):
-        return Claim(None, None, 0)
+        return ExactBatches(None, None, 0)
     best_alone = [
         max(model.at(batch).throughput_per_second for batch in right)
         for model, right in zip(problem.models, choices, strict=True)
@@ -50,7 +50,7 @@ def highest_throughput(problem: Problem, work_limit: int) -> Claim:
         work += len(partials) * len(right)
         if work > work_limit:
             reached = max(partial.throughput_per_second for partial in partials)
-            return Claim(None, reached + sum(best_alone[place:]), work)
+            return ExactBatches(None, reached + sum(best_alone[place:]), work)
         partials = unbeaten(
             [
                 Partial(
@@ -64,10 +64,10 @@ def highest_throughput(problem: Problem, work_limit: int) -> Claim:
             problem.memory_gib,
         )
         if not partials:
-            return Claim(None, None, work)
+            return ExactBatches(None, None, work)
     best = max(partials, key=lambda partial: partial.throughput_per_second)  # of equals, the one of least memory
     names = (model.name for model in problem.models)
-    return Claim(dict(zip(names, best.batches, strict=True)), best.throughput_per_second, work)
+    return ExactBatches(dict(zip(names, best.batches, strict=True)), best.throughput_per_second, work)
 
 
 def unbeaten(partials: list[Partial], memory_gib: float) -> list[Partial]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from solvers.inss.batching.answer import Change, NoBatches
-from solvers.inss.batching.problem import Model, Problem
+from solvers.inss.batching.answer import NeededChange, NoBatches
+from solvers.inss.batching.problem import BatchedModel, BatchingProblem
 
 
-def no_batches(problem: Problem, is_proved: bool, work: int) -> NoBatches:
+def no_batches(problem: BatchingProblem, is_proved: bool, work: int) -> NoBatches:
     """First each model by itself, then the memory that they share."""
     blocked = [model for model in problem.models if not in_time(model)]
     changes = tuple(change for model in blocked for change in least_changes(model))
     needed_gib = least_memory_gib(replace(problem, models=tuple(eased(model, changes) for model in problem.models)))
     reasons = [_blocked_reason(model) for model in blocked]
     if needed_gib > problem.memory_gib:
-        changes = (*changes, Change("the GPU", "memoryGib", needed_gib))
+        changes = (*changes, NeededChange("the GPU", "memoryGib", needed_gib))
         reasons.append(f"{needed_gib:g} GiB are needed at least; the GPU has {problem.memory_gib:g}")
     if not is_proved:
         reasons.append(f"none were found after {work} combinations")
@@ -23,7 +23,7 @@ def no_batches(problem: Problem, is_proved: bool, work: int) -> NoBatches:
     return NoBatches(cannot_run, "; ".join(reasons), changes, is_proved, work)
 
 
-def in_time(model: Model) -> list[int]:
+def in_time(model: BatchedModel) -> list[int]:
     """Batches that meet SLO and rate, whatever memory they take."""
     return [
         batch
@@ -32,15 +32,15 @@ def in_time(model: Model) -> list[int]:
     ]
 
 
-def least_changes(model: Model) -> tuple[Change, ...]:
+def least_changes(model: BatchedModel) -> tuple[NeededChange, ...]:
     """What would make one batch right: one number if that is enough, and the least change relative to it."""
 
-    def needed(batch: int) -> tuple[Change, ...]:
+    def needed(batch: int) -> tuple[NeededChange, ...]:
         option, changes = model.at(batch), []
         if option.task_latency_ms > model.slo_ms:
-            changes.append(Change(model.name, "sloMs", option.task_latency_ms))
+            changes.append(NeededChange(model.name, "sloMs", option.task_latency_ms))
         if option.throughput_per_second < model.rate_per_second:
-            changes.append(Change(model.name, "ratePerSecond", option.throughput_per_second))
+            changes.append(NeededChange(model.name, "ratePerSecond", option.throughput_per_second))
         return tuple(changes)
 
     def size(batch: int) -> tuple[int, float, int]:
@@ -52,7 +52,7 @@ def least_changes(model: Model) -> tuple[Change, ...]:
     return needed(min(possible, key=size)) if possible else ()
 
 
-def eased(model: Model, changes: tuple[Change, ...]) -> Model:
+def eased(model: BatchedModel, changes: tuple[NeededChange, ...]) -> BatchedModel:
     """The model with those of the changes that are its own."""
     for change in changes:
         if change.of == model.name:
@@ -61,12 +61,12 @@ def eased(model: Model, changes: tuple[Change, ...]) -> Model:
     return model
 
 
-def least_memory_gib(problem: Problem) -> float:
+def least_memory_gib(problem: BatchingProblem) -> float:
     """The least that right batches take together."""
     return sum(min((model.at(batch).memory_gib for batch in in_time(model)), default=0.0) for model in problem.models)
 
 
-def _blocked_reason(model: Model) -> str:
+def _blocked_reason(model: BatchedModel) -> str:
     fast = [option for option in model.options if option.task_latency_ms <= model.slo_ms]
     if not fast:
         least_ms = min(option.task_latency_ms for option in model.options)

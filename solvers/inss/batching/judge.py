@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from solvers.inss.batching.problem import Problem
+from solvers.inss.batching.problem import BatchingProblem
 
 
-def violations(problem: Problem, batches: Mapping[str, int]) -> list[str]:
+def violations(problem: BatchingProblem, batches: Mapping[str, int]) -> list[str]:
     """Every constraint of InSS's (4a) to (4d) that these batches break; none means right."""
     wrong = []
     memory_gib = 0.0
@@ -30,7 +30,7 @@ def violations(problem: Problem, batches: Mapping[str, int]) -> list[str]:
     return wrong
 
 
-def throughput_per_second(problem: Problem, batches: Mapping[str, int]) -> float:
+def throughput_per_second(problem: BatchingProblem, batches: Mapping[str, int]) -> float:
     """(4): what all models together could serve."""
     total = 0.0
     for model in problem.models:

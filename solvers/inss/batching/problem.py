@@ -13,7 +13,7 @@ class WrongBatching(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class BatchOption:
     """What is predicted of one batch size."""
 
     task_latency_ms: float  # T, by InSS's eq. (2)
@@ -31,13 +31,13 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class BatchedModel:
     """A model on the GPU; `options` are those of batches 1, 2, 3, and so on."""
 
     name: str
     slo_ms: float
     rate_per_second: float
-    options: tuple[Option, ...]
+    options: tuple[BatchOption, ...]
     batch: int = 1  # what it runs at now: the default of InSS's listing
 
     def __post_init__(self) -> None:
@@ -49,16 +49,16 @@ class Model:
             if not (isfinite(value) and value > 0):
                 raise WrongBatching(f"model {self.name}: {name} {value:g} is not a finite number over 0")
 
-    def at(self, batch: int) -> Option:
+    def at(self, batch: int) -> BatchOption:
         return self.options[batch - 1]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BatchingProblem:
     """The models on one GPU, in the order in which batches are decided."""
 
     memory_gib: float
-    models: tuple[Model, ...]
+    models: tuple[BatchedModel, ...]
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]

@@ -6,24 +6,24 @@ from solvers.inss.throughput import bound, exact, greedy, judge
 from solvers.inss.throughput.problem import (
     Answer,
     Certificate,
-    GpuType,
-    Model,
-    Outcome,
-    Problem,
-    Served,
-    Shape,
+    ServedModel,
     Speed,
-    WrongProblem,
+    ThroughputGpuType,
+    ThroughputModel,
+    ThroughputOutcome,
+    ThroughputProblem,
+    ThroughputShape,
+    WrongThroughput,
 )
 from solvers.proof import above, must_be_right
 
 __all__ = [
-    "Answer", "Certificate", "GpuType", "Model", "Outcome", "Problem", "Served", "Shape", "Speed", "WrongProblem",
+    "Answer", "Certificate", "ThroughputGpuType", "ThroughputModel", "ThroughputOutcome", "ThroughputProblem", "ServedModel", "ThroughputShape", "Speed", "WrongThroughput",
     "serve",
 ]  # fmt: skip
 
 
-def serve(problem: Problem, most_models: int = exact.MOST_MODELS) -> Outcome:
+def serve(problem: ThroughputProblem, most_models: int = exact.MOST_MODELS) -> ThroughputOutcome:
     """Exact for up to `most_models` models; beyond, the heuristic with an upper bound. Serving comes before speed."""
     if len(problem.models) <= most_models:
         answer, most = exact.solve(problem)
@@ -35,4 +35,4 @@ def serve(problem: Problem, most_models: int = exact.MOST_MODELS) -> Outcome:
     worth = judge.objective(problem, answer)
     most = above(most, worth, method)
     gap = (most - worth) / worth if worth > 0 else 0.0
-    return Outcome(answer, Certificate(len(answer), worth, most, gap, method))
+    return ThroughputOutcome(answer, Certificate(len(answer), worth, most, gap, method))

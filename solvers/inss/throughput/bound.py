@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from solvers.inss.throughput import subsets
-from solvers.inss.throughput.problem import GpuType, Model, Problem
+from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, ThroughputProblem
 
 
-def upper_bound(problem: Problem) -> float:
+def upper_bound(problem: ThroughputProblem) -> float:
     """Neighbours only slow a model and take its memory, so alone is an upper bound of worth at each share.
 
     What remains of (1)-(1f) is a multiple-choice knapsack over 100 % x GPUs, solved by dynamic programming."""
@@ -30,7 +30,7 @@ def upper_bound(problem: Problem) -> float:
     return best[pot]
 
 
-def _alone(problem: Problem, kind: GpuType, model: Model, step: int) -> float | None:
-    narrowed = Problem((model,), (kind,), {kind.name: 1}, (step,), problem.is_normalised)
+def _alone(problem: ThroughputProblem, kind: ThroughputGpuType, model: ThroughputModel, step: int) -> float | None:
+    narrowed = ThroughputProblem((model,), (kind,), {kind.name: 1}, (step,), problem.is_normalised)
     filling = subsets.best(narrowed, kind, (model,))
     return None if filling is None else filling.worth

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import combinations
 
 from solvers.inss.throughput import subsets
-from solvers.inss.throughput.problem import Problem, Served
+from solvers.inss.throughput.problem import ServedModel, ThroughputProblem
 
 MOST_MODELS = 8  # 255 subsets; twice as many for each model more
 
 
-def solve(problem: Problem) -> tuple[dict[str, Served], float]:
+def solve(problem: ThroughputProblem) -> tuple[dict[str, ServedModel], float]:
     """The answer that serves most models and, among those, has the most worth; and that worth."""
     models = tuple(sorted(problem.models, key=lambda model: model.name))
     count = len(models)
@@ -45,10 +45,10 @@ def solve(problem: Problem) -> tuple[dict[str, Served], float]:
         reached = after
     served = max(reached, key=lambda mask: (mask.bit_count(), reached[mask][0], -mask))
     worth, steps = reached[served]
-    answer: dict[str, Served] = {}
+    answer: dict[str, ServedModel] = {}
     for number, mask in steps:
         name, gpu = problem.places[number]
         here = [models[i] for i in range(count) if mask >> i & 1]
         for model, (percent, batch) in zip(here, best_of[name, mask].shapes, strict=True):
-            answer[model.name] = Served(name, gpu, percent, batch)
+            answer[model.name] = ServedModel(name, gpu, percent, batch)
     return answer, worth

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solvers.inss.throughput import subsets
-from solvers.inss.throughput.problem import Model, Problem, Served
+from solvers.inss.throughput.problem import ServedModel, ThroughputModel, ThroughputProblem
 
 MOST_TOGETHER = 4  # the splits of five SM shares and more are too many for a heuristic
 
@@ -11,11 +11,11 @@ MOST_TOGETHER = 4  # the splits of five SM shares and more are too many for a he
 class _Fillings:
     """The best filling of every (type, set) asked for, worked out once."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ThroughputProblem) -> None:
         self.problem = problem
         self._known: dict[tuple[str, frozenset[str]], subsets.Filling | None] = {}
 
-    def ordered(self, names: frozenset[str]) -> tuple[Model, ...]:
+    def ordered(self, names: frozenset[str]) -> tuple[ThroughputModel, ...]:
         return tuple(self.problem.by_name[name] for name in sorted(names))
 
     def of(self, gpu_type: str, names: frozenset[str]) -> subsets.Filling | None:
@@ -27,7 +27,7 @@ class _Fillings:
         return self._known[key]
 
 
-def solve(problem: Problem, rounds: int = 20) -> dict[str, Served]:
+def solve(problem: ThroughputProblem, rounds: int = 20) -> dict[str, ServedModel]:
     """A right answer; a model that fits nowhere beside the others is left out."""
     fillings = _Fillings(problem)
     here: list[frozenset[str]] = [frozenset() for _ in problem.places]
@@ -43,16 +43,16 @@ def solve(problem: Problem, rounds: int = 20) -> dict[str, Served]:
             _join(problem, fillings, here, model.name)
         if here == before:
             break
-    answer: dict[str, Served] = {}
+    answer: dict[str, ServedModel] = {}
     for (gpu_type, gpu), names in zip(problem.places, here, strict=True):
         filling = fillings.of(gpu_type, names)
         assert filling is not None
         for model, (percent, batch) in zip(fillings.ordered(names), filling.shapes, strict=True):
-            answer[model.name] = Served(gpu_type, gpu, percent, batch)
+            answer[model.name] = ServedModel(gpu_type, gpu, percent, batch)
     return answer
 
 
-def _join(problem: Problem, fillings: _Fillings, here: list[frozenset[str]], name: str) -> None:
+def _join(problem: ThroughputProblem, fillings: _Fillings, here: list[frozenset[str]], name: str) -> None:
     """Put a model on the GPU whose worth grows most with it, if any can take it."""
     gains = []
     for place, names in enumerate(here):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from solvers.inss.throughput.problem import Answer, Problem
+from solvers.inss.throughput.problem import Answer, ThroughputProblem
 
 TOLERANCE = 1e-9  # relative: what floating sums lose
 
 
-def exec_ms(problem: Problem, answer: Answer, name: str) -> float:
+def exec_ms(problem: ThroughputProblem, answer: Answer, name: str) -> float:
     """Transfer, scheduling and running time of one batch beside the neighbours."""
     served = answer[name]
     models = {model.name: model for model in problem.models}
@@ -30,12 +30,12 @@ def exec_ms(problem: Problem, answer: Answer, name: str) -> float:
     )
 
 
-def throughput(problem: Problem, answer: Answer, name: str) -> float:
+def throughput(problem: ThroughputProblem, answer: Answer, name: str) -> float:
     """h: requests a second when batch follows batch."""
     return answer[name].batch / exec_ms(problem, answer, name) * 1000
 
 
-def objective(problem: Problem, answer: Answer) -> float:
+def objective(problem: ThroughputProblem, answer: Answer) -> float:
     """The sum of h, or of h / H."""
     total = 0.0
     for model in problem.models:
@@ -45,7 +45,7 @@ def objective(problem: Problem, answer: Answer) -> float:
     return total
 
 
-def violations(problem: Problem, answer: Answer) -> list[str]:
+def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
     """Every constraint that does not hold, in words."""
     found = []
     models = {model.name: model for model in problem.models}

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 
-class WrongProblem(ValueError):
+class WrongThroughput(ValueError):
     """A problem that names what is not there, or holds a number that means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class GpuType:
+class ThroughputGpuType:
     """A kind of GPU: its memory, and how scheduling slows with the number of models on it (InSS, section 4.1)."""
 
     name: str
@@ -22,11 +22,11 @@ class GpuType:
 
     def __post_init__(self) -> None:
         if self.schedule_ms_per_model < 0 or 2 * self.schedule_ms_per_model + self.schedule_ms < 0:
-            raise WrongProblem(f"on {self.name}, company would make scheduling faster")
+            raise WrongThroughput(f"on {self.name}, company would make scheduling faster")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ThroughputShape:
     """What a model needs for one batch, the same on every GPU."""
 
     memory_gib: float
@@ -47,29 +47,29 @@ class Speed:
 
     def __post_init__(self) -> None:
         if self.cache_sensitivity < 0 or self.cache_base < 0 or self.cache_base + self.cache_slope < 0:
-            raise WrongProblem("a model's L2 use or its sensitivity to others' is less than none")
+            raise WrongThroughput("a model's L2 use or its sensitivity to others' is less than none")
 
     def cache_use(self, sm_percent: int) -> float:
         return self.cache_slope * sm_percent / 100 + self.cache_base
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ThroughputModel:
     """What is served: its arrivals, its shapes by batch, its speeds by GPU type."""
 
     name: str
     rate_per_second: float  # lambda, constraint (1d)
-    shapes: Mapping[int, Shape]
+    shapes: Mapping[int, ThroughputShape]
     speeds: Mapping[str, Speed]
     norm_per_second: float = 1.0  # H: throughput at 100 % SM and batch 1, for the normalised objective
 
 
 @dataclass(frozen=True)
-class Problem:
+class ThroughputProblem:
     """Models, the GPUs by type, and the SM shares that may be given."""
 
-    models: tuple[Model, ...]
-    gpu_types: tuple[GpuType, ...]
+    models: tuple[ThroughputModel, ...]
+    gpu_types: tuple[ThroughputGpuType, ...]
     gpus: Mapping[str, int]  # by type
     sm_steps: tuple[int, ...] = tuple(range(10, 101, 10))
     is_normalised: bool = False
@@ -77,22 +77,22 @@ class Problem:
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]
         if len(set(names)) != len(names):
-            raise WrongProblem("two models have one name")
+            raise WrongThroughput("two models have one name")
         known = {kind.name for kind in self.gpu_types}
         for name, count in self.gpus.items():
             if name not in known:
-                raise WrongProblem(f"{count} GPUs are of the unknown type {name}")
+                raise WrongThroughput(f"{count} GPUs are of the unknown type {name}")
             if count < 0:
-                raise WrongProblem(f"{count} GPUs of type {name} are less than none")
+                raise WrongThroughput(f"{count} GPUs of type {name} are less than none")
         if not all(1 <= step <= 100 for step in self.sm_steps):
-            raise WrongProblem(f"SM steps {self.sm_steps} leave 1..100")
+            raise WrongThroughput(f"SM steps {self.sm_steps} leave 1..100")
 
     @cached_property
-    def type_of(self) -> dict[str, GpuType]:
+    def type_of(self) -> dict[str, ThroughputGpuType]:
         return {kind.name: kind for kind in self.gpu_types}
 
     @cached_property
-    def by_name(self) -> dict[str, Model]:
+    def by_name(self) -> dict[str, ThroughputModel]:
         return {model.name: model for model in self.models}
 
     @cached_property
@@ -100,13 +100,13 @@ class Problem:
         """(type, number) of every GPU."""
         return tuple((name, number) for name in sorted(self.gpus) for number in range(self.gpus[name]))
 
-    def worth(self, model: Model, per_second: float) -> float:
+    def worth(self, model: ThroughputModel, per_second: float) -> float:
         """What a throughput counts: h, or h / H."""
         return per_second / model.norm_per_second if self.is_normalised else per_second
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedModel:
     """One model on one GPU."""
 
     gpu_type: str
@@ -115,7 +115,7 @@ class Served:
     batch: int
 
 
-Answer = Mapping[str, Served]
+Answer = Mapping[str, ServedModel]
 """By model; a model left out could not be served beside the others."""
 
 
@@ -131,7 +131,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ThroughputOutcome:
     """What runs where, and the proof."""
 
     answer: Answer

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.inss.throughput.problem import GpuType, Model, Problem
+from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, ThroughputProblem
 
 SLACK = 1e-9  # relative: what floating sums lose
 
@@ -40,7 +40,7 @@ def splits(count: int, steps: tuple[int, ...]) -> NDArray[np.int64]:
     return np.array(rows, dtype=np.int64).reshape(-1, count)
 
 
-def best(problem: Problem, kind: GpuType, models: tuple[Model, ...]) -> Filling | None:
+def best(problem: ThroughputProblem, kind: ThroughputGpuType, models: tuple[ThroughputModel, ...]) -> Filling | None:
     """The best filling of a GPU with exactly these models; None where they cannot stand together."""
     count = len(models)
     if not models:
@@ -92,7 +92,7 @@ def best(problem: Problem, kind: GpuType, models: tuple[Model, ...]) -> Filling 
 
 
 def _fit_memory(
-    memory_gib: float, models: tuple[Model, ...], batches: list[list[int]], worths: list[NDArray[np.float64]]
+    memory_gib: float, models: tuple[ThroughputModel, ...], batches: list[list[int]], worths: list[NDArray[np.float64]]
 ) -> tuple[float, tuple[int, ...]] | None:
     """The batches of most worth that fit together: constraint (1b), by depth first with the worth still possible."""
     count = len(models)

@@ -6,12 +6,12 @@ from solvers.morak.power import exact, explain, greedy, judge
 from solvers.morak.power.classes import alike
 from solvers.morak.power.knees import Knee, knee, share_at_knee
 from solvers.morak.power.problem import (
-    Answer,
     Certificate,
-    Gpu,
-    Model,
-    Problem,
-    Resident,
+    PoweredGpu,
+    PoweredModel,
+    PoweredResident,
+    PowerPlan,
+    PowerProblem,
     Setting,
     Starved,
     WrongPowerProblem,
@@ -19,12 +19,12 @@ from solvers.morak.power.problem import (
 from solvers.proof import above, must_be_right
 
 __all__ = [
-    "Answer", "Certificate", "Gpu", "Knee", "Model", "Problem", "Resident", "Setting", "Starved", "WrongPowerProblem",
+    "PowerPlan", "Certificate", "PoweredGpu", "Knee", "PoweredModel", "PowerProblem", "PoweredResident", "Setting", "Starved", "WrongPowerProblem",
     "cap", "knee", "share_at_knee",
 ]  # fmt: skip
 
 
-def cap(problem: Problem, work: int = 1_000_000) -> Answer:
+def cap(problem: PowerProblem, work: int = 1_000_000) -> PowerPlan:
     """The settings that yield most. `work` counts splits looked at and sums made; 0 still answers, with a bound."""
     groups = alike(problem)
     claim = exact.solve(problem, groups, work)
@@ -34,4 +34,4 @@ def cap(problem: Problem, work: int = 1_000_000) -> Answer:
         answers.append((judge.worth_per_second(problem, settings), method, settings))
     worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one where both yield the same
     certificate = Certificate(worth, above(claim.bound, worth, method), method, claim.work)
-    return Answer(settings, certificate, explain.starved(problem, settings))
+    return PowerPlan(settings, certificate, explain.starved(problem, settings))

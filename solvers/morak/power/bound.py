@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.morak.power.knapsack import NOISE, Front
-from solvers.morak.power.options import Tables
+from solvers.morak.power.options import PowerTables
 
 ROUNDS = 60
 
 
-def best_split(items: Tables, most: int, price_per_w: float) -> float:
+def best_split(items: PowerTables, most: int, price_per_w: float) -> float:
     """The most a GPU is worth when watts are bought: a knapsack over SM%, at each clock, without interference.
 
     Neighbours, shared memory and the cap only take away, so no real split is worth more."""
@@ -33,7 +33,7 @@ def best_split(items: Tables, most: int, price_per_w: float) -> float:
 
 
 def bound(
-    complete: Sequence[Front], open_ended: Sequence[tuple[Tables, int]], most: int, room_w: float | None
+    complete: Sequence[Front], open_ended: Sequence[tuple[PowerTables, int]], most: int, room_w: float | None
 ) -> float:
     """The least of the dual over prices of a watt, by golden section: it is convex, and valid at each of them."""
 
@@ -48,7 +48,7 @@ def bound(
     return _least(at, dearest) * (1 + NOISE)
 
 
-def _dearest(items: Tables) -> float:
+def _dearest(items: PowerTables) -> float:
     """A price of a watt at which nothing is bought; items that draw nothing are bought at any."""
     gains: NDArray[np.float64] = items.best_alone() / np.maximum(items.power_w, 1e-3)
     return float(gains.max(initial=0.0))

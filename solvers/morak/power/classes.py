@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.morak.power.knapsack import Front
-from solvers.morak.power.options import LET_GO, Option
-from solvers.morak.power.problem import Gpu, Problem, Setting
+from solvers.morak.power.options import LET_GO, PowerOption
+from solvers.morak.power.problem import PoweredGpu, PowerProblem, Setting
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
     """At least one GPU, by name."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[PoweredGpu, ...]
     cap_w: float
 
-    def front(self, options: Sequence[Option]) -> Front:
+    def front(self, options: Sequence[PowerOption]) -> Front:
         return Front(
             np.array([option.watts for option in options]),
             np.array([option.worth_per_second for option in options]),
@@ -28,23 +28,23 @@ class Alike:
         )
 
 
-def alike(problem: Problem) -> list[Alike]:
+def alike(problem: PowerProblem) -> list[Alike]:
     """The fleet by classes, in an order that names alone decide."""
-    groups: dict[tuple[str, float, tuple[str, ...] | None], list[Gpu]] = defaultdict(list)
+    groups: dict[tuple[str, float, tuple[str, ...] | None], list[PoweredGpu]] = defaultdict(list)
     for gpu in sorted(problem.gpus, key=lambda gpu: gpu.name):
         admitted = None if gpu.models is None else tuple(sorted(gpu.models))
         groups[gpu.gpu_type, problem.cap_w(gpu), admitted].append(gpu)
     return [Alike(tuple(gpus), problem.cap_w(gpus[0])) for gpus in groups.values()]
 
 
-def room_w(problem: Problem) -> float | None:
+def room_w(problem: PowerProblem) -> float | None:
     """The budget above what all GPUs draw when idle; None without one."""
     if problem.budget_w is None:
         return None
     return problem.budget_w * (1 + LET_GO) - sum(problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus)
 
 
-def settings(groups: Sequence[Alike], choices: Sequence[Sequence[Option]]) -> tuple[Setting, ...]:
+def settings(groups: Sequence[Alike], choices: Sequence[Sequence[PowerOption]]) -> tuple[Setting, ...]:
     """What each GPU runs, by name; the busier settings go to the first names of a class."""
     found = []
     for group, chosen in zip(groups, choices, strict=True):

@@ -8,12 +8,12 @@ from solvers.morak.power.bound import bound as dual_bound
 from solvers.morak.power.classes import Alike, room_w, settings
 from solvers.morak.power.greedy import narrowed
 from solvers.morak.power.knapsack import NOISE, Front, exact
-from solvers.morak.power.options import IDLE, Option, Tables, enumerated, tables
-from solvers.morak.power.problem import Problem, Setting
+from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
+from solvers.morak.power.problem import PowerProblem, Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ExactPower:
     """An answer and what no other can exceed."""
 
     settings: tuple[Setting, ...]
@@ -22,15 +22,15 @@ class Claim:
     work: int
 
 
-def solve(problem: Problem, groups: list[Alike], work: int) -> Claim:
+def solve(problem: PowerProblem, groups: list[Alike], work: int) -> ExactPower:
     """Half the work goes to splits, class by class, the rest to the knapsack; what it does not reach stays bounded."""
     room = room_w(problem)
     if room is not None and room < 0:
-        return Claim((), 0.0, "the idle GPUs alone exceed the budget", 0)
+        return ExactPower((), 0.0, "the idle GPUs alone exceed the budget", 0)
     each = work // 2 // max(1, len(groups))
-    options: list[list[Option]] = []
+    options: list[list[PowerOption]] = []
     complete: list[Front] = []
-    open_ended: list[tuple[Tables, int]] = []
+    open_ended: list[tuple[PowerTables, int]] = []
     done = 0
     for group in groups:
         items = tables(problem, group.gpus[0])
@@ -57,4 +57,4 @@ def solve(problem: Problem, groups: list[Alike], work: int) -> Claim:
         splits = "the most promising splits, bound without interference"
     knapsack = "knapsack proved" if is_proved else "knapsack by its most promising sums, LP bound"
     chosen = settings(groups, [[mine[pick] for pick in p] for mine, p in zip(options, picks, strict=True)])
-    return Claim(chosen, bound, f"exact: {splits}; {knapsack}", done)
+    return ExactPower(chosen, bound, f"exact: {splits}; {knapsack}", done)

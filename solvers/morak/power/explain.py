@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.morak.power import judge
-from solvers.morak.power.options import LET_GO, Option, Tables, enumerated, tables
-from solvers.morak.power.problem import Gpu, Model, Problem, Resident, Setting, Starved
+from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerated, tables
+from solvers.morak.power.problem import PoweredGpu, PoweredModel, PoweredResident, PowerProblem, Setting, Starved
 
 CUT_SHORT = ("it would still fit: the search was cut short", "more work")
 
 
-def starved(problem: Problem, settings: tuple[Setting, ...]) -> tuple[Starved, ...]:
+def starved(problem: PowerProblem, settings: tuple[Setting, ...]) -> tuple[Starved, ...]:
     """Everything that gets nothing: GPUs first, each kind by name."""
     busy = {setting.gpu for setting in settings}
     runs = {resident.model for setting in settings for resident in setting.residents}
@@ -25,7 +25,7 @@ def starved(problem: Problem, settings: tuple[Setting, ...]) -> tuple[Starved, .
     return (*gpus, *models)
 
 
-def _left_w(problem: Problem, settings: tuple[Setting, ...]) -> float:
+def _left_w(problem: PowerProblem, settings: tuple[Setting, ...]) -> float:
     """Watts of the budget that nothing draws; below 0 where idling exceeds it."""
     if problem.budget_w is None:
         return np.inf
@@ -34,7 +34,7 @@ def _left_w(problem: Problem, settings: tuple[Setting, ...]) -> float:
     return problem.budget_w - idle - sum(judge.watts(problem, s) - types[s.gpu].idle_w for s in settings)
 
 
-def _gpu(problem: Problem, gpu: Gpu, left_w: float) -> Starved:
+def _gpu(problem: PowerProblem, gpu: PoweredGpu, left_w: float) -> Starved:
     items = tables(problem, gpu)
     idle_w, cap_w = problem.gpu_types[gpu.gpu_type].idle_w, problem.cap_w(gpu)
     if not len(items.share):
@@ -55,14 +55,14 @@ def _gpu(problem: Problem, gpu: Gpu, left_w: float) -> Starved:
                    f"{_words(alone)} takes {alone.watts:.6g} W", f"a budget of {needed:.6f} W")  # fmt: skip
 
 
-def _model(problem: Problem, model: Model, busy: set[str], left_w: float) -> Starved:
+def _model(problem: PowerProblem, model: PoweredModel, busy: set[str], left_w: float) -> Starved:
     admitting = [gpu for gpu in problem.gpus if gpu.models is None or model.name in gpu.models]
     measured = [gpu for gpu in admitting if model.sm_percents.get(gpu.gpu_type)]
     if not measured:
         types = ", ".join(sorted({gpu.gpu_type for gpu in admitting})) or "any GPU that admits it"
         return Starved("model", model.name, f"it was not measured on {types}", f"a profile on {types}")
-    found: list[tuple[float, Gpu, Option]] = []
-    capped: list[tuple[float, Gpu, Option]] = []
+    found: list[tuple[float, PoweredGpu, PowerOption]] = []
+    capped: list[tuple[float, PoweredGpu, PowerOption]] = []
     for gpu in sorted(measured, key=lambda gpu: gpu.name):
         alone = least_alone(_only(tables(problem, gpu), model), np.inf)
         if alone:
@@ -102,23 +102,23 @@ def _model(problem: Problem, model: Model, busy: set[str], left_w: float) -> Sta
                    f"one more GPU of {gpu.gpu_type}{budget}")  # fmt: skip
 
 
-def _ceiling(problem: Problem, gpu: Gpu, left_w: float) -> float:
+def _ceiling(problem: PowerProblem, gpu: PoweredGpu, left_w: float) -> float:
     """What this GPU may draw, were it idle, with the others as they are."""
     return min(problem.cap_w(gpu), problem.gpu_types[gpu.gpu_type].idle_w + left_w)
 
 
-def least_alone(items: Tables, cap_w: float) -> Option | None:
+def least_alone(items: PowerTables, cap_w: float) -> PowerOption | None:
     """The option of a single resident that draws least, whatever the cap."""
     found = enumerated(items, cap_w if np.isfinite(cap_w) else 1e9, 1, len(items.share) + 1)
     real = [option for option in found[0] if option.residents] if found else []
     return real[0] if real else None
 
 
-def _only(items: Tables, model: Model) -> Tables:
+def _only(items: PowerTables, model: PoweredModel) -> PowerTables:
     return items.only(np.flatnonzero(items.model == [one.name for one in items.models].index(model.name)))
 
 
-def _fastest(items: Tables, *ceilings_w: float) -> tuple[float, float, str, int, float]:
+def _fastest(items: PowerTables, *ceilings_w: float) -> tuple[float, float, str, int, float]:
     """The least ratio of exec to limit over what fits into memory and under the first ceiling that anything fits
     under: (ratio, exec, model, batch, clock)."""
     took = np.where(items.fits_memory(), items.exec_ms, np.inf)[:, None, :]
@@ -142,8 +142,8 @@ def _slow_words(ratio: float, exec_ms: float, model: str, batch: int, clock_mhz:
             f"{exec_ms / ratio:g} ms", f"a limit of {_up(exec_ms):.6f} ms for {model}")  # fmt: skip
 
 
-def _words(option: Option) -> str:
-    one: Resident = option.residents[0]
+def _words(option: PowerOption) -> str:
+    one: PoweredResident = option.residents[0]
     return f"{one.model} at batch {one.batch}, {one.sm_percent} SM% and {option.clock_mhz:g} MHz"
 
 

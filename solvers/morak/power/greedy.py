@@ -7,13 +7,13 @@ import numpy as np
 from solvers.morak.power.classes import Alike, room_w, settings
 from solvers.morak.power.knapsack import greedy as most_per_watt
 from solvers.morak.power.knees import share_at_knee
-from solvers.morak.power.options import IDLE, Option, Tables, enumerated, tables
-from solvers.morak.power.problem import Problem, Setting
+from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
+from solvers.morak.power.problem import PowerProblem, Setting
 
 SETS = 20_000  # of knee splits looked at per class; beyond, only the models that yield most per SM% are split among
 
 
-def solve(problem: Problem, groups: list[Alike]) -> tuple[Setting, ...]:
+def solve(problem: PowerProblem, groups: list[Alike]) -> tuple[Setting, ...]:
     """Always an answer, in time that grows with classes, not with splits."""
     fronts = [knee_options(problem, group) for group in groups]
     room = room_w(problem)
@@ -25,7 +25,7 @@ def solve(problem: Problem, groups: list[Alike]) -> tuple[Setting, ...]:
     return settings(groups, [[options[pick] for pick in p] for options, p in zip(fronts, picks, strict=True)])
 
 
-def knee_options(problem: Problem, group: Alike) -> list[Option]:
+def knee_options(problem: PowerProblem, group: Alike) -> list[PowerOption]:
     """What a GPU of this class may be when every model gets the offered share next to its knee."""
     items = tables(problem, group.gpus[0])
     chosen: list[int] = []
@@ -38,7 +38,7 @@ def knee_options(problem: Problem, group: Alike) -> list[Option]:
     return narrowed(items.only(np.array(chosen, np.int64)), group.cap_w, problem.residents_per_gpu, SETS)[0]
 
 
-def narrowed(items: Tables, cap_w: float, most: int, budget: int) -> tuple[list[Option], int]:
+def narrowed(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int]:
     """The options over as many items as the budget allows, those that yield most per SM% first."""
     rank = np.argsort(-items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1), kind="stable")
     kept = len(rank)

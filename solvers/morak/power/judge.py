@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from solvers.morak.power.problem import Problem, Setting
+from solvers.morak.power.problem import PowerProblem, Setting
 from solvers.planning.judge.readings import value_at
 
 SLACK = 1e-9  # relative; float noise, never a watt
 
 
-def execs_ms(problem: Problem, setting: Setting) -> list[float]:
+def execs_ms(problem: PowerProblem, setting: Setting) -> list[float]:
     """How long each resident's batch takes beside the others: Morak, L(b, f, p) x L_int(n)."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     top = problem.gpu_types[gpu.gpu_type].top_clock_mhz
@@ -27,7 +27,7 @@ def execs_ms(problem: Problem, setting: Setting) -> list[float]:
     return found
 
 
-def watts(problem: Problem, setting: Setting) -> float:
+def watts(problem: PowerProblem, setting: Setting) -> float:
     """What the GPU draws with everything busy, idle watts included."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     gpu_type = problem.gpu_types[gpu.gpu_type]
@@ -40,7 +40,7 @@ def watts(problem: Problem, setting: Setting) -> float:
     return total
 
 
-def worth_per_second(problem: Problem, settings: tuple[Setting, ...]) -> float:
+def worth_per_second(problem: PowerProblem, settings: tuple[Setting, ...]) -> float:
     """Morak, objective (1) with (2): the sum of batch / exec, each request by its model's weight."""
     weights = {model.name: model.weight for model in problem.models}
     total = 0.0
@@ -50,7 +50,7 @@ def worth_per_second(problem: Problem, settings: tuple[Setting, ...]) -> float:
     return total
 
 
-def violations(problem: Problem, settings: tuple[Setting, ...]) -> list[str]:
+def violations(problem: PowerProblem, settings: tuple[Setting, ...]) -> list[str]:
     """Every limit broken, in words."""
     found: list[str] = []
     gpus = {gpu.name: gpu for gpu in problem.gpus}
@@ -79,7 +79,7 @@ def violations(problem: Problem, settings: tuple[Setting, ...]) -> list[str]:
     return found
 
 
-def shape_faults(problem: Problem, setting: Setting) -> list[str]:
+def shape_faults(problem: PowerProblem, setting: Setting) -> list[str]:
     """What is wrong with a setting before anything is timed."""
     gpu = next(gpu for gpu in problem.gpus if gpu.name == setting.gpu)
     gpu_type = problem.gpu_types[gpu.gpu_type]

@@ -33,7 +33,7 @@ class Relaxed:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KnapsackChoice:
     """One option per GPU, front by front."""
 
     picks: tuple[tuple[int, ...], ...]
@@ -110,7 +110,7 @@ def worth(fronts: Sequence[Front], picks: Sequence[Sequence[int]]) -> float:
     return sum(float(front.worth[list(chosen)].sum()) for front, chosen in zip(fronts, picks, strict=True))
 
 
-def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_000) -> Choice:
+def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_000) -> KnapsackChoice:
     """GPU by GPU, all undominated (watts, worth) sums that can still beat the best known.
 
     What a sum can still become is bounded by the LP's price; that leaves few of them. Where more than `states`
@@ -147,7 +147,7 @@ def exact(fronts: Sequence[Front], room_w: float, budget: int, states: int = 20_
         best = _followed(fronts, trail, int(np.argmax(yields)))
         best_worth = worth(fronts, best)
     bound = min(lp.bound, max(best_worth, dropped))
-    return Choice(tuple(tuple(chosen) for chosen in best), bound, work, dropped <= best_worth)
+    return KnapsackChoice(tuple(tuple(chosen) for chosen in best), bound, work, dropped <= best_worth)
 
 
 def _followed(fronts: Sequence[Front], trail: list[tuple[Whole, Whole]], state: int) -> list[list[int]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.morak.power.kernels import enumerate_splits
-from solvers.morak.power.problem import Gpu, Model, Problem, Resident
+from solvers.morak.power.problem import PoweredGpu, PoweredModel, PoweredResident, PowerProblem
 from solvers.planning.problem import Curve, GpuType
 
 Numbers = NDArray[np.float64]
@@ -19,24 +19,24 @@ MOST_WRITTEN = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class PowerOption:
     """One setting of a GPU: watts above idle, and what they yield."""
 
     watts: float
     worth_per_second: float
     clock_mhz: float = 0.0
-    residents: tuple[Resident, ...] = ()
+    residents: tuple[PoweredResident, ...] = ()
 
 
-IDLE = Option(0.0, 0.0)
+IDLE = PowerOption(0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Tables:
+class PowerTables:
     """A GPU type's items, a model at an SM% each, as arrays."""
 
     gpu_type: GpuType
-    models: tuple[Model, ...]
+    models: tuple[PoweredModel, ...]
     model: Whole  # per item, its place in `models`
     share: Whole
     batch: Whole  # per column
@@ -49,7 +49,7 @@ class Tables:
     slower: Numbers  # [item, clock]
     power_w: Numbers
 
-    def only(self, items: Whole) -> Tables:
+    def only(self, items: Whole) -> PowerTables:
         """The same with fewer items."""
         rows = {
             name: getattr(self, name)[items]
@@ -73,7 +73,7 @@ class Tables:
         return best
 
 
-def tables(problem: Problem, gpu: Gpu) -> Tables:
+def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
     """The items this GPU admits."""
     gpu_type = problem.gpu_types[gpu.gpu_type]
     admitted = [model for model in problem.models if gpu.models is None or model.name in gpu.models]
@@ -96,7 +96,7 @@ def tables(problem: Problem, gpu: Gpu) -> Tables:
         columns[:, row] = (share, _at(demand.pressure, share), demand.sensitivity, model.limit_ms, model.weight)
         slower[row] = (1 / clocks) ** demand.clock_exponent
         power_w[row] = _at(demand.power_w, share) * clocks**demand.power_exponent
-    return Tables(
+    return PowerTables(
         gpu_type=gpu_type,
         models=models,
         model=np.array([place for place, _ in items], np.int64),
@@ -113,7 +113,7 @@ def tables(problem: Problem, gpu: Gpu) -> Tables:
     )
 
 
-def enumerated(items: Tables, cap_w: float, most: int, budget: int) -> tuple[list[Option], int] | None:
+def enumerated(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int] | None:
     """The options of a GPU from few watts to many, each yielding more than the one before, and the sets looked at.
 
     None where more than `budget` sets had to be looked at."""
@@ -140,10 +140,10 @@ def enumerated(items: Tables, cap_w: float, most: int, budget: int) -> tuple[lis
     return options, int(visited[0])
 
 
-def _option(items: Tables, most: int, row: Whole, watts: float, worth: float) -> Option:
+def _option(items: PowerTables, most: int, row: Whole, watts: float, worth: float) -> PowerOption:
     residents = tuple(
         sorted(
-            Resident(
+            PoweredResident(
                 items.models[items.model[row[place]]].name,
                 int(items.share[row[place]]),
                 int(items.batch[row[most + place]]),
@@ -151,7 +151,7 @@ def _option(items: Tables, most: int, row: Whole, watts: float, worth: float) ->
             for place in range(int(row[2 * most]))
         )
     )
-    return Option(max(watts, 0.0), worth, items.gpu_type.clocks_mhz[int(row[2 * most + 1])], residents)
+    return PowerOption(max(watts, 0.0), worth, items.gpu_type.clocks_mhz[int(row[2 * most + 1])], residents)
 
 
 def _at(curve: Curve, share: int) -> float:

@@ -13,7 +13,7 @@ class WrongPowerProblem(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class PoweredModel:
     """What is run at saturated load: every batch is full, and one follows the other."""
 
     name: str
@@ -24,7 +24,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class PoweredGpu:
     """A GPU under its own cap."""
 
     name: str
@@ -34,12 +34,12 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PowerProblem:
     """A fleet, the models, and the watts that all GPUs may draw together."""
 
     gpu_types: Mapping[str, GpuType]
-    gpus: tuple[Gpu, ...]
-    models: tuple[Model, ...]
+    gpus: tuple[PoweredGpu, ...]
+    models: tuple[PoweredModel, ...]
     budget_w: float | None = None
     residents_per_gpu: int = 4
 
@@ -64,13 +64,13 @@ class Problem:
                 if any(not low <= share <= high for share in shares):
                     raise WrongPowerProblem(f"model {model.name} on {gpu_type}: SM% outside the measured {low}..{high}")
 
-    def cap_w(self, gpu: Gpu) -> float:
+    def cap_w(self, gpu: PoweredGpu) -> float:
         most = self.gpu_types[gpu.gpu_type].max_w
         return most if gpu.cap_w is None else min(gpu.cap_w, most)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Resident:
+class PoweredResident:
     """One model on its part of a GPU."""
 
     model: str
@@ -84,7 +84,7 @@ class Setting:
 
     gpu: str
     clock_mhz: float
-    residents: tuple[Resident, ...]
+    residents: tuple[PoweredResident, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PowerPlan:
     """Every GPU's setting, with its proof."""
 
     settings: tuple[Setting, ...]

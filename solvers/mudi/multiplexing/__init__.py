@@ -8,35 +8,37 @@ from solvers.mudi.multiplexing import exact, explain, greedy, judge
 from solvers.mudi.multiplexing.beside import slope
 from solvers.mudi.multiplexing.bound import bound
 from solvers.mudi.multiplexing.problem import (
-    Answer,
     Certificate,
-    Gpu,
-    Placed,
-    Problem,
-    Service,
-    Waiting,
+    MultiplexedGpu,
+    MultiplexedJob,
+    MultiplexedService,
+    MultiplexingPlan,
+    MultiplexingProblem,
+    WaitingJob,
     WrongMultiplexing,
 )
 from solvers.proof import below, must_be_right
 
 __all__ = [
-    "Answer", "Certificate", "Gpu", "Placed", "Problem", "Service", "Waiting", "WrongMultiplexing", "multiplex",
+    "MultiplexingPlan", "Certificate", "MultiplexedGpu", "MultiplexedJob", "MultiplexingProblem", "MultiplexedService", "WaitingJob", "WrongMultiplexing", "multiplex",
     "slope",
 ]  # fmt: skip
 
 
-def multiplex(problem: Problem, work: int = 2_000_000) -> Answer:
+def multiplex(problem: MultiplexingProblem, work: int = 2_000_000) -> MultiplexingPlan:
     """Jobs where the sum of seconds a step is least. `work` counts sets and steps; at 0 Mudi's own choice stands."""
     claim = exact.solve(problem, work)
     least = max(bound(problem), claim.bound if claim else 0.0)
-    answers: list[tuple[str, Sequence[Placed]]] = [("greedy: the smallest slope", sorted(greedy.solve(problem)))]
+    answers: list[tuple[str, Sequence[MultiplexedJob]]] = [
+        ("greedy: the smallest slope", sorted(greedy.solve(problem)))
+    ]
     if claim:
         answers.insert(0, (claim.method, sorted(claim.placed)))
     for method, placed in answers:
         must_be_right(method, judge.violations(problem, placed))
     method, placed = min(answers, key=lambda answer: judge.cost_seconds(problem, answer[1]))
     cost = judge.cost_seconds(problem, placed)
-    return Answer(
+    return MultiplexingPlan(
         tuple(placed),
         judge.steps_per_second(problem, placed),
         explain.waiting(problem, placed),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solvers.mudi.multiplexing.problem import Gpu, Placed, Service
+from solvers.mudi.multiplexing.problem import MultiplexedGpu, MultiplexedJob, MultiplexedService
 from solvers.planning.problem import Curve, Job, JobProfile
 
 LET_GO = 1e-10  # above each limit: less than the judge lets go, so that another order of adding is right, too
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingRoom:
     """A limit that this set breaks: what it takes, what there is, and what would help, in words."""
 
     excess: float  # relative to what there is
@@ -32,23 +32,23 @@ def value(curve: Curve, sm_percent: int) -> float:
     return low
 
 
-def profiles(gpu: Gpu, jobs: Sequence[Job]) -> list[JobProfile] | None:
+def profiles(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[JobProfile] | None:
     """Each job's profile on this GPU; None where one was never measured on its type."""
     found = [job.profiles.get(gpu.gpu_type) for job in jobs]
     return [profile for profile in found if profile] if all(found) else None
 
 
-def parts(gpu: Gpu, measured: Sequence[JobProfile]) -> list[int]:
+def parts(gpu: MultiplexedGpu, measured: Sequence[JobProfile]) -> list[int]:
     """The spare SM%, evenly (M7); nobody gets more than it was measured at."""
     even = gpu.spare_sm_percent // max(1, len(measured))
     return [min(even, profile.units_per_second[-1][0]) for profile in measured]
 
 
-def lacks(gpu: Gpu, jobs: Sequence[Job], jobs_per_gpu: int) -> list[Lack]:
+def lacks(gpu: MultiplexedGpu, jobs: Sequence[Job], jobs_per_gpu: int) -> list[MissingRoom]:
     """Everything that stands against exactly these jobs on this GPU."""
     measured = profiles(gpu, jobs)
     if measured is None:
-        return [Lack(float("inf"), f"no profile on {gpu.gpu_type}", f"a profile on {gpu.gpu_type}")]
+        return [MissingRoom(float("inf"), f"no profile on {gpu.gpu_type}", f"a profile on {gpu.gpu_type}")]
     found = []
     if len(jobs) > jobs_per_gpu:
         found.append(_lack("jobs", len(jobs), jobs_per_gpu, "jobsPerGpu"))
@@ -76,12 +76,12 @@ def lacks(gpu: Gpu, jobs: Sequence[Job], jobs_per_gpu: int) -> list[Lack]:
     return found
 
 
-def _lack(unit: str, needed: float, there: float, where: str) -> Lack:
+def _lack(unit: str, needed: float, there: float, where: str) -> MissingRoom:
     excess = (needed - there) / max(abs(there), 1e-9)
-    return Lack(excess, f"{needed:.6g} {unit} needed, {there:.6g} there ({where})", f"{needed:.9g} {where}")
+    return MissingRoom(excess, f"{needed:.6g} {unit} needed, {there:.6g} there ({where})", f"{needed:.9g} {where}")
 
 
-def paces(gpu: Gpu, jobs: Sequence[Job]) -> list[float]:
+def paces(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[float]:
     """Steps a second of each of these jobs; they must fit."""
     measured = profiles(gpu, jobs) or []
     shares = parts(gpu, measured)
@@ -95,7 +95,7 @@ def paces(gpu: Gpu, jobs: Sequence[Job]) -> list[float]:
     ]
 
 
-def seconds(gpu: Gpu, jobs: Sequence[Job], jobs_per_gpu: int) -> float:
+def seconds(gpu: MultiplexedGpu, jobs: Sequence[Job], jobs_per_gpu: int) -> float:
     """The sum of 1 / stepsPerSecond of these jobs here; infinite where they do not fit."""
     if lacks(gpu, jobs, jobs_per_gpu):
         return float("inf")
@@ -103,13 +103,13 @@ def seconds(gpu: Gpu, jobs: Sequence[Job], jobs_per_gpu: int) -> float:
     return sum(1 / pace for pace in found) if all(pace > 0 for pace in found) else float("inf")
 
 
-def placed(gpu: Gpu, jobs: Sequence[Job]) -> list[Placed]:
+def placed(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> list[MultiplexedJob]:
     """These jobs with their parts."""
     shares = parts(gpu, profiles(gpu, jobs) or [])
-    return [Placed(job.name, gpu.name, share) for job, share in zip(jobs, shares, strict=True)]
+    return [MultiplexedJob(job.name, gpu.name, share) for job, share in zip(jobs, shares, strict=True)]
 
 
-def slope(gpu: Gpu, jobs: Sequence[Job]) -> float:
+def slope(gpu: MultiplexedGpu, jobs: Sequence[Job]) -> float:
     """The steepest |d exec / d SM%| of the GPU's services at what they hold, slowed by all these neighbours (M3).
 
     It is what a service would lose with its next SM%: small where it has SMs to spare."""
@@ -120,7 +120,7 @@ def slope(gpu: Gpu, jobs: Sequence[Job]) -> float:
     return max((_slope(service, total - service.pressure, gpu.clock) for service in gpu.services), default=0.0)
 
 
-def _slope(service: Service, pressure: float, clock: float) -> float:
+def _slope(service: MultiplexedService, pressure: float, clock: float) -> float:
     """At a corner of the curve: the side of fewer SMs."""
     at = next((place for place, (share, _) in enumerate(service.exec_ms) if share >= service.sm_percent), None)
     if at is None or len(service.exec_ms) < 2:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from solvers.mudi.multiplexing.beside import LET_GO, value
-from solvers.mudi.multiplexing.problem import Gpu, Problem
+from solvers.mudi.multiplexing.problem import MultiplexedGpu, MultiplexingProblem
 from solvers.planning.problem import Job
 
 
-def bound(problem: Problem) -> float:
+def bound(problem: MultiplexingProblem) -> float:
     """The sum of each job's least seconds a step over all GPUs, or its wait."""
     least = (min([1 / pace for gpu in problem.gpus if (pace := fastest(gpu, job)) > 0], default=None)
              for job in problem.jobs)  # fmt: skip
@@ -15,7 +15,7 @@ def bound(problem: Problem) -> float:
     return sum(waiting if one is None else min(one, waiting) for one in least) * (1 - 1e-12)
 
 
-def fastest(gpu: Gpu, job: Job) -> float:
+def fastest(gpu: MultiplexedGpu, job: Job) -> float:
     """The best pace this GPU can give: any share it has, only the services as neighbours."""
     profile = job.profiles.get(gpu.gpu_type)
     if not profile or profile.memory_gib > gpu.free_memory_gib * (1 + LET_GO):

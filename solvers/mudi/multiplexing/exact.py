@@ -12,24 +12,24 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from solvers.mudi.multiplexing.beside import placed, seconds
-from solvers.mudi.multiplexing.problem import Gpu, Placed, Problem
+from solvers.mudi.multiplexing.problem import MultiplexedGpu, MultiplexedJob, MultiplexingProblem
 from solvers.planning.problem import Job
 
 EVERY_SUBSET = 12  # jobs up to which all subsets are walked through
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ExactMultiplexing:
     """A placement, what none is below, and how it was found."""
 
-    placed: list[Placed]
+    placed: list[MultiplexedJob]
     bound: float
     method: str
     work: int
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PlacementColumn:
     """One set of jobs, as bits, on one GPU."""
 
     gpu: int
@@ -37,7 +37,7 @@ class Column:
     seconds: float
 
 
-def solve(problem: Problem, work: int) -> Claim | None:
+def solve(problem: MultiplexingProblem, work: int) -> ExactMultiplexing | None:
     """None where the sets alone are more than the work allowed."""
     jobs = sorted(problem.jobs, key=lambda job: job.name)
     gpus = sorted(problem.gpus, key=lambda gpu: gpu.name)
@@ -49,11 +49,11 @@ def solve(problem: Problem, work: int) -> Claim | None:
     if len(jobs) <= EVERY_SUBSET and sets + subsets <= work:
         chosen = _by_subsets(problem, len(gpus), len(jobs), columns)
         cost = _cost(problem, len(jobs), chosen)
-        return Claim(_placed(gpus, jobs, chosen), cost * (1 - 1e-12), "exact: all subsets", sets + subsets)
+        return ExactMultiplexing(_placed(gpus, jobs, chosen), cost * (1 - 1e-12), "exact: all subsets", sets + subsets)
     return _by_highs(problem, gpus, jobs, columns, work - sets, sets)
 
 
-def _columns(problem: Problem, gpus: list[Gpu], jobs: list[Job]) -> list[Column]:
+def _columns(problem: MultiplexingProblem, gpus: list[MultiplexedGpu], jobs: list[Job]) -> list[PlacementColumn]:
     """All sets that fit, GPU by GPU. A larger set may fit where a smaller one does not: its parts are smaller."""
     found = []
     for place, gpu in enumerate(gpus):
@@ -61,18 +61,20 @@ def _columns(problem: Problem, gpus: list[Gpu], jobs: list[Job]) -> list[Column]
             for chosen in combinations(range(len(jobs)), count):
                 cost = seconds(gpu, [jobs[one] for one in chosen], problem.jobs_per_gpu)
                 if cost < inf:
-                    found.append(Column(place, sum(1 << one for one in chosen), cost))
+                    found.append(PlacementColumn(place, sum(1 << one for one in chosen), cost))
     return found
 
 
-def _cost(problem: Problem, jobs: int, chosen: list[Column]) -> float:
+def _cost(problem: MultiplexingProblem, jobs: int, chosen: list[PlacementColumn]) -> float:
     running = sum(column.jobs.bit_count() for column in chosen)
     return sum(column.seconds for column in chosen) + problem.waiting_seconds * (jobs - running)
 
 
-def _by_subsets(problem: Problem, gpus: int, jobs: int, columns: list[Column]) -> list[Column]:
+def _by_subsets(
+    problem: MultiplexingProblem, gpus: int, jobs: int, columns: list[PlacementColumn]
+) -> list[PlacementColumn]:
     """best[subset]: the least seconds at which exactly these jobs run on the GPUs so far."""
-    best: dict[int, tuple[float, list[Column]]] = {0: (0.0, [])}
+    best: dict[int, tuple[float, list[PlacementColumn]]] = {0: (0.0, [])}
     for gpu in range(gpus):
         mine = [column for column in columns if column.gpu == gpu]
         for subset, (cost, chosen) in sorted(best.items()):  # a copy: this GPU takes one set
@@ -84,16 +86,21 @@ def _by_subsets(problem: Problem, gpus: int, jobs: int, columns: list[Column]) -
 
 
 def _by_highs(
-    problem: Problem, gpus: list[Gpu], jobs: list[Job], columns: list[Column], budget: int, done: int
-) -> Claim:
+    problem: MultiplexingProblem,
+    gpus: list[MultiplexedGpu],
+    jobs: list[Job],
+    columns: list[PlacementColumn],
+    budget: int,
+    done: int,
+) -> ExactMultiplexing:
     """Set packing by HiGHS over GPUs that are alike: its LP is close to whole here. `budget` buys nodes, by columns."""
-    alike: dict[Gpu, list[int]] = defaultdict(list)
+    alike: dict[MultiplexedGpu, list[int]] = defaultdict(list)
     for place, gpu in enumerate(gpus):
         alike[replace(gpu, name="", services=tuple(replace(one, name="") for one in gpu.services))].append(place)
     first = {members[0]: (row, members) for row, members in enumerate(alike.values())}
     columns = [column for column in columns if column.gpu in first]
     if not columns:
-        return Claim([], problem.waiting_seconds * len(jobs), "exact: nothing fits", done)
+        return ExactMultiplexing([], problem.waiting_seconds * len(jobs), "exact: nothing fits", done)
     rows = [
         (first[column.gpu][0] if row < 0 else len(first) + row, place)
         for place, column in enumerate(columns)
@@ -120,17 +127,19 @@ def _by_highs(
     # The solver's tolerances are 1e-6 of a job: a bound keeps clear of them.
     bound = max(0.0, float(found.mip_dual_bound or 0.0) * scale * (1 - 1e-6) - 1e-6) if found.mip_dual_bound else 0.0
     if found.x is None:
-        return Claim([], bound, "HiGHS, cut short", work)
+        return ExactMultiplexing([], bound, "HiGHS, cut short", work)
     free = {row: list(members) for row, members in first.values()}
     chosen = [
         replace(column, gpu=free[first[column.gpu][0]].pop(0))
         for use, column in zip(found.x, columns, strict=False)
         if use > 0.5
     ]
-    return Claim(_placed(gpus, jobs, chosen), bound, "exact: HiGHS" if found.status == 0 else "HiGHS, cut short", work)
+    return ExactMultiplexing(
+        _placed(gpus, jobs, chosen), bound, "exact: HiGHS" if found.status == 0 else "HiGHS, cut short", work
+    )
 
 
-def _placed(gpus: list[Gpu], jobs: list[Job], chosen: list[Column]) -> list[Placed]:
+def _placed(gpus: list[MultiplexedGpu], jobs: list[Job], chosen: list[PlacementColumn]) -> list[MultiplexedJob]:
     return [
         one
         for column in chosen

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solvers.mudi.multiplexing.beside import lacks, seconds
-from solvers.mudi.multiplexing.problem import Placed, Problem, Waiting
+from solvers.mudi.multiplexing.problem import MultiplexedJob, MultiplexingProblem, WaitingJob
 
 
-def waiting(problem: Problem, placed: Sequence[Placed]) -> tuple[Waiting, ...]:
+def waiting(problem: MultiplexingProblem, placed: Sequence[MultiplexedJob]) -> tuple[WaitingJob, ...]:
     """All jobs that are not placed, by name."""
     there = {one.job for one in placed}
     return tuple(
@@ -18,7 +18,7 @@ def waiting(problem: Problem, placed: Sequence[Placed]) -> tuple[Waiting, ...]:
     )
 
 
-def _waiting(problem: Problem, placed: Sequence[Placed], name: str) -> Waiting:
+def _waiting(problem: MultiplexingProblem, placed: Sequence[MultiplexedJob], name: str) -> WaitingJob:
     jobs = {job.name: job for job in problem.jobs}
     nearest: tuple[int, float, str, str, str] | None = None
     for gpu in sorted(problem.gpus, key=lambda gpu: gpu.name):
@@ -37,5 +37,5 @@ def _waiting(problem: Problem, placed: Sequence[Placed], name: str) -> Waiting:
         if nearest is None or one[:3] < nearest[:3]:
             nearest = one
     if nearest is None:
-        return Waiting(name, "there is no GPU", "a GPU")
-    return Waiting(name, nearest[3], nearest[4])
+        return WaitingJob(name, "there is no GPU", "a GPU")
+    return WaitingJob(name, nearest[3], nearest[4])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from solvers.mudi.multiplexing.beside import lacks, paces, placed, slope
-from solvers.mudi.multiplexing.problem import Placed, Problem
+from solvers.mudi.multiplexing.problem import MultiplexedJob, MultiplexingProblem
 from solvers.planning.problem import Job
 
 
-def solve(problem: Problem) -> list[Placed]:
+def solve(problem: MultiplexingProblem) -> list[MultiplexedJob]:
     """Nothing moves once it is placed; only the parts of the spare SMs are cut anew. Ties: by GPU name."""
     gpus = sorted(problem.gpus, key=lambda gpu: gpu.name)
     held: dict[str, list[Job]] = {gpu.name: [] for gpu in gpus}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.mudi.multiplexing.problem import Placed, Problem
+from solvers.mudi.multiplexing.problem import MultiplexedJob, MultiplexingProblem
 from solvers.planning.judge.readings import value_at
 
 SLACK = 1e-9  # relative; float noise
 
 
-def steps_per_second(problem: Problem, placed: Sequence[Placed]) -> dict[str, float]:
+def steps_per_second(problem: MultiplexingProblem, placed: Sequence[MultiplexedJob]) -> dict[str, float]:
     """Each job's pace beside all that shares its GPU: features add up (M7)."""
     gpus = {gpu.name: gpu for gpu in problem.gpus}
     jobs = {job.name: job for job in problem.jobs}
@@ -29,13 +29,13 @@ def steps_per_second(problem: Problem, placed: Sequence[Placed]) -> dict[str, fl
     return paces
 
 
-def cost_seconds(problem: Problem, placed: Sequence[Placed]) -> float:
+def cost_seconds(problem: MultiplexingProblem, placed: Sequence[MultiplexedJob]) -> float:
     """The sum of 1 / stepsPerSecond; a job that waits counts as the problem says."""
     total = sum(1 / pace for pace in steps_per_second(problem, placed).values())
     return total + problem.waiting_seconds * (len(problem.jobs) - len(placed))
 
 
-def violations(problem: Problem, placed: Sequence[Placed]) -> list[str]:
+def violations(problem: MultiplexingProblem, placed: Sequence[MultiplexedJob]) -> list[str]:
     """Every rule broken, in words."""
     found = []
     jobs = {job.name: job for job in problem.jobs}

@@ -13,7 +13,7 @@ class WrongMultiplexing(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class MultiplexedService:
     """What serves on a GPU already, as far as jobs must know it."""
 
     name: str
@@ -26,12 +26,12 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class MultiplexedGpu:
     """A GPU with its services, and what they leave."""
 
     name: str
     gpu_type: str
-    services: tuple[Service, ...]
+    services: tuple[MultiplexedService, ...]
     free_memory_gib: float
     free_w: float = float("inf")  # under its cap with all services busy
     clock: float = 1.0  # of the highest
@@ -42,10 +42,10 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Problem:
+class MultiplexingProblem:
     """Jobs in the order they arrived, and GPUs to put them on."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[MultiplexedGpu, ...]
     jobs: tuple[Job, ...]
     jobs_per_gpu: int = 3
     waiting_seconds: float = 1000.0  # what a job that runs nowhere counts as, in seconds a step
@@ -64,7 +64,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Placed:
+class MultiplexedJob:
     """A job on a GPU, with its even part of the spare SMs."""
 
     job: str
@@ -73,7 +73,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingJob:
     """A job that runs nowhere, why, and the least change on one GPU that would let it run with all else kept."""
 
     job: str
@@ -96,10 +96,10 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MultiplexingPlan:
     """Where each job runs, at how many steps a second, with its proof."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[MultiplexedJob, ...]
     steps_per_second: Mapping[str, float]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingJob, ...]
     certificate: Certificate

@@ -22,7 +22,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class SmShares:
     """SM% under which everyone meets its SLO."""
 
     percents: Mapping[str, int]
@@ -30,7 +30,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxation:
+class SharingRelaxation:
     """One change, alone enough, checked by applying it."""
 
     resident: str
@@ -51,10 +51,10 @@ class NoRoom:
 
     cannot_fit: tuple[str, ...]
     reason: str
-    relaxations: tuple[Relaxation, ...]  # the one change of least relative size, or everyone who must leave
+    relaxations: tuple[SharingRelaxation, ...]  # the one change of least relative size, or everyone who must leave
     is_proved: bool
     method: str
     work: int
 
 
-Outcome: TypeAlias = Shares | NoRoom
+Outcome: TypeAlias = SmShares | NoRoom

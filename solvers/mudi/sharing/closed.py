@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import floor
 
-from solvers.mudi.sharing.problem import Curve, Resident
+from solvers.mudi.sharing.problem import Curve, SharingResident
 
 SLACK = 1e-9  # relative, on what is allowed: two ways of writing one product of floats
 
@@ -29,7 +29,7 @@ def least_whole_percent(latency_ms: Curve, most_ms: float) -> int | None:
     return below if value_at(latency_ms, below) <= most_ms else below + 1
 
 
-def needed_percent(resident: Resident, neighbours_pressure: float) -> int | None:
+def needed_percent(resident: SharingResident, neighbours_pressure: float) -> int | None:
     """The smallest whole SM% at which the resident's batch is fast enough beside this pressure; None: no SM% is."""
     slowed = 1 + resident.sensitivity * neighbours_pressure
     return least_whole_percent(resident.latency_ms, resident.most_exec_ms / slowed * (1 + SLACK))

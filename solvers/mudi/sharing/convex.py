@@ -16,7 +16,7 @@ import numpy as np
 
 from solvers.mudi.sharing.closed import SLACK
 from solvers.mudi.sharing.kernels import Floats
-from solvers.mudi.sharing.problem import Curve, Resident, SharedGpu, WrongSharing
+from solvers.mudi.sharing.problem import Curve, SharedGpu, SharingResident, WrongSharing
 
 cp: Any = cvxpy  # its functions carry no types
 
@@ -26,7 +26,7 @@ NEAR = 1e-4  # SM%: how far from the truth a convex solver's answer is taken to 
 class ConvexSharing:
     """The smallest SM% of each resident, given what presses on it."""
 
-    def __init__(self, residents: Sequence[Resident]) -> None:
+    def __init__(self, residents: Sequence[SharingResident]) -> None:
         self.residents = tuple(residents)
         owner, slopes, intercepts = [], [], []
         for i, resident in enumerate(self.residents):
@@ -97,7 +97,7 @@ def raised(gpu: SharedGpu) -> Mapping[str, int] | None:
         percents = higher
 
 
-def _pieces(resident: Resident) -> list[tuple[float, float]]:
+def _pieces(resident: SharingResident) -> list[tuple[float, float]]:
     """Slope and intercept of every piece; refuses a curve that is not the largest of its pieces."""
     points = resident.latency_ms
     if len(points) == 1:

@@ -8,10 +8,10 @@ from itertools import combinations
 from math import ceil, floor, log10
 from typing import Literal
 
-from solvers.mudi.sharing.answer import NoRoom, Relaxation
+from solvers.mudi.sharing.answer import NoRoom, SharingRelaxation
 from solvers.mudi.sharing.closed import needed_percent, value_at
-from solvers.mudi.sharing.find import LEAST_FIXED_POINT, Found, find, raise_one
-from solvers.mudi.sharing.problem import Resident, SharedGpu
+from solvers.mudi.sharing.find import LEAST_FIXED_POINT, FoundShares, find, raise_one
+from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.mudi.sharing.search import least_total
 
 Fits = Callable[[SharedGpu], bool]
@@ -24,7 +24,7 @@ TRIAL_WORK = 200  # boxes a trial change may take: what fits within them fits wi
 TRIED_TOGETHER = 2  # so many leavers are tried in every combination; more are found one after another
 
 
-def no_room(gpu: SharedGpu, found: Found, work_limit: int) -> NoRoom:
+def no_room(gpu: SharedGpu, found: FoundShares, work_limit: int) -> NoRoom:
     """The honest no: `found` holds no SM%."""
 
     def fits(changed: SharedGpu) -> bool:
@@ -32,7 +32,7 @@ def no_room(gpu: SharedGpu, found: Found, work_limit: int) -> NoRoom:
 
     leavers = who_cannot_fit(gpu, fits)
     least = least_change(gpu, fits)
-    leaves = tuple(Relaxation(name, "leaves", 0.0, 1.0) for name in leavers)
+    leaves = tuple(SharingRelaxation(name, "leaves", 0.0, 1.0) for name in leavers)
     return NoRoom(
         cannot_fit=leavers,
         reason=reason(gpu, found),
@@ -43,7 +43,7 @@ def no_room(gpu: SharedGpu, found: Found, work_limit: int) -> NoRoom:
     )
 
 
-def reason(gpu: SharedGpu, found: Found) -> str:
+def reason(gpu: SharedGpu, found: FoundShares) -> str:
     """The limit that binds, in words."""
     for resident in gpu.residents:
         if needed_percent(resident, gpu.other_pressure) is None:
@@ -67,7 +67,7 @@ def reason(gpu: SharedGpu, found: Found) -> str:
     return _too_slow(gpu.residents[who], pressure, "beside the least that its neighbours need")
 
 
-def _too_slow(resident: Resident, pressure: float, beside: str) -> str:
+def _too_slow(resident: SharingResident, pressure: float, beside: str) -> str:
     took_ms = resident.latency_ms[-1][1] * (1 + resident.sensitivity * pressure)
     at_most = f"takes {took_ms:.4g} ms a batch at {resident.most_percent} % of the SMs"
     return f"{resident.name} {at_most} {beside}; {resident.most_exec_ms:.4g} ms are allowed"
@@ -92,13 +92,13 @@ def without(gpu: SharedGpu, names: set[str]) -> SharedGpu:
     return replace(gpu, residents=tuple(resident for resident in gpu.residents if resident.name not in names))
 
 
-def least_change(gpu: SharedGpu, fits: Fits) -> Relaxation | None:
+def least_change(gpu: SharedGpu, fits: Fits) -> SharingRelaxation | None:
     """The change of one number of one resident, least relative to that number, under which all fit."""
     found = [change for resident in gpu.residents for change in changes(gpu, resident, fits)]
     return min(found, key=lambda each: (each.change, each.resident, each.what), default=None)
 
 
-def changes(gpu: SharedGpu, resident: Resident, fits: Fits) -> Iterator[Relaxation]:
+def changes(gpu: SharedGpu, resident: SharingResident, fits: Fits) -> Iterator[SharingRelaxation]:
     """For each of the resident's numbers, the least change that is enough by itself."""
     load: Change = "ratePerSecond" if resident.outstanding is None else "outstanding"
     whats: tuple[Change, ...] = ("sloMs", load)
@@ -110,10 +110,10 @@ def changes(gpu: SharedGpu, resident: Resident, fits: Fits) -> Iterator[Relaxati
         times = _least_times(enough)
         if times is not None:
             old, new = _value(resident, what, 1.0), _value(resident, what, times)
-            yield Relaxation(resident.name, what, new, abs(new - old) / old)
+            yield SharingRelaxation(resident.name, what, new, abs(new - old) / old)
 
 
-def applied(gpu: SharedGpu, resident: Resident, what: Change, value: float) -> SharedGpu:
+def applied(gpu: SharedGpu, resident: SharingResident, what: Change, value: float) -> SharedGpu:
     """The GPU with that number of that resident changed."""
     match what:
         case "sloMs":
@@ -125,7 +125,7 @@ def applied(gpu: SharedGpu, resident: Resident, what: Change, value: float) -> S
     return replace(gpu, residents=tuple(changed if other is resident else other for other in gpu.residents))
 
 
-def _value(resident: Resident, what: Change, times: float) -> float:
+def _value(resident: SharingResident, what: Change, times: float) -> float:
     """The number made `times` easier, with few digits and never less easy than asked."""
     if what == "sloMs":
         return _rounded(resident.slo_ms * times, ceil) if times > 1 else resident.slo_ms

@@ -13,7 +13,7 @@ SEARCH = "search over boxes"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundShares:
     """SM% in the order of the residents, None where none were found, and how much that says."""
 
     percents: Ends | None
@@ -22,7 +22,7 @@ class Found:
     work: int
 
 
-def find(gpu: SharedGpu, work_limit: int) -> Found:
+def find(gpu: SharedGpu, work_limit: int) -> FoundShares:
     """The right SM% of least sum.
 
     Where no resident's pressure falls with SM%, more SM% for one never means less for another: of all right answers,
@@ -34,9 +34,9 @@ def find(gpu: SharedGpu, work_limit: int) -> Found:
     percents = tuple(raised.percents.tolist())
     fits = raised.blocked[0] == 0 and sum(percents) <= gpu.free_percent
     if all(resident.presses_no_less_with_more for resident in gpu.residents):
-        return Found(percents if fits else None, sum(percents) if fits else None, LEAST_FIXED_POINT, 0)
+        return FoundShares(percents if fits else None, sum(percents) if fits else None, LEAST_FIXED_POINT, 0)
     claim = least_sum(gpu, work_limit, percents if fits else None)
-    return Found(claim.percents, claim.bound_percent, SEARCH, claim.work)
+    return FoundShares(claim.percents, claim.bound_percent, SEARCH, claim.work)
 
 
 def raise_one(gpu: SharedGpu) -> Raised:

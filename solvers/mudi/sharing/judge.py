@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from solvers.mudi.sharing.problem import Curve, Resident, SharedGpu
+from solvers.mudi.sharing.problem import Curve, SharedGpu, SharingResident
 
 SLACK = 1e-9  # relative: two ways of writing one sum of floats
 
@@ -20,7 +20,7 @@ def value_at(curve: Curve, percent: float) -> float:
     return curve[-1][1]
 
 
-def exec_ms(resident: Resident, percent: float, neighbours_pressure: float) -> float:
+def exec_ms(resident: SharingResident, percent: float, neighbours_pressure: float) -> float:
     """Of one batch, slowed by its neighbours."""
     return value_at(resident.latency_ms, percent) * (1 + resident.sensitivity * neighbours_pressure)
 

@@ -16,7 +16,7 @@ class WrongSharing(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class SharingResident:
     """A service on the GPU, at a batch already chosen.
 
     Mudi's rule is (W / b) P(b, d, psi) <= SLO. With W = rate x SLO, the requests outstanding by Little's law, the SLO
@@ -83,7 +83,7 @@ class Resident:
 class SharedGpu:
     """Those to be given SM% on one GPU, beside what keeps the SM% it has (training, say)."""
 
-    residents: tuple[Resident, ...]
+    residents: tuple[SharingResident, ...]
     other_pressure: float = 0.0  # of what keeps its SM%
     free_percent: int = 100
 

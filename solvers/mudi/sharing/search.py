@@ -13,13 +13,13 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from solvers.mudi.sharing.closed import needed_percent, value_at
-from solvers.mudi.sharing.problem import Resident, SharedGpu
+from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 
 Ends: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LeastShares:
     """The best SM% of the search, in the order of the residents, and the sum that no right answer undercuts."""
 
     percents: Ends | None
@@ -30,14 +30,14 @@ class Claim:
 class Kindest:
     """The least pressure of a resident over a range of SM%."""
 
-    def __init__(self, resident: Resident) -> None:
+    def __init__(self, resident: SharingResident) -> None:
         self.of_percent = [value_at(resident.pressure, percent) for percent in range(101)]
 
     def over(self, low: int, high: int) -> float:
         return min(self.of_percent[low : high + 1])
 
 
-def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> Claim:
+def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> LeastShares:
     """The right SM% of least sum; `known` is a right answer to better."""
     kindest = [Kindest(resident) for resident in gpu.residents]
     best, most = known, gpu.free_percent if known is None else sum(known) - 1
@@ -52,12 +52,12 @@ def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> Cla
             if shrunk := shrink(gpu, kindest, *box, most):
                 heappush(open_boxes, (sum(shrunk[0]), *shrunk))
         if not open_boxes:
-            return Claim(best, sum(best) if best is not None else None, work)
+            return LeastShares(best, sum(best) if best is not None else None, work)
         bound, lows, highs = open_boxes[0]
         if holds(gpu, lows):  # all other boxes begin at a sum no smaller
-            return Claim(lows, bound, work)
+            return LeastShares(lows, bound, work)
         if work >= work_limit:
-            return Claim(best, bound, work)
+            return LeastShares(best, bound, work)
         heappop(open_boxes)
         pending = list(halves(lows, highs))
 

@@ -7,25 +7,25 @@ from math import exp
 import numpy as np
 
 from solvers.mudi.tuning.problem import (
-    Certificate,
+    BatchTrial,
     Measure,
-    Measured,
+    MeasuredBatch,
     NoBatch,
     Outcome,
-    Trial,
     Tuned,
     Tuning,
+    TuningEvidence,
     WrongTuning,
 )
 from solvers.mudi.tuning.search import MAY_MEET, measured_batch, search
 
 __all__ = [
-    "Certificate",
+    "TuningEvidence",
     "Measure",
-    "Measured",
+    "MeasuredBatch",
     "NoBatch",
     "Outcome",
-    "Trial",
+    "BatchTrial",
     "Tuned",
     "Tuning",
     "WrongTuning",
@@ -38,7 +38,7 @@ def tune(tuning: Tuning, measure: Measure) -> Outcome:
     beliefs = search(tuning, measure)
     may = beliefs.meets(-MAY_MEET)
     least = exp(float(np.min(beliefs.bounds()[may]))) if may.any() else float("inf")
-    certificate = Certificate("GP-LCB", tuple(beliefs.trials), least)
+    certificate = TuningEvidence("GP-LCB", tuple(beliefs.trials), least)
     batch = measured_batch(beliefs)
     if batch is None:
         tried = sorted({trial.batch for trial in beliefs.trials})

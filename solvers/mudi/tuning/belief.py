@@ -26,14 +26,14 @@ def linear_algebra() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TrainingCurve:
     """How a curve may run: over how many doublings of the batch it keeps its course, and how far it strays."""
 
     doublings: float
     amplitude: float  # in standard deviations of what was measured
 
 
-COURSES = tuple(Course(*each) for each in product((0.7, 1.5, 3.0, 8.0), (0.7, 2.5)))
+COURSES = tuple(TrainingCurve(*each) for each in product((0.7, 1.5, 3.0, 8.0), (0.7, 2.5)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,30 @@ class Belief:
     deviation: Floats
 
 
-def likeliest_course(batches: Sequence[int], values: Sequence[float], noise: float) -> Course:
+def likeliest_course(batches: Sequence[int], values: Sequence[float], noise: float) -> TrainingCurve:
     """The course under which what was measured was likeliest to be."""
 
     process, _, _ = _fitted(batches, values, noise, COURSES[0])
 
-    def likelihood(course: Course) -> float:
+    def likelihood(course: TrainingCurve) -> float:
         logarithms = np.log([course.amplitude**2, course.doublings])  # the order of the kernel's hyperparameters
         return float(process.log_marginal_likelihood(logarithms, clone_kernel=False))
 
     return max(COURSES, key=likelihood)  # the first of equals
 
 
-def belief(batches: Sequence[int], values: Sequence[float], noise: float, course: Course, most_batch: int) -> Belief:
+def belief(
+    batches: Sequence[int], values: Sequence[float], noise: float, course: TrainingCurve, most_batch: int
+) -> Belief:
     """Mean and deviation at every batch."""
     process, middle, spread = _fitted(batches, values, noise, course)
     mean, deviation = process.predict(np.log2(np.arange(1, most_batch + 1.0))[:, None], return_std=True)
     return Belief(mean * spread + middle, deviation * spread)
 
 
-def _fitted(batches: Sequence[int], values: Sequence[float], noise: float, course: Course) -> tuple[Any, float, float]:
+def _fitted(
+    batches: Sequence[int], values: Sequence[float], noise: float, course: TrainingCurve
+) -> tuple[Any, float, float]:
     """The process, and the middle and spread that its values were brought to 0 and 1 by."""
     # Imported where it is used: most of the product decides without scikit-learn, which takes a second to load.
     from sklearn.gaussian_process import GaussianProcessRegressor

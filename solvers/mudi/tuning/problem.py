@@ -13,7 +13,7 @@ class WrongTuning(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredBatch:
     """What one batch did, tried for a while."""
 
     iteration_ms: float  # of the training beside the service
@@ -24,7 +24,7 @@ class Measured:
         over_zero("latencyMs", self.latency_ms)
 
 
-Measure: TypeAlias = Callable[[int], Measured]  # the caller's: what is tried, and how, is not decided here
+Measure: TypeAlias = Callable[[int], MeasuredBatch]  # the caller's: what is tried, and how, is not decided here
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,19 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class BatchTrial:
     """One measurement."""
 
     batch: int
-    measured: Measured
+    measured: MeasuredBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class TuningEvidence:
     """How the batch was found. The curves are measured, not given: no bound is known, only what is believed."""
 
     method: str
-    trials: tuple[Trial, ...]
+    trials: tuple[BatchTrial, ...]
     believed_least_ms: float  # no batch that may meet the SLO is believed to be faster, at the search's confidence
 
 
@@ -68,7 +68,7 @@ class Tuned:
     batch: int
     iteration_ms: float
     latency_ms: float
-    certificate: Certificate
+    certificate: TuningEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class NoBatch:
 
     reason: str
     least_slo_ms: float  # believed to be met by the fastest batch tried
-    certificate: Certificate
+    certificate: TuningEvidence
 
 
 Outcome: TypeAlias = Tuned | NoBatch

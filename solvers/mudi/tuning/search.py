@@ -7,8 +7,8 @@ from math import log, pi, sqrt
 
 import numpy as np
 
-from solvers.mudi.tuning.belief import Belief, Course, Floats, belief, likeliest_course, linear_algebra
-from solvers.mudi.tuning.problem import Measure, Trial, Tuning
+from solvers.mudi.tuning.belief import Belief, Floats, TrainingCurve, belief, likeliest_course, linear_algebra
+from solvers.mudi.tuning.problem import BatchTrial, Measure, Tuning
 
 FIRST_TRIALS = 6  # spread over the range, before anything is believed
 LAST_TRIALS = 4  # of the batch that would be the answer: it must have been measured
@@ -25,13 +25,13 @@ class Beliefs:
 
     def __init__(self, tuning: Tuning) -> None:
         self.tuning = tuning
-        self.trials: list[Trial] = []
-        self._courses: tuple[Course, Course] | None = None
+        self.trials: list[BatchTrial] = []
+        self._courses: tuple[TrainingCurve, TrainingCurve] | None = None
         self._threads = linear_algebra()
         self.iteration: Belief
         self.latency: Belief
 
-    def add(self, trials: Sequence[Trial]) -> None:
+    def add(self, trials: Sequence[BatchTrial]) -> None:
         self.trials += trials
         # One thread: sums come out alike on any machine, and waking a second one takes longer than they do.
         with self._threads.limit(limits=1, user_api="blas"):
@@ -71,11 +71,11 @@ def first_batches(tuning: Tuning) -> list[int]:
 def search(tuning: Tuning, measure: Measure) -> Beliefs:
     """Every evaluation spent, and what is believed in the end."""
     beliefs = Beliefs(tuning)
-    beliefs.add([Trial(batch, measure(batch)) for batch in first_batches(tuning)])
+    beliefs.add([BatchTrial(batch, measure(batch)) for batch in first_batches(tuning)])
     while (left := tuning.evaluations - len(beliefs.trials)) > 0:
         expected = expected_batch(beliefs) if left <= LAST_TRIALS else None
         batch = next_batch(beliefs) if expected is None else expected
-        beliefs.add([Trial(batch, measure(batch))])
+        beliefs.add([BatchTrial(batch, measure(batch))])
     return beliefs
 
 

@@ -16,8 +16,8 @@ from app.control.answer.savings.fitting import EXACTLY, Placed, first_fit
 from app.control.answer.savings.paying import Gpu, Held, by_service, by_tenant, of_plan
 from app.control.answer.savings.shapes import Shape, prices, shapes
 from solvers.hetsev.scaling import greedy
-from solvers.hetsev.scaling.problem import InstanceType, Promise
-from solvers.hetsev.scaling.problem import Problem as Scaling
+from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
+from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
 
@@ -124,6 +124,6 @@ def _hetsev(
         )
         for name, shape in sorted(best.items())
     )
-    counts = greedy.solve(Scaling(rate, Promise(service.slo_ms, service.percentile), kinds))
+    counts = greedy.solve(Scaling(rate, ScalingPromise(service.slo_ms, service.percentile), kinds))
     found = [(service, best[name]) for name, count in sorted(counts.items()) for _ in range(count)]
     return found + found[-1:] * (service.min_instances - len(found))

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.baselines.online import BestFit, Fleet, Fragmentation, Host, LeastWaste, Policy, Request, Workload
+from solvers.baselines.online import BestFit, Fragmentation, GpuRequest, Host, LeastWaste, OnlineFleet, Policy, Workload
 from solvers.baselines.online.waste import expected_waste
 from solvers.baselines.online.workload import WrongRequest
 
 MANY = 500 if os.environ.get("GPUWRIGHT_SOAK") else 40
 MIX = (
-    Request(4000, 8192, 1000, 1),
-    Request(2000, 4096, 500, 1),
-    Request(2000, 4096, 250, 1),
-    Request(8000, 16384, 1000, 2),
-    Request(3000, 1024),
+    GpuRequest(4000, 8192, 1000, 1),
+    GpuRequest(2000, 4096, 500, 1),
+    GpuRequest(2000, 4096, 250, 1),
+    GpuRequest(8000, 16384, 1000, 2),
+    GpuRequest(3000, 1024),
 )
-requests = st.sampled_from([*MIX, Request(1000, 1024, 810, 1), Request(500, 512, 190, 1)])
+requests = st.sampled_from([*MIX, GpuRequest(1000, 1024, 810, 1), GpuRequest(500, 512, 190, 1)])
 hosts = st.lists(
     st.tuples(st.integers(2000, 32000), st.integers(4096, 65536), st.integers(0, 8)), min_size=1, max_size=5
 ).map(lambda rows: [Host(f"h{i}", *row) for i, row in enumerate(rows)])
@@ -37,7 +37,9 @@ def policies() -> dict[str, Policy]:
     }
 
 
-def fits_somewhere(fleet: Sequence[Host], taken: list[tuple[Request, str, tuple[int, ...]]], request: Request) -> bool:
+def fits_somewhere(
+    fleet: Sequence[Host], taken: list[tuple[GpuRequest, str, tuple[int, ...]]], request: GpuRequest
+) -> bool:
     """In plain loops, from what was placed."""
     for host in fleet:
         cpu, memory, free = host.cpu_milli, host.host_memory_mib, [1000] * host.gpus
@@ -60,10 +62,10 @@ def fits_somewhere(fleet: Sequence[Host], taken: list[tuple[Request, str, tuple[
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=30))
 def test_nothing_is_overfilled_and_only_the_selective_refuse_what_fits(
-    name: str, fleet: list[Host], arrivals: list[Request]
+    name: str, fleet: list[Host], arrivals: list[GpuRequest]
 ) -> None:
-    online = Fleet(fleet, policies()[name])
-    taken: list[tuple[Request, str, tuple[int, ...]]] = []
+    online = OnlineFleet(fleet, policies()[name])
+    taken: list[tuple[GpuRequest, str, tuple[int, ...]]] = []
     for request in arrivals:
         could = fits_somewhere(fleet, taken, request)
         assert online.could_hold(request) == could
@@ -80,8 +82,8 @@ def test_nothing_is_overfilled_and_only_the_selective_refuse_what_fits(
 
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=20))
-def test_what_leaves_gives_back_what_it_took(fleet: list[Host], arrivals: list[Request]) -> None:
-    online = Fleet(fleet, LeastWaste(Workload.of(MIX)))
+def test_what_leaves_gives_back_what_it_took(fleet: list[Host], arrivals: list[GpuRequest]) -> None:
+    online = OnlineFleet(fleet, LeastWaste(Workload.of(MIX)))
     first = [online.place(request) for request in arrivals]
     for request, placed in zip(arrivals, first, strict=True):
         if placed is not None:
@@ -92,9 +94,9 @@ def test_what_leaves_gives_back_what_it_took(fleet: list[Host], arrivals: list[R
 
 def test_kinds_named_in_advance_change_nothing() -> None:
     fleet = [Host(f"h{i}", 64000, 262144, 8) for i in range(4)]
-    many = [Request(1000 + i, 1024, 100 + i, 1) for i in range(40)]
-    told = Fleet(fleet, BestFit(), many)
-    untold = Fleet(fleet, BestFit())
+    many = [GpuRequest(1000 + i, 1024, 100 + i, 1) for i in range(40)]
+    told = OnlineFleet(fleet, BestFit(), many)
+    untold = OnlineFleet(fleet, BestFit())
     assert [told.place(request) for request in many] == [untold.place(request) for request in many]
 
 
@@ -115,45 +117,45 @@ def test_more_draws_pack_better_and_no_mix_fills_nothing() -> None:
 
 
 def test_ours_puts_a_small_part_where_nothing_else_would_fit() -> None:
-    workload = Workload.of([Request(1000, 1024, 810, 1)] * 9 + [Request(1000, 1024, 190, 1)])
-    online = Fleet([Host("h", 64000, 262144, 4)], LeastWaste(workload))
-    large = [online.place(Request(1000, 1024, 810, 1)) for _ in range(2)]
-    small = online.place(Request(1000, 1024, 190, 1))
+    workload = Workload.of([GpuRequest(1000, 1024, 810, 1)] * 9 + [GpuRequest(1000, 1024, 190, 1)])
+    online = OnlineFleet([Host("h", 64000, 262144, 4)], LeastWaste(workload))
+    large = [online.place(GpuRequest(1000, 1024, 810, 1)) for _ in range(2)]
+    small = online.place(GpuRequest(1000, 1024, 190, 1))
     assert small is not None
     assert small.gpus in [one.gpus for one in large if one is not None]
 
 
 def test_ours_spares_the_host_whose_gpus_need_their_cpu() -> None:
-    workload = Workload.of([Request(8000, 1024, 1000, 1)] * 9 + [Request(16000, 1024)])
+    workload = Workload.of([GpuRequest(8000, 1024, 1000, 1)] * 9 + [GpuRequest(16000, 1024)])
     rich, poor = Host("rich", 96000, 262144, 2), Host("poor", 16000, 262144, 2)
-    placed = Fleet([poor, rich], LeastWaste(workload)).place(Request(16000, 1024))
+    placed = OnlineFleet([poor, rich], LeastWaste(workload)).place(GpuRequest(16000, 1024))
     assert placed is not None
     assert placed.host == "rich"
 
 
 def test_a_request_that_would_waste_too_much_is_held_back_only_if_so_asked() -> None:
-    workload = Workload.of([Request(1000, 1024, 500, 1)])
-    wasteful = Request(1000, 1024, 600, 1)
+    workload = Workload.of([GpuRequest(1000, 1024, 500, 1)])
+    wasteful = GpuRequest(1000, 1024, 600, 1)
     fleet = [Host("h", 64000, 262144, 1)]
-    assert Fleet(fleet, LeastWaste(workload)).place(wasteful) is not None
-    selective = Fleet(fleet, LeastWaste(workload, hold_back=0.5))
+    assert OnlineFleet(fleet, LeastWaste(workload)).place(wasteful) is not None
+    selective = OnlineFleet(fleet, LeastWaste(workload, hold_back=0.5))
     assert selective.place(wasteful) is None
-    assert selective.place(Request(1000, 1024, 500, 1)) is not None
+    assert selective.place(GpuRequest(1000, 1024, 500, 1)) is not None
 
 
 def test_best_fit_takes_the_host_that_is_left_fullest_and_the_first_among_equals() -> None:
     fleet = [Host("wide", 64000, 262144, 8), Host("a", 32000, 131072, 2), Host("b", 32000, 131072, 2)]
-    placed = Fleet(fleet, BestFit()).place(Request(4000, 8192, 1000, 1))
+    placed = OnlineFleet(fleet, BestFit()).place(GpuRequest(4000, 8192, 1000, 1))
     assert placed is not None
     assert placed.host == "a"
 
 
 def test_fgd_counts_what_typical_requests_cannot_use() -> None:
-    workload = Workload.of([Request(1000, 0, 500, 1)] * 19 + [Request(1000, 0, 300, 1)])
-    assert workload.typical(0.95) == ((Request(1000, 0, 500, 1), 1.0),)
+    workload = Workload.of([GpuRequest(1000, 0, 500, 1)] * 19 + [GpuRequest(1000, 0, 300, 1)])
+    assert workload.typical(0.95) == ((GpuRequest(1000, 0, 500, 1), 1.0),)
     assert [count for _, count in workload.typical(1.0)] == [0.95, 0.05]
-    online = Fleet([Host("h", 64000, 262144, 2)], Fragmentation(workload))
-    first, second = online.place(Request(1000, 0, 500, 1)), online.place(Request(1000, 0, 500, 1))
+    online = OnlineFleet([Host("h", 64000, 262144, 2)], Fragmentation(workload))
+    first, second = online.place(GpuRequest(1000, 0, 500, 1)), online.place(GpuRequest(1000, 0, 500, 1))
     assert first is not None
     assert second is not None
     assert first.gpus == second.gpus
@@ -161,8 +163,8 @@ def test_fgd_counts_what_typical_requests_cannot_use() -> None:
 
 def test_a_request_no_machine_could_be_is_refused() -> None:
     with pytest.raises(WrongRequest, match="neither whole GPUs"):
-        Request(1, 1, 500, 2)
+        GpuRequest(1, 1, 500, 2)
     with pytest.raises(WrongRequest, match="less than nothing"):
-        Request(-1, 1)
+        GpuRequest(-1, 1)
     with pytest.raises(WrongRequest, match="one name"):
-        Fleet([Host("h", 1, 1, 1), Host("h", 1, 1, 1)], BestFit())
+        OnlineFleet([Host("h", 1, 1, 1), Host("h", 1, 1, 1)], BestFit())

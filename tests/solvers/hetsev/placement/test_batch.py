@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.hetsev.placement import (
-    Budget,
-    Gpu,
-    Instance,
-    Node,
-    Problem,
-    WrongProblem,
+    PlacementBudget,
+    PlacementGpu,
+    PlacementInstance,
+    PlacementNode,
+    PlacementProblem,
+    WrongPlacement,
     exact,
     greedy,
     judge,
@@ -31,27 +31,29 @@ FEW, MANY = (150, 1000) if SOAK else (15, 60)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
-    nodes = tuple(Node(f"n{i}", float(draw(st.integers(2, 8))), float(draw(st.integers(4, 16)))) for i in range(2))
+def problems(draw: st.DrawFn) -> PlacementProblem:
+    nodes = tuple(
+        PlacementNode(f"n{i}", float(draw(st.integers(2, 8))), float(draw(st.integers(4, 16)))) for i in range(2)
+    )
     gpus = tuple(
-        Gpu(
+        PlacementGpu(
             f"g{i}", f"n{i % 2}", draw(st.sampled_from(["t4", "v100"])), float(draw(st.integers(4, 16))),
             draw(st.sampled_from([0.5, 1.0, 2.25])),
         )
         for i in range(draw(st.integers(1, 3)))
     )  # fmt: skip
     instances = tuple(
-        Instance(
+        PlacementInstance(
             f"i{i}", draw(st.sampled_from(["bert", "resnet"])), draw(st.sampled_from([1.0, 2.5, 4.0, 7.3])),
             float(draw(st.integers(0, 3))), float(draw(st.integers(0, 4))),
             draw(st.sampled_from([None, frozenset({"v100"})])), float(draw(st.integers(0, 9))),
         )
         for i in range(draw(st.integers(1, 4)))
     )  # fmt: skip
-    return Problem(nodes, gpus, instances, same_model_per_gpu=draw(st.integers(1, 2)))
+    return PlacementProblem(nodes, gpus, instances, same_model_per_gpu=draw(st.integers(1, 2)))
 
 
-def best_cost(problem: Problem) -> float:
+def best_cost(problem: PlacementProblem) -> float:
     """By trying every GPU, and none, for every instance."""
     choices = [None, *(gpu.name for gpu in problem.gpus)]
     best = float("inf")
@@ -65,7 +67,7 @@ def best_cost(problem: Problem) -> float:
 
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
-def test_cp_sat_equals_brute_force_and_proves_it(problem: Problem) -> None:
+def test_cp_sat_equals_brute_force_and_proves_it(problem: PlacementProblem) -> None:
     outcome = place(problem)
     best = best_cost(problem)
     assert not judge.violations(problem, outcome.placement)
@@ -76,7 +78,7 @@ def test_cp_sat_equals_brute_force_and_proves_it(problem: Problem) -> None:
 
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
-def test_heuristics_are_right_and_never_cheaper(problem: Problem) -> None:
+def test_heuristics_are_right_and_never_cheaper(problem: PlacementProblem) -> None:
     best = best_cost(problem)
     for placement in (greedy.solve(problem), queues.schedule(problem)):
         assert judge.violations(problem, placement) == []
@@ -85,8 +87,8 @@ def test_heuristics_are_right_and_never_cheaper(problem: Problem) -> None:
 
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
-def test_no_budget_still_answers_and_every_left_out_instance_has_a_reason(problem: Problem) -> None:
-    outcome = place(problem, Budget(work=0))
+def test_no_budget_still_answers_and_every_left_out_instance_has_a_reason(problem: PlacementProblem) -> None:
+    outcome = place(problem, PlacementBudget(work=0))
     assert not judge.violations(problem, outcome.placement)
     assert outcome.certificate.bound is None
     assert outcome.certificate.method.endswith("bound unknown")
@@ -94,14 +96,14 @@ def test_no_budget_still_answers_and_every_left_out_instance_has_a_reason(proble
     assert all(outcome.reasons.values())
 
 
-NODE = Node("n", 4.0, 8.0)
-GPU = Gpu("g", "n", "t4", 16.0)
-ONE = Instance("a", "bert", 4.0, 1.0, 2.0)
-TWO = Instance("b", "bert", 4.0, 1.0, 2.0)
+NODE = PlacementNode("n", 4.0, 8.0)
+GPU = PlacementGpu("g", "n", "t4", 16.0)
+ONE = PlacementInstance("a", "bert", 4.0, 1.0, 2.0)
+TWO = PlacementInstance("b", "bert", 4.0, 1.0, 2.0)
 
 
 def test_every_rule_is_judged_by_itself() -> None:
-    problem = Problem((NODE,), (GPU, Gpu("h", "n", "v100", 32.0)), (ONE, TWO))
+    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "v100", 32.0)), (ONE, TWO))
     assert judge.violations(problem, {"a": "g", "b": "h"}) == []
     assert judge.violations(problem, {"a": "g", "b": "g"}) == ["g: 2 instances of bert; 1 may stand there"]
     big = replace(problem, instances=(replace(ONE, memory_gib=17.0), TWO))
@@ -118,39 +120,41 @@ def test_every_rule_is_judged_by_itself() -> None:
 
 
 def test_what_stands_stays_and_the_rest_goes_around_it() -> None:
-    problem = Problem((NODE,), (GPU, Gpu("h", "n", "t4", 16.0)), (ONE, TWO), standing={"a": "h"})
+    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "t4", 16.0)), (ONE, TWO), standing={"a": "h"})
     assert place(problem).placement == {"a": "h", "b": "g"}
 
 
 def test_a_reason_names_the_limit_that_binds() -> None:
-    assert place(Problem((NODE,), (GPU,), (ONE, TWO))).reasons == {
+    assert place(PlacementProblem((NODE,), (GPU,), (ONE, TWO))).reasons == {
         "b": "an instance of bert stands on each of the 1 GPUs with room"
     }
     huge = replace(ONE, memory_gib=40.0)
-    assert place(Problem((NODE,), (GPU,), (huge,))).reasons == {"a": "no GPU of a suitable type has 40 GiB"}
-    full = Problem((NODE,), (GPU,), (replace(ONE, memory_gib=14.0), replace(TWO, model="gpt")), standing={"a": "g"})
+    assert place(PlacementProblem((NODE,), (GPU,), (huge,))).reasons == {"a": "no GPU of a suitable type has 40 GiB"}
+    full = PlacementProblem(
+        (NODE,), (GPU,), (replace(ONE, memory_gib=14.0), replace(TWO, model="gpt")), standing={"a": "g"}
+    )
     assert place(full).reasons == {"b": "needs 4 GiB; the largest free slot is 2 GiB"}
-    hungry = Problem((NODE,), (GPU,), (replace(ONE, cpu_cores=5.0),))
+    hungry = PlacementProblem((NODE,), (GPU,), (replace(ONE, cpu_cores=5.0),))
     assert place(hungry).reasons == {"a": "needs 5 CPU cores and 2 GiB of its host; no node has both"}
 
 
 def test_decimal_memory_is_added_up_exactly() -> None:
-    thirds = tuple(Instance(f"i{i}", f"m{i}", 0.1) for i in range(3))
-    claim = exact.solve(Problem((NODE,), (Gpu("g", "n", "t4", 0.3),), thirds), Budget())
+    thirds = tuple(PlacementInstance(f"i{i}", f"m{i}", 0.1) for i in range(3))
+    claim = exact.solve(PlacementProblem((NODE,), (PlacementGpu("g", "n", "t4", 0.3),), thirds), PlacementBudget())
     assert claim is not None
     assert len(claim.placement) == 3
 
 
 def test_what_floats_add_too_much_overfills_no_gpu() -> None:
     tenths = 0.1 + 0.2  # 0.30000000000000004
-    pair = tuple(Instance(f"i{i}", f"m{i}", tenths) for i in range(2))
-    outcome = place(Problem((NODE,), (Gpu("g", "n", "t4", 0.6),), pair))
+    pair = tuple(PlacementInstance(f"i{i}", f"m{i}", tenths) for i in range(2))
+    outcome = place(PlacementProblem((NODE,), (PlacementGpu("g", "n", "t4", 0.6),), pair))
     assert len(outcome.placement) == 2
     assert outcome.certificate.gap == 0
 
 
 def test_what_stands_wrongly_is_all_that_is_kept() -> None:
-    problem = Problem((NODE,), (GPU, Gpu("h", "n", "v100", 32.0)), (ONE, TWO), standing={"a": "g"})
+    problem = PlacementProblem((NODE,), (GPU, PlacementGpu("h", "n", "v100", 32.0)), (ONE, TWO), standing={"a": "g"})
     unsuited = replace(problem, instances=(replace(ONE, gpu_types=frozenset({"v100"})), TWO))
     outcome = place(unsuited)
     assert outcome.placement == {"a": "g"}
@@ -160,13 +164,13 @@ def test_what_stands_wrongly_is_all_that_is_kept() -> None:
 
 def test_a_cost_under_the_bound_is_a_fault_of_a_solver() -> None:
     with pytest.raises(SolverBug, match="best fit costs 1"):
-        certified(Problem((NODE,), (GPU,), (ONE,)), {"a": "g"}, 1.1, "best fit")
+        certified(PlacementProblem((NODE,), (GPU,), (ONE,)), {"a": "g"}, 1.1, "best fit")
 
 
 def test_a_problem_that_names_what_is_not_there_is_refused() -> None:
-    with pytest.raises(WrongProblem, match="unknown node"):
-        Problem((), (GPU,), ())
-    with pytest.raises(WrongProblem, match="two instances are called a"):
-        Problem((NODE,), (GPU,), (ONE, ONE))
-    with pytest.raises(WrongProblem, match="one of the two is unknown"):
-        Problem((NODE,), (GPU,), (ONE,), standing={"b": "g"})
+    with pytest.raises(WrongPlacement, match="unknown node"):
+        PlacementProblem((), (GPU,), ())
+    with pytest.raises(WrongPlacement, match="two instances are called a"):
+        PlacementProblem((NODE,), (GPU,), (ONE, ONE))
+    with pytest.raises(WrongPlacement, match="one of the two is unknown"):
+        PlacementProblem((NODE,), (GPU,), (ONE,), standing={"b": "g"})

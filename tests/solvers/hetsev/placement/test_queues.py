@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.hetsev.placement import Gpu, Instance, Node, Problem
+from solvers.hetsev.placement import PlacementGpu, PlacementInstance, PlacementNode, PlacementProblem
 from solvers.hetsev.placement.queues import buffer, features, k_means, schedule
 
 
-def instance(name: str, model: str, memory_gib: float = 2.0, waited_seconds: float = 0.0) -> Instance:
-    return Instance(name, model, memory_gib, waited_seconds=waited_seconds)
+def instance(name: str, model: str, memory_gib: float = 2.0, waited_seconds: float = 0.0) -> PlacementInstance:
+    return PlacementInstance(name, model, memory_gib, waited_seconds=waited_seconds)
 
 
 def test_features_are_scaled_memory_and_the_model_one_hot() -> None:
@@ -45,15 +45,17 @@ def test_within_a_queue_the_longest_waiting_comes_first() -> None:
 
 
 def test_worst_fit_takes_the_emptiest_gpu_and_keeps_one_model_apart() -> None:
-    gpus = (Gpu("g1", "n", "t4", 16.0), Gpu("g2", "n", "v100", 32.0))
-    problem = Problem((Node("n", 64.0, 256.0),), gpus, tuple(instance(f"x{i}", "x") for i in range(3)))
+    gpus = (PlacementGpu("g1", "n", "t4", 16.0), PlacementGpu("g2", "n", "v100", 32.0))
+    problem = PlacementProblem(
+        (PlacementNode("n", 64.0, 256.0),), gpus, tuple(instance(f"x{i}", "x") for i in range(3))
+    )
     assert schedule(problem) == {"x0": "g2", "x1": "g1"}
 
 
 def test_whatever_k_and_beta_every_instance_is_looked_at_once() -> None:
-    gpus = tuple(Gpu(f"g{i}", "n", "t4", 16.0) for i in range(6))
+    gpus = tuple(PlacementGpu(f"g{i}", "n", "t4", 16.0) for i in range(6))
     ones = tuple(instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4))
-    problem = Problem((Node("n", 64.0, 256.0),), gpus, ones)
+    problem = PlacementProblem((PlacementNode("n", 64.0, 256.0),), gpus, ones)
     for k in (1, 3, 8):
         for beta in (1, 5, 50):
             assert len(schedule(problem, k, beta)) == len(ones)

@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from solvers.hetsev.scaling import InstanceType, Problem, Promise, Totals, judge
+from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise, Totals, judge
 
 
 @st.composite
@@ -25,18 +25,18 @@ def instance_types(draw: st.DrawFn, name: str) -> InstanceType:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> ScalingProblem:
     kinds = tuple(draw(instance_types(f"type-{index}")) for index in range(draw(st.integers(1, 3))))
-    return Problem(
+    return ScalingProblem(
         arrivals_per_second=float(draw(st.integers(0, 30))),
-        promise=Promise(100.0),
+        promise=ScalingPromise(100.0),
         types=kinds,
         totals=Totals(cpu_cores=float(draw(st.integers(2, 20))), gpu_memory_gib=float(draw(st.integers(2, 24)))),
         unpredictability=draw(st.sampled_from([0.0, 0.01, 0.1])),
     )
 
 
-def best_cost(problem: Problem) -> float:
+def best_cost(problem: ScalingProblem) -> float:
     """The cost of the best right answer, by trying every number of every type."""
     ranges = []
     for kind in problem.types:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from solvers.hetsev.scaling import (
-    Budget,
     InstanceType,
-    Problem,
-    Promise,
+    ScalingBudget,
+    ScalingProblem,
+    ScalingPromise,
     Totals,
-    WrongProblem,
+    WrongScaling,
     exact,
     greedy,
     judge,
@@ -33,8 +33,8 @@ T4 = InstanceType("t4", 30.0, 200.0, 2.0, 0.024, launch_seconds=20.0, cpu_cores=
 @pytest.mark.parametrize("solver", exact.SOLVERS)
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
-def test_every_exact_solver_equals_brute_force(solver: str, problem: Problem) -> None:
-    outcome = scale(problem, Budget(solver=solver))
+def test_every_exact_solver_equals_brute_force(solver: str, problem: ScalingProblem) -> None:
+    outcome = scale(problem, ScalingBudget(solver=solver))
     best = best_cost(problem)
     assert not judge.violations(problem, outcome.actions)
     assert outcome.certificate.cost == pytest.approx(best, abs=1e-6)
@@ -44,7 +44,7 @@ def test_every_exact_solver_equals_brute_force(solver: str, problem: Problem) ->
 
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
-def test_the_heuristic_is_right_and_never_cheaper(problem: Problem) -> None:
+def test_the_heuristic_is_right_and_never_cheaper(problem: ScalingProblem) -> None:
     actions = greedy.solve(problem)
     assert judge.violations(problem, actions) == []
     assert judge.cost(problem, actions) >= best_cost(problem) - 1e-9
@@ -53,10 +53,10 @@ def test_the_heuristic_is_right_and_never_cheaper(problem: Problem) -> None:
 
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
-def test_a_cut_search_still_brings_a_right_answer_and_a_bound_that_holds(problem: Problem) -> None:
+def test_a_cut_search_still_brings_a_right_answer_and_a_bound_that_holds(problem: ScalingProblem) -> None:
     best = best_cost(problem)
     for solver in exact.SOLVERS:
-        outcome = scale(problem, Budget(nodes=1, solver=solver))
+        outcome = scale(problem, ScalingBudget(nodes=1, solver=solver))
         assert not judge.violations(problem, outcome.actions)
         assert outcome.certificate.cost >= best - 1e-6
         assert outcome.certificate.bound is None or outcome.certificate.bound <= best + 1e-6
@@ -64,8 +64,8 @@ def test_a_cut_search_still_brings_a_right_answer_and_a_bound_that_holds(problem
 
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
-def test_no_budget_still_answers_and_says_that_the_bound_is_unknown(problem: Problem) -> None:
-    outcome = scale(problem, Budget(nodes=0))
+def test_no_budget_still_answers_and_says_that_the_bound_is_unknown(problem: ScalingProblem) -> None:
+    outcome = scale(problem, ScalingBudget(nodes=0))
     assert not judge.violations(problem, outcome.actions)
     assert outcome.certificate.method == "greedy; bound unknown"
     assert outcome.certificate.bound is None
@@ -73,37 +73,37 @@ def test_no_budget_still_answers_and_says_that_the_bound_is_unknown(problem: Pro
 
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
-def test_a_tighter_slo_never_lowers_the_cost_of_what_runs(problem: Problem) -> None:
-    tighter = replace(problem, promise=Promise(60.0))
+def test_a_tighter_slo_never_lowers_the_cost_of_what_runs(problem: ScalingProblem) -> None:
+    tighter = replace(problem, promise=ScalingPromise(60.0))
     assert scale(tighter).certificate.cost >= scale(problem).certificate.cost - 1e-6
 
 
 def test_the_cheap_type_is_taken_where_its_time_keeps_the_slo_and_the_dear_one_where_not() -> None:
-    relaxed = Problem(100.0, Promise(400.0), (V100, T4))
+    relaxed = ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))
     assert scale(relaxed).actions == {"v100": 0, "t4": 4}
-    strict = replace(relaxed, promise=Promise(100.0))
+    strict = replace(relaxed, promise=ScalingPromise(100.0))
     assert scale(strict).actions == {"v100": 2, "t4": 0}
 
 
 def test_a_launch_weighs_more_the_less_the_load_can_be_predicted() -> None:
     fast = replace(V100, name="fast", price_per_gib=0.1, launch_seconds=1.0)
     slow = replace(V100, name="slow", price_per_gib=0.09, launch_seconds=100.0)
-    steady = Problem(50.0, Promise(400.0), (fast, slow))
+    steady = ScalingProblem(50.0, ScalingPromise(400.0), (fast, slow))
     assert scale(steady).actions == {"fast": 0, "slow": 1}
     assert scale(replace(steady, unpredictability=0.1)).actions == {"fast": 1, "slow": 0}
 
 
 def test_arrivals_that_nothing_can_carry_are_priced_not_refused() -> None:
-    outcome = scale(Problem(1000.0, Promise(400.0), (V100,), Totals(cpu_cores=6.0)))
+    outcome = scale(ScalingProblem(1000.0, ScalingPromise(400.0), (V100,), Totals(cpu_cores=6.0)))
     assert outcome.actions == {"v100": 3}
     assert outcome.unserved_per_second == pytest.approx(730.0)
-    nothing = scale(Problem(10.0, Promise(10.0), (V100, T4)))
+    nothing = scale(ScalingProblem(10.0, ScalingPromise(10.0), (V100, T4)))
     assert nothing.unserved_per_second == 10.0
 
 
 def test_each_constraint_is_judged_by_itself() -> None:
     running = replace(T4, running=2)
-    problem = Problem(10.0, Promise(100.0), (V100, running), Totals(cpu_cores=6.0))
+    problem = ScalingProblem(10.0, ScalingPromise(100.0), (V100, running), Totals(cpu_cores=6.0))
     assert judge.violations(problem, {"v100": 2, "t4": -2}) == []
     assert "3 instances of t4 are stopped, 2 run" in judge.violations(problem, {"t4": -3})[0]
     assert "200 ms; 100 ms are promised" in judge.violations(problem, {"t4": 1})[0]
@@ -113,26 +113,26 @@ def test_each_constraint_is_judged_by_itself() -> None:
 
 
 def test_numbers_that_mean_nothing_are_refused_by_name() -> None:
-    with pytest.raises(WrongProblem, match="rt_max_ms 0"):
-        Promise(0.0)
-    with pytest.raises(WrongProblem, match="sl_min_percent 101"):
-        Promise(1.0, 101.0)
-    with pytest.raises(WrongProblem, match="two instance types"):
-        Problem(1.0, Promise(1.0), (T4, T4))
-    with pytest.raises(WrongProblem, match="instance type t4"):
-        Problem(1.0, Promise(1.0), (replace(T4, throughput_per_second=0.0),))
+    with pytest.raises(WrongScaling, match="rt_max_ms 0"):
+        ScalingPromise(0.0)
+    with pytest.raises(WrongScaling, match="sl_min_percent 101"):
+        ScalingPromise(1.0, 101.0)
+    with pytest.raises(WrongScaling, match="two instance types"):
+        ScalingProblem(1.0, ScalingPromise(1.0), (T4, T4))
+    with pytest.raises(WrongScaling, match="instance type t4"):
+        ScalingProblem(1.0, ScalingPromise(1.0), (replace(T4, throughput_per_second=0.0),))
     with pytest.raises(ValueError, match="cplex"):
-        scale(Problem(1.0, Promise(1.0), (T4,)), Budget(solver="cplex"))
+        scale(ScalingProblem(1.0, ScalingPromise(1.0), (T4,)), ScalingBudget(solver="cplex"))
 
 
 def test_what_is_proved_leaves_no_more_of_a_gap_than_the_solver_may_pass_over() -> None:
-    certificate = scale(Problem(100.0, Promise(400.0), (V100, T4))).certificate
+    certificate = scale(ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))).certificate
     assert certificate.bound is not None
     assert certificate.cost - 2e-6 <= certificate.bound < certificate.cost
 
 
 def test_a_bound_above_the_cost_and_an_answer_that_breaks_a_rule_are_loud() -> None:
-    problem = Problem(100.0, Promise(400.0), (V100, T4))
+    problem = ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))
     with pytest.raises(SolverBug, match="greedy costs"):
         certified(problem, {"t4": 4}, judge.cost(problem, {"t4": 5}), "greedy")
     with pytest.raises(SolverBug, match="its GPUs hold 8"):
@@ -142,5 +142,7 @@ def test_a_bound_above_the_cost_and_an_answer_that_breaks_a_rule_are_loud() -> N
 def test_highs_keeps_the_optimum_that_its_presolve_would_cut_off() -> None:
     ours = InstanceType("ours", 1.0, 50.0, 1.0, 0.024, launch_seconds=1.0, running=1)
     late = InstanceType("late", 1.0, 150.0, 1.0, 0.024, running=1)
-    problem = Problem(2.0, Promise(100.0), (ours, late), Totals(gpu_memory_gib=2.0), unpredictability=0.01)
-    assert exact.solve(problem, Budget(solver="highs")).actions == {"ours": 1, "late": -1}
+    problem = ScalingProblem(
+        2.0, ScalingPromise(100.0), (ours, late), Totals(gpu_memory_gib=2.0), unpredictability=0.01
+    )
+    assert exact.solve(problem, ScalingBudget(solver="highs")).actions == {"ours": 1, "late": -1}

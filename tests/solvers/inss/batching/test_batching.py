@@ -9,60 +9,70 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.inss.batching import Batches, Model, NoBatches, Option, Problem, WrongBatching, decide_batches
+from solvers.inss.batching import (
+    BatchedModel,
+    Batches,
+    BatchingProblem,
+    BatchOption,
+    NoBatches,
+    WrongBatching,
+    decide_batches,
+)
 from solvers.inss.batching.bda import bda, printed_listing
 from solvers.inss.batching.exact import highest_throughput
 from solvers.inss.batching.judge import throughput_per_second, violations
 from tests.support.soak import scaled
 
 
-def rising(slo_ms: float, rate_per_second: float, batches: int = 32, name: str = "a") -> Model:
+def rising(slo_ms: float, rate_per_second: float, batches: int = 32, name: str = "a") -> BatchedModel:
     """Latency 5 + batch ms, throughput 1000 batch / (5 + batch), memory 1 + batch / 10 GiB."""
-    options = tuple(Option(5.0 + batch, 1000 * batch / (5 + batch), 1 + batch / 10) for batch in range(1, batches + 1))
-    return Model(name, slo_ms, rate_per_second, options)
+    options = tuple(
+        BatchOption(5.0 + batch, 1000 * batch / (5 + batch), 1 + batch / 10) for batch in range(1, batches + 1)
+    )
+    return BatchedModel(name, slo_ms, rate_per_second, options)
 
 
 # By hand, and against the printed listing
 
 
 def test_the_largest_batch_under_the_slo_is_found() -> None:
-    decided = bda(Problem(16.0, (rising(slo_ms=20, rate_per_second=100),)))
+    decided = bda(BatchingProblem(16.0, (rising(slo_ms=20, rate_per_second=100),)))
     assert decided.batches == {"a": 15}
     assert decided.flag
 
 
 def test_where_every_batch_will_do_the_printed_listing_says_that_none_was_found() -> None:
-    problem = Problem(16.0, (rising(slo_ms=100, rate_per_second=100),))
+    problem = BatchingProblem(16.0, (rising(slo_ms=100, rate_per_second=100),))
     assert (bda(problem).batches, bda(problem).flag) == ({"a": 32}, True)
     assert (printed_listing(problem).batches, printed_listing(problem).flag) == ({"a": 32}, False)
 
 
 def test_where_the_first_batch_tried_is_too_slow_the_printed_listing_gives_up() -> None:
-    problem = Problem(16.0, (rising(slo_ms=100, rate_per_second=800),))  # batch 16 serves 762 per second
+    problem = BatchingProblem(16.0, (rising(slo_ms=100, rate_per_second=800),))  # batch 16 serves 762 per second
     assert (bda(problem).batches, bda(problem).flag) == ({"a": 32}, True)
     assert (printed_listing(problem).batches, printed_listing(problem).flag) == ({"a": 1}, False)
 
 
 def test_where_nothing_will_do_the_printed_listing_says_that_something_was_found() -> None:
-    problem = Problem(16.0, (rising(slo_ms=5, rate_per_second=100),))
+    problem = BatchingProblem(16.0, (rising(slo_ms=5, rate_per_second=100),))
     assert (bda(problem).batches, bda(problem).flag) == ({"a": 1}, False)
     assert (printed_listing(problem).batches, printed_listing(problem).flag) == ({"a": 1}, True)
 
 
 def test_a_model_without_a_batch_ends_the_search() -> None:
-    problem = Problem(16.0, (rising(5, 100, name="a"), rising(20, 100, name="b")))
+    problem = BatchingProblem(16.0, (rising(5, 100, name="a"), rising(20, 100, name="b")))
     assert bda(problem).found == {"a": False}
 
 
 def test_memory_is_shared_with_what_the_others_run_at() -> None:
-    problem = Problem(5.0, (rising(100, 100, name="a"), rising(100, 100, name="b")))
+    problem = BatchingProblem(5.0, (rising(100, 100, name="a"), rising(100, 100, name="b")))
     decided = bda(problem)
     assert decided.batches == {"a": 29, "b": 1}  # 3.9 GiB beside the 1.1 of batch 1
 
 
 def test_the_exact_answer_gives_memory_to_whom_it_serves_most() -> None:
     small, large = rising(100, 100, name="a"), rising(100, 100, name="b")
-    answer = decide_batches(Problem(5.0, (small, large)))
+    answer = decide_batches(BatchingProblem(5.0, (small, large)))
     assert isinstance(answer, Batches)
     assert answer.certificate.method == "exact"
     assert sorted(answer.batches.values()) == [15, 15]
@@ -73,31 +83,33 @@ def test_the_exact_answer_gives_memory_to_whom_it_serves_most() -> None:
 
 
 @st.composite
-def growing_models(draw: st.DrawFn, name: str = "a", most_batches: int = 32) -> Model:
+def growing_models(draw: st.DrawFn, name: str = "a", most_batches: int = 32) -> BatchedModel:
     """Latency, throughput and memory grow with the batch, as the paper assumes."""
     count = draw(st.integers(1, most_batches))
     columns = [
         sorted(draw(st.lists(st.integers(1, 1000), min_size=count, max_size=count, unique=True))) for _ in range(3)
     ]
-    options = tuple(Option(latency, rate, memory / 100) for latency, rate, memory in zip(*columns, strict=True))
-    return Model(name, draw(st.integers(1, 1000)), draw(st.integers(1, 1000)), options)
+    options = tuple(BatchOption(latency, rate, memory / 100) for latency, rate, memory in zip(*columns, strict=True))
+    return BatchedModel(name, draw(st.integers(1, 1000)), draw(st.integers(1, 1000)), options)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> BatchingProblem:
     """Up to three models with up to six batches each, in any order of anything."""
     models = []
     for i in range(draw(st.integers(1, 3))):
         options = draw(
             st.lists(
-                st.builds(Option, st.integers(1, 20), st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=6
+                st.builds(BatchOption, st.integers(1, 20), st.integers(0, 20), st.integers(1, 20)),
+                min_size=1,
+                max_size=6,
             )
         )
-        models.append(Model(f"m{i}", draw(st.integers(5, 25)), draw(st.integers(1, 15)), tuple(options)))
-    return Problem(draw(st.integers(1, 50)), tuple(models))
+        models.append(BatchedModel(f"m{i}", draw(st.integers(5, 25)), draw(st.integers(1, 15)), tuple(options)))
+    return BatchingProblem(draw(st.integers(1, 50)), tuple(models))
 
 
-def best_by_trying(problem: Problem) -> float | None:
+def best_by_trying(problem: BatchingProblem) -> float | None:
     """The highest throughput of all right batches."""
     names = [model.name for model in problem.models]
     ranges = [range(1, len(model.options) + 1) for model in problem.models]
@@ -108,8 +120,8 @@ def best_by_trying(problem: Problem) -> float | None:
 
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(growing_models(), st.floats(0.5, 12.0))
-def test_for_one_model_that_grows_with_its_batch_bda_is_exact(model: Model, memory_gib: float) -> None:
-    problem = Problem(memory_gib, (model,))
+def test_for_one_model_that_grows_with_its_batch_bda_is_exact(model: BatchedModel, memory_gib: float) -> None:
+    problem = BatchingProblem(memory_gib, (model,))
     decided, best = bda(problem), best_by_trying(problem)
     assert decided.flag == (best is not None)
     if best is not None:
@@ -119,7 +131,7 @@ def test_for_one_model_that_grows_with_its_batch_bda_is_exact(model: Model, memo
 
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(problems())
-def test_the_answer_serves_as_much_as_the_best_of_all(problem: Problem) -> None:
+def test_the_answer_serves_as_much_as_the_best_of_all(problem: BatchingProblem) -> None:
     best, answer = best_by_trying(problem), decide_batches(problem)
     if best is None:
         assert isinstance(answer, NoBatches)
@@ -133,7 +145,7 @@ def test_the_answer_serves_as_much_as_the_best_of_all(problem: Problem) -> None:
 
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(problems(), st.integers(0, 40))
-def test_out_of_work_the_bound_still_holds(problem: Problem, work_limit: int) -> None:
+def test_out_of_work_the_bound_still_holds(problem: BatchingProblem, work_limit: int) -> None:
     best, claim = best_by_trying(problem), highest_throughput(problem, work_limit)
     if best is not None:
         assert claim.bound_per_second is not None
@@ -147,7 +159,7 @@ def test_out_of_work_the_bound_still_holds(problem: Problem, work_limit: int) ->
 
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(problems())
-def test_the_changes_named_are_together_enough(problem: Problem) -> None:
+def test_the_changes_named_are_together_enough(problem: BatchingProblem) -> None:
     answer = decide_batches(problem)
     if isinstance(answer, Batches):
         return
@@ -162,11 +174,11 @@ def test_the_changes_named_are_together_enough(problem: Problem) -> None:
             case "ratePerSecond":
                 models[change.of] = replace(models[change.of], rate_per_second=change.value)
     hopeless = [name for name, model in models.items() if not any(o.throughput_per_second for o in model.options)]
-    assert hopeless or isinstance(decide_batches(Problem(memory_gib, tuple(models.values()))), Batches)
+    assert hopeless or isinstance(decide_batches(BatchingProblem(memory_gib, tuple(models.values()))), Batches)
 
 
 def test_who_has_no_batch_is_named_with_what_it_serves() -> None:
-    answer = decide_batches(Problem(16.0, (rising(20, 900), rising(100, 100, name="b"))))
+    answer = decide_batches(BatchingProblem(16.0, (rising(20, 900), rising(100, 100, name="b"))))
     assert isinstance(answer, NoBatches)
     assert answer.cannot_run == ("a",)
     assert answer.reason == "a serves 750 requests per second within its SLO; 900 arrive"
@@ -174,7 +186,7 @@ def test_who_has_no_batch_is_named_with_what_it_serves() -> None:
 
 
 def test_too_little_memory_is_named_with_what_is_needed() -> None:
-    answer = decide_batches(Problem(2.0, (rising(20, 100), rising(100, 100, name="b"))))
+    answer = decide_batches(BatchingProblem(2.0, (rising(20, 100), rising(100, 100, name="b"))))
     assert isinstance(answer, NoBatches)
     assert answer.reason == "2.2 GiB are needed at least; the GPU has 2"
     assert [str(change) for change in answer.changes] == ["memoryGib of the GPU 2.2"]
@@ -195,7 +207,7 @@ def test_too_little_memory_is_named_with_what_is_needed() -> None:
 )
 def test_each_rule_broken_alone_is_named(batches: dict[str, int], says: str) -> None:
     memory_gib = 2.3 if batches.get("a") == 14 else 16.0
-    assert violations(Problem(memory_gib, (rising(20, 300),)), batches) == [says]
+    assert violations(BatchingProblem(memory_gib, (rising(20, 300),)), batches) == [says]
 
 
 @pytest.mark.parametrize(
@@ -214,8 +226,8 @@ def test_a_model_that_means_nothing_is_refused(changes: dict[str, object], says:
 
 def test_an_option_and_a_gpu_that_mean_nothing_are_refused() -> None:
     with pytest.raises(WrongBatching, match="memoryGib -1"):
-        Option(1.0, 1.0, -1.0)
+        BatchOption(1.0, 1.0, -1.0)
     with pytest.raises(WrongBatching, match="model a is there 2 times"):
-        Problem(1.0, (rising(20, 300), rising(20, 300)))
+        BatchingProblem(1.0, (rising(20, 300), rising(20, 300)))
     with pytest.raises(WrongBatching, match="memoryGib 0 is not"):
-        Problem(0.0, ())
+        BatchingProblem(0.0, ())

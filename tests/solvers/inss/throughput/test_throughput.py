@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.inss.throughput import GpuType, Model, Problem, Served, Shape, Speed, WrongProblem, judge, serve
+from solvers.inss.throughput import (
+    ServedModel,
+    Speed,
+    ThroughputGpuType,
+    ThroughputModel,
+    ThroughputProblem,
+    ThroughputShape,
+    WrongThroughput,
+    judge,
+    serve,
+)
 
 FEW = 200 if os.environ.get("GPUWRIGHT_SOAK") else 15
 STEPS = (20, 40, 60, 100)
@@ -29,16 +39,18 @@ def speed(scale: float, sensitivity: float = 0.2) -> Speed:
     )
 
 
-def model(name: str, scale: float, rate: float, most_ms: float = 50.0, memory_gib: float = 2.0) -> Model:
-    shapes = {b: Shape(memory_gib + 0.5 * b, most_ms) for b in BATCHES}
-    return Model(name, rate, shapes, {"big": speed(scale), "small": speed(2 * scale)}, norm_per_second=500 / scale)
+def model(name: str, scale: float, rate: float, most_ms: float = 50.0, memory_gib: float = 2.0) -> ThroughputModel:
+    shapes = {b: ThroughputShape(memory_gib + 0.5 * b, most_ms) for b in BATCHES}
+    return ThroughputModel(
+        name, rate, shapes, {"big": speed(scale), "small": speed(2 * scale)}, norm_per_second=500 / scale
+    )
 
 
-TYPES = (GpuType("big", 8.0, 0.01, 0.01), GpuType("small", 6.0, 0.01, 0.02))
+TYPES = (ThroughputGpuType("big", 8.0, 0.01, 0.01), ThroughputGpuType("small", 6.0, 0.01, 0.02))
 
 
 @st.composite
-def problems(draw: st.DrawFn, most: int = 3) -> Problem:
+def problems(draw: st.DrawFn, most: int = 3) -> ThroughputProblem:
     models = tuple(
         model(
             f"m{i}", draw(st.sampled_from([0.5, 1.0, 2.0])), float(draw(st.integers(1, 300))),
@@ -47,14 +59,14 @@ def problems(draw: st.DrawFn, most: int = 3) -> Problem:
         for i in range(draw(st.integers(1, most)))
     )  # fmt: skip
     gpus = {"big": draw(st.integers(0, 1)), "small": draw(st.integers(0, 1))}
-    return Problem(models, TYPES, gpus, STEPS, draw(st.booleans()))
+    return ThroughputProblem(models, TYPES, gpus, STEPS, draw(st.booleans()))
 
 
-def best(problem: Problem) -> tuple[int, float]:
+def best(problem: ThroughputProblem) -> tuple[int, float]:
     """(models served, objective) by trying every choice of every model."""
     choices = [
         None,
-        *(Served(kind, gpu, s, b) for (kind, gpu) in problem.places for s in problem.sm_steps for b in BATCHES),
+        *(ServedModel(kind, gpu, s, b) for (kind, gpu) in problem.places for s in problem.sm_steps for b in BATCHES),
     ]
     found = (0, 0.0)
     for picks in product(choices, repeat=len(problem.models)):
@@ -68,7 +80,7 @@ def best(problem: Problem) -> tuple[int, float]:
 
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
-def test_the_exact_answer_equals_brute_force(problem: Problem) -> None:
+def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None:
     outcome = serve(problem)
     assert judge.violations(problem, outcome.answer) == []
     served, worth = best(problem)
@@ -80,7 +92,7 @@ def test_the_exact_answer_equals_brute_force(problem: Problem) -> None:
 
 @settings(max_examples=2 * FEW, deadline=None)
 @given(problem=problems(most=5))
-def test_the_heuristic_is_right_and_its_bound_is_above_the_best(problem: Problem) -> None:
+def test_the_heuristic_is_right_and_its_bound_is_above_the_best(problem: ThroughputProblem) -> None:
     exact, greedy = serve(problem), serve(problem, most_models=0)
     assert judge.violations(problem, greedy.answer) == []
     assert greedy.certificate.method == "greedy, moves"
@@ -91,49 +103,51 @@ def test_the_heuristic_is_right_and_its_bound_is_above_the_best(problem: Problem
 
 def test_eight_models_on_four_gpus_are_solved_exactly() -> None:
     models = tuple(model(f"m{i}", 0.3 + 0.2 * i, 20.0 + 5 * i, 60.0, 1.0) for i in range(8))
-    outcome = serve(Problem(models, TYPES, {"big": 2, "small": 2}))
+    outcome = serve(ThroughputProblem(models, TYPES, {"big": 2, "small": 2}))
     assert outcome.certificate.method == "every subset, set partition"
     assert outcome.certificate.served == 8
 
 
 def test_the_normalised_objective_weighs_each_model_by_its_own_best() -> None:
-    problem = Problem((model("a", 1.0, 1.0),), TYPES, {"big": 1}, STEPS)
+    problem = ThroughputProblem((model("a", 1.0, 1.0),), TYPES, {"big": 1}, STEPS)
     plain, normalised = serve(problem), serve(replace(problem, is_normalised=True))
     assert plain.answer == normalised.answer
     assert normalised.certificate.objective == pytest.approx(plain.certificate.objective / 500.0)
 
 
 def test_every_constraint_is_judged_by_itself() -> None:
-    problem = Problem((model("a", 1.0, 10.0), model("b", 1.0, 10.0)), TYPES, {"big": 1}, STEPS)
-    fine = {"a": Served("big", 0, 40, 1), "b": Served("big", 0, 60, 1)}
+    problem = ThroughputProblem((model("a", 1.0, 10.0), model("b", 1.0, 10.0)), TYPES, {"big": 1}, STEPS)
+    fine = {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 0, 60, 1)}
     assert judge.violations(problem, fine) == []
-    assert judge.violations(problem, {**fine, "a": Served("big", 0, 60, 1)}) == ["big 0: 120 % of the SMs are given"]
-    fat = replace(problem, gpu_types=(GpuType("big", 4.9), TYPES[1]))
+    assert judge.violations(problem, {**fine, "a": ServedModel("big", 0, 60, 1)}) == [
+        "big 0: 120 % of the SMs are given"
+    ]
+    fat = replace(problem, gpu_types=(ThroughputGpuType("big", 4.9), TYPES[1]))
     assert judge.violations(fat, fine) == ["big 0: 5 GiB of 4.9 are taken"]
     strict = replace(problem, models=(model("a", 1.0, 10.0, 4.0), problem.models[1]))
     assert "a: a batch takes" in judge.violations(strict, fine)[0]
     busy = replace(problem, models=(model("a", 1.0, 1000.0), problem.models[1]))
     assert judge.violations(busy, fine) == ["a: fewer than its 1000 requests a second"]
-    assert judge.violations(problem, {"a": Served("big", 1, 40, 1)}) == ["a: there is no GPU 1 of type big"]
-    assert judge.violations(problem, {"a": Served("big", 0, 41, 1)}) == ["a: batch 1 at 41 % is no choice"]
-    assert judge.violations(problem, {"c": Served("big", 0, 40, 1)}) == ["c on big was never measured"]
+    assert judge.violations(problem, {"a": ServedModel("big", 1, 40, 1)}) == ["a: there is no GPU 1 of type big"]
+    assert judge.violations(problem, {"a": ServedModel("big", 0, 41, 1)}) == ["a: batch 1 at 41 % is no choice"]
+    assert judge.violations(problem, {"c": ServedModel("big", 0, 40, 1)}) == ["c on big was never measured"]
 
 
 def test_neighbours_slow_a_model_by_their_number_and_their_cache_use() -> None:
-    problem = Problem((model("a", 1.0, 1.0), model("b", 1.0, 1.0)), TYPES, {"big": 2}, STEPS)
-    alone = judge.exec_ms(problem, {"a": Served("big", 0, 40, 1), "b": Served("big", 1, 60, 1)}, "a")
-    beside = judge.exec_ms(problem, {"a": Served("big", 0, 40, 1), "b": Served("big", 0, 60, 1)}, "a")
+    problem = ThroughputProblem((model("a", 1.0, 1.0), model("b", 1.0, 1.0)), TYPES, {"big": 2}, STEPS)
+    alone = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 1, 60, 1)}, "a")
+    beside = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 0, 60, 1)}, "a")
     run = 1.5 * (0.3 + 2.5)
     assert alone == pytest.approx(0.1 + 0.01 * 10 + run)
     assert beside == pytest.approx(alone + (0.01 * 2 + 0.01) * 10 + run * 0.2 * (0.5 * 0.6 + 0.1))
 
 
 def test_a_problem_in_which_company_helps_or_names_are_unknown_is_refused() -> None:
-    with pytest.raises(WrongProblem, match="faster"):
-        GpuType("x", 8.0, 0.1, -0.3)
-    with pytest.raises(WrongProblem, match="less than none"):
+    with pytest.raises(WrongThroughput, match="faster"):
+        ThroughputGpuType("x", 8.0, 0.1, -0.3)
+    with pytest.raises(WrongThroughput, match="less than none"):
         replace(speed(1.0), cache_sensitivity=-1.0)
-    with pytest.raises(WrongProblem, match="unknown type huge"):
-        Problem((), TYPES, {"huge": 1})
-    with pytest.raises(WrongProblem, match="one name"):
-        Problem((model("a", 1.0, 1.0), model("a", 1.0, 1.0)), TYPES, {"big": 1})
+    with pytest.raises(WrongThroughput, match="unknown type huge"):
+        ThroughputProblem((), TYPES, {"huge": 1})
+    with pytest.raises(WrongThroughput, match="one name"):
+        ThroughputProblem((model("a", 1.0, 1.0), model("a", 1.0, 1.0)), TYPES, {"big": 1})

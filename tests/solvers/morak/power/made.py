@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement, product
 
 from hypothesis import strategies as st
 
-from solvers.morak.power import Gpu, Model, Problem, Resident, Setting, judge
+from solvers.morak.power import PoweredGpu, PoweredModel, PoweredResident, PowerProblem, Setting, judge
 from solvers.planning.problem import Demand, GpuType, Profile
 
 SHARES = (20, 50, 100)
@@ -35,7 +35,7 @@ def profiles(draw: st.DrawFn, gpu_type: str) -> Profile:
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_gpus: int = 3) -> Problem:
+def problems(draw: st.DrawFn, most_gpus: int = 3) -> PowerProblem:
     types = {
         name: GpuType(name, draw(st.floats(2, 6)), draw(st.floats(0, 30)), draw(st.floats(80, 260)), clocks)
         for name, clocks in (("a", (600.0, 1500.0)), ("b", (900.0,)))
@@ -46,10 +46,12 @@ def problems(draw: st.DrawFn, most_gpus: int = 3) -> Problem:
         measured = draw(st.sampled_from([("a",), ("a", "b")]))
         profiled = {gpu_type: draw(profiles(gpu_type)) for gpu_type in measured}
         models.append(
-            Model(name, draw(st.floats(5, 150)), profiled, dict.fromkeys(measured, SHARES), draw(st.floats(0.5, 2)))
+            PoweredModel(
+                name, draw(st.floats(5, 150)), profiled, dict.fromkeys(measured, SHARES), draw(st.floats(0.5, 2))
+            )
         )
     gpus = tuple(
-        Gpu(
+        PoweredGpu(
             f"g{place}",
             draw(st.sampled_from(["a", "a", "b"])),
             draw(st.sampled_from([None, 60.0, 150.0])),
@@ -58,13 +60,13 @@ def problems(draw: st.DrawFn, most_gpus: int = 3) -> Problem:
         for place in range(draw(st.integers(1, most_gpus)))
     )
     budget = draw(st.one_of(st.none(), st.floats(0, 250 * len(gpus))))
-    return Problem(types, gpus, tuple(models), budget, residents_per_gpu=2)
+    return PowerProblem(types, gpus, tuple(models), budget, residents_per_gpu=2)
 
 
-def every_setting(problem: Problem, gpu: Gpu) -> list[Setting]:
+def every_setting(problem: PowerProblem, gpu: PoweredGpu) -> list[Setting]:
     """All that one GPU may be set to, right or wrong."""
     residents = [
-        Resident(model.name, share, batch)
+        PoweredResident(model.name, share, batch)
         for model in problem.models
         if gpu.gpu_type in model.profiles
         for share in model.sm_percents[gpu.gpu_type]
@@ -79,9 +81,9 @@ def every_setting(problem: Problem, gpu: Gpu) -> list[Setting]:
     ]
 
 
-def brute_force(problem: Problem) -> float:
+def brute_force(problem: PowerProblem) -> float:
     """The most that the judge allows, by trying every combination that is not beaten GPU by GPU."""
-    unlimited = Problem(problem.gpu_types, problem.gpus, problem.models, None, problem.residents_per_gpu)
+    unlimited = PowerProblem(problem.gpu_types, problem.gpus, problem.models, None, problem.residents_per_gpu)
     idle = {gpu.name: problem.gpu_types[gpu.gpu_type].idle_w for gpu in problem.gpus}
     choices: list[list[tuple[float, float]]] = []
     for gpu in problem.gpus:

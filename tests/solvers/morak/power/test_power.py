@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.morak.power import (
-    Answer,
-    Gpu,
-    Model,
-    Problem,
-    Resident,
+    PoweredGpu,
+    PoweredModel,
+    PoweredResident,
+    PowerPlan,
+    PowerProblem,
     Setting,
     Starved,
     WrongPowerProblem,
@@ -38,7 +38,7 @@ def close(left: float, right: float) -> bool:
 
 @MANY
 @given(problems())
-def test_exact_is_brute_force(problem: Problem) -> None:
+def test_exact_is_brute_force(problem: PowerProblem) -> None:
     answer = cap(problem)
     assert judge.violations(problem, answer.settings) == []
     assert close(answer.certificate.worth_per_second, brute_force(problem))
@@ -47,7 +47,7 @@ def test_exact_is_brute_force(problem: Problem) -> None:
 
 @MANY
 @given(problems(most_gpus=5))
-def test_greedy_is_right_and_never_better(problem: Problem) -> None:
+def test_greedy_is_right_and_never_better(problem: PowerProblem) -> None:
     fast = greedy.solve(problem, alike(problem))
     assert judge.violations(problem, fast) == []
     assert judge.worth_per_second(problem, fast) <= cap(problem).certificate.worth_per_second * (1 + NEAR)
@@ -55,7 +55,7 @@ def test_greedy_is_right_and_never_better(problem: Problem) -> None:
 
 @MANY
 @given(problems(), st.integers(0, 60))
-def test_the_bound_holds_however_little_work_is_allowed(problem: Problem, work: int) -> None:
+def test_the_bound_holds_however_little_work_is_allowed(problem: PowerProblem, work: int) -> None:
     hurried = cap(problem, work)
     assert judge.violations(problem, hurried.settings) == []
     assert hurried.certificate.bound >= cap(problem).certificate.worth_per_second * (1 - NEAR)
@@ -64,7 +64,7 @@ def test_the_bound_holds_however_little_work_is_allowed(problem: Problem, work: 
 
 @MANY
 @given(problems(), st.floats(1, 3))
-def test_more_watts_never_yield_less(problem: Problem, factor: float) -> None:
+def test_more_watts_never_yield_less(problem: PowerProblem, factor: float) -> None:
     if problem.budget_w is not None:
         more = cap(replace(problem, budget_w=problem.budget_w * factor))
         assert more.certificate.worth_per_second >= cap(problem).certificate.worth_per_second * (1 - NEAR)
@@ -72,14 +72,14 @@ def test_more_watts_never_yield_less(problem: Problem, factor: float) -> None:
 
 @MANY
 @given(problems(), st.floats(0.2, 1))
-def test_a_tighter_limit_never_yields_more(problem: Problem, factor: float) -> None:
+def test_a_tighter_limit_never_yields_more(problem: PowerProblem, factor: float) -> None:
     tight = replace(problem, models=tuple(replace(m, limit_ms=m.limit_ms * factor) for m in problem.models))
     assert cap(tight).certificate.worth_per_second <= cap(problem).certificate.worth_per_second * (1 + NEAR)
 
 
 @MANY
 @given(problems(), st.randoms(use_true_random=False))
-def test_order_changes_nothing(problem: Problem, random: st.DataObject) -> None:
+def test_order_changes_nothing(problem: PowerProblem, random: st.DataObject) -> None:
     gpus, models = list(problem.gpus), list(problem.models)
     random.shuffle(gpus)  # type: ignore[attr-defined]
     random.shuffle(models)  # type: ignore[attr-defined]
@@ -88,7 +88,7 @@ def test_order_changes_nothing(problem: Problem, random: st.DataObject) -> None:
 
 @MANY
 @given(problems())
-def test_each_relaxation_helps_with_the_others_kept(problem: Problem) -> None:
+def test_each_relaxation_helps_with_the_others_kept(problem: PowerProblem) -> None:
     answer = cap(problem)
     for one in answer.starved:
         helped = relaxed(problem, one)
@@ -105,12 +105,12 @@ def test_each_relaxation_helps_with_the_others_kept(problem: Problem) -> None:
         ), one
 
 
-def relaxed(problem: Problem, one: Starved) -> Problem | None:
+def relaxed(problem: PowerProblem, one: Starved) -> PowerProblem | None:
     """The problem with what `relaxation` says applied."""
     text = one.relaxation
-    added: tuple[Gpu, ...] = ()
+    added: tuple[PoweredGpu, ...] = ()
     if found := re.search(r"one more GPU of (\w)", text):
-        added = (Gpu("new", found[1]),)
+        added = (PoweredGpu("new", found[1]),)
     if found := re.search(r"a cap of ([\d.]+) W(?: on (\w+))?", text):
         name = found[2] or one.name
         gpus = tuple(replace(g, cap_w=float(found[1])) if g.name == name else g for g in problem.gpus)
@@ -143,21 +143,21 @@ def profile(**demand: object) -> Profile:
 
 
 def fleet(budget_w: float | None = None, gpus: int = 1, cap_w: float | None = None, limit_ms: float = 100.0,
-          sensitivity: float = 0.0) -> Problem:  # fmt: skip
+          sensitivity: float = 0.0) -> PowerProblem:  # fmt: skip
     measured = profile(sensitivity=sensitivity, pressure=((10, 0.1), (100, 0.5)))
-    model = Model("net", limit_ms, {"t": measured}, {"t": tuple(range(10, 101, 10))})
+    model = PoweredModel("net", limit_ms, {"t": measured}, {"t": tuple(range(10, 101, 10))})
     gpu_type = GpuType("t", 11.0, 15.0, 250.0, (750.0, 1500.0))
-    named = tuple(Gpu(f"g{place}", "t", cap_w) for place in range(gpus))
-    return Problem({"t": gpu_type}, named, (model,), budget_w, residents_per_gpu=3)
+    named = tuple(PoweredGpu(f"g{place}", "t", cap_w) for place in range(gpus))
+    return PowerProblem({"t": gpu_type}, named, (model,), budget_w, residents_per_gpu=3)
 
 
-def only(answer: Answer) -> Setting:
+def only(answer: PowerPlan) -> Setting:
     (setting,) = answer.settings
     return setting
 
 
 def test_a_gpu_is_split_into_parts_at_the_knee_when_watts_do_not_bind() -> None:
-    assert only(cap(fleet())) == Setting("g0", 1500.0, (Resident("net", 30, 8),) * 3)
+    assert only(cap(fleet())) == Setting("g0", 1500.0, (PoweredResident("net", 30, 8),) * 3)
 
 
 def test_a_tight_limit_leaves_fewer_neighbours_or_smaller_batches() -> None:
@@ -196,7 +196,7 @@ def test_who_gets_nothing_hears_the_limit_and_the_least_change() -> None:
 
 def test_a_model_over_the_cap_of_a_gpu_that_others_keep_is_told_of_one_more() -> None:
     hungry = replace(profile(), demand=Demand(power_w=((10, 700.0), (100, 700.0))))
-    second = Model("hungry", 100.0, {"t": hungry}, {"t": (100,)})
+    second = PoweredModel("hungry", 100.0, {"t": hungry}, {"t": (100,)})
     answer = cap(replace(fleet(), models=(*fleet().models, second)))
     (one,) = answer.starved
     assert one.reason.startswith("every GPU's cap is below what it draws: g0 is capped at 250 W")
@@ -219,12 +219,12 @@ def test_too_many_splits_to_enumerate_still_leave_a_bound_and_an_honest_method()
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gpus": (Gpu("g", "none"),)}, "GPU g is of the unknown type none"),
-        ({"gpus": (Gpu("g", "t", None, ("x",)),)}, "GPU g admits the unknown model x"),
-        ({"gpus": (Gpu("g", "t"), Gpu("g", "t"))}, "share a name"),
+        ({"gpus": (PoweredGpu("g", "none"),)}, "GPU g is of the unknown type none"),
+        ({"gpus": (PoweredGpu("g", "t", None, ("x",)),)}, "GPU g admits the unknown model x"),
+        ({"gpus": (PoweredGpu("g", "t"), PoweredGpu("g", "t"))}, "share a name"),
         ({"residents_per_gpu": 0}, "residentsPerGpu 0"),
-        ({"models": (Model("net", 0.0, {}, {}),)}, "limit 0 ms"),
-        ({"models": (Model("net", 9.0, {"t": profile()}, {"t": (5,)}),)}, "outside the measured 10..100"),
+        ({"models": (PoweredModel("net", 0.0, {}, {}),)}, "limit 0 ms"),
+        ({"models": (PoweredModel("net", 9.0, {"t": profile()}, {"t": (5,)}),)}, "outside the measured 10..100"),
     ],
 )
 def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], words: str) -> None:
@@ -235,13 +235,16 @@ def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], word
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        (Setting("g0", 1000.0, (Resident("net", 30, 8),)), "1000 MHz is no clock of t"),
+        (Setting("g0", 1000.0, (PoweredResident("net", 30, 8),)), "1000 MHz is no clock of t"),
         (Setting("g0", 1500.0, ()), "0 residents; 1..3 are allowed"),
-        (Setting("g0", 1500.0, (Resident("net", 30, 2),)), "net at batch 2 was never measured on t"),
-        (Setting("g0", 1500.0, (Resident("net", 31, 8),)), "31 SM% is none of the shares of net"),
-        (Setting("g0", 1500.0, (Resident("net", 80, 8), Resident("net", 30, 8))), "110 SM%; a GPU has 100"),
-        (Setting("g0", 1500.0, (Resident("net", 10, 8),)), "net takes 90 ms; 50 are allowed"),
-        (Setting("g0", 1500.0, (Resident("net", 100, 8),)), "draws 125 W; its cap is 120 W"),
+        (Setting("g0", 1500.0, (PoweredResident("net", 30, 2),)), "net at batch 2 was never measured on t"),
+        (Setting("g0", 1500.0, (PoweredResident("net", 31, 8),)), "31 SM% is none of the shares of net"),
+        (
+            Setting("g0", 1500.0, (PoweredResident("net", 80, 8), PoweredResident("net", 30, 8))),
+            "110 SM%; a GPU has 100",
+        ),
+        (Setting("g0", 1500.0, (PoweredResident("net", 10, 8),)), "net takes 90 ms; 50 are allowed"),
+        (Setting("g0", 1500.0, (PoweredResident("net", 100, 8),)), "draws 125 W; its cap is 120 W"),
     ],
 )
 def test_the_judge_names_each_broken_limit(setting: Setting, words: str) -> None:
@@ -250,9 +253,9 @@ def test_the_judge_names_each_broken_limit(setting: Setting, words: str) -> None
 
 def test_the_judge_names_full_memory_an_exceeded_budget_and_a_gpu_set_twice() -> None:
     full = replace(fleet(), gpu_types={"t": GpuType("t", 3.0, 15.0, 250.0, (750.0, 1500.0))})
-    twice = Setting("g0", 1500.0, (Resident("net", 30, 8), Resident("net", 30, 8)))
+    twice = Setting("g0", 1500.0, (PoweredResident("net", 30, 8), PoweredResident("net", 30, 8)))
     assert any("4 GiB; it has 3" in fault for fault in judge.violations(full, (twice,)))
     assert any("the fleet draws 95 W; its budget is 90 W" in f for f in judge.violations(fleet(90.0), (twice,)))
     assert any("two settings" in fault for fault in judge.violations(fleet(), (twice, twice)))
-    barred = replace(fleet(), gpus=(Gpu("g0", "t", None, ()),))
+    barred = replace(fleet(), gpus=(PoweredGpu("g0", "t", None, ()),))
     assert any("net is not admitted" in fault for fault in judge.violations(barred, (twice,)))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.mudi.multiplexing import (
-    Gpu,
-    Placed,
-    Problem,
-    Service,
+    MultiplexedGpu,
+    MultiplexedJob,
+    MultiplexedService,
+    MultiplexingProblem,
     WrongMultiplexing,
     exact,
     greedy,
@@ -46,26 +46,28 @@ def training(draw: st.DrawFn) -> JobProfile:
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_gpus: int = 3, most_jobs: int = 4) -> Problem:
+def problems(draw: st.DrawFn, most_gpus: int = 3, most_jobs: int = 4) -> MultiplexingProblem:
     gpus = []
     for place in range(draw(st.integers(1, most_gpus))):
         services = tuple(
-            Service(
+            MultiplexedService(
                 f"s{place}{one}", draw(st.integers(5, 45)), ((5, 90.0), (30, 30.0), (100, 25.0)),
                 draw(st.floats(0, 0.6)), draw(st.floats(0, 2.5)), draw(st.floats(0, 1)),
             )
             for one in range(draw(st.integers(0, 2)))
         )  # fmt: skip
         clock, watts = draw(st.sampled_from([1.0, 0.6])), draw(st.sampled_from([float("inf"), 90.0]))
-        gpus.append(Gpu(f"g{place}", draw(st.sampled_from("aab")), services, draw(st.floats(2, 24)), watts, clock))
+        gpus.append(
+            MultiplexedGpu(f"g{place}", draw(st.sampled_from("aab")), services, draw(st.floats(2, 24)), watts, clock)
+        )
     jobs = []
     for place in range(draw(st.integers(0, most_jobs))):
         measured = {gpu_type: training(draw) for gpu_type in draw(st.sampled_from(["a", "ab", "ab"]))}
         jobs.append(Job(f"lab/j{place}", "lab", "training", 1000.0, measured))
-    return Problem(tuple(gpus), tuple(jobs), waiting_seconds=draw(st.sampled_from([0.5, 1000.0])))
+    return MultiplexingProblem(tuple(gpus), tuple(jobs), waiting_seconds=draw(st.sampled_from([0.5, 1000.0])))
 
 
-def brute_force(problem: Problem) -> float:
+def brute_force(problem: MultiplexingProblem) -> float:
     """The least cost that the judge allows, by trying every GPU for every job."""
     best = float("inf")
     for homes in product([*problem.gpus, None], repeat=len(problem.jobs)):
@@ -76,7 +78,7 @@ def brute_force(problem: Problem) -> float:
                 break
             for job in mine:
                 top = job.profiles[gpu.gpu_type].units_per_second[-1][0]
-                placed.append(Placed(job.name, gpu.name, min(gpu.spare_sm_percent // len(mine), top)))
+                placed.append(MultiplexedJob(job.name, gpu.name, min(gpu.spare_sm_percent // len(mine), top)))
         else:
             if not judge.violations(problem, placed):
                 best = min(best, judge.cost_seconds(problem, placed))
@@ -85,7 +87,7 @@ def brute_force(problem: Problem) -> float:
 
 @MANY
 @given(problems())
-def test_exact_is_brute_force(problem: Problem) -> None:
+def test_exact_is_brute_force(problem: MultiplexingProblem) -> None:
     answer = multiplex(problem)
     best = brute_force(problem)
     assert judge.violations(problem, answer.placed) == []
@@ -95,13 +97,13 @@ def test_exact_is_brute_force(problem: Problem) -> None:
 
 @settings(max_examples=scaled(100, 8), deadline=None)
 @given(problems(most_gpus=4, most_jobs=6))
-def test_exact_is_brute_force_at_four_gpus_and_six_jobs(problem: Problem) -> None:
+def test_exact_is_brute_force_at_four_gpus_and_six_jobs(problem: MultiplexingProblem) -> None:
     assert multiplex(problem).certificate.cost_seconds == pytest.approx(brute_force(problem), rel=NEAR)
 
 
 @MANY
 @given(problems(most_jobs=6))
-def test_mudis_choice_is_right_and_never_better(problem: Problem) -> None:
+def test_mudis_choice_is_right_and_never_better(problem: MultiplexingProblem) -> None:
     fast = greedy.solve(problem)
     assert judge.violations(problem, fast) == []
     assert judge.cost_seconds(problem, fast) >= multiplex(problem).certificate.cost_seconds * (1 - NEAR)
@@ -109,7 +111,7 @@ def test_mudis_choice_is_right_and_never_better(problem: Problem) -> None:
 
 @MANY
 @given(problems(), st.integers(0, 300))
-def test_the_bound_holds_however_little_work_is_allowed(problem: Problem, work: int) -> None:
+def test_the_bound_holds_however_little_work_is_allowed(problem: MultiplexingProblem, work: int) -> None:
     hurried = multiplex(problem, work)
     assert judge.violations(problem, hurried.placed) == []
     assert hurried.certificate.bound <= multiplex(problem).certificate.cost_seconds * (1 + NEAR)
@@ -117,7 +119,7 @@ def test_the_bound_holds_however_little_work_is_allowed(problem: Problem, work: 
 
 @settings(max_examples=scaled(100, 10), deadline=None)
 @given(problems())
-def test_highs_finds_what_the_subsets_find(problem: Problem) -> None:
+def test_highs_finds_what_the_subsets_find(problem: MultiplexingProblem) -> None:
     jobs, gpus = sorted(problem.jobs, key=lambda j: j.name), sorted(problem.gpus, key=lambda g: g.name)
     claim = exact._by_highs(problem, gpus, jobs, exact._columns(problem, gpus, jobs), 10**6, 0)
     best = multiplex(problem).certificate.cost_seconds
@@ -128,7 +130,7 @@ def test_highs_finds_what_the_subsets_find(problem: Problem) -> None:
 
 @MANY
 @given(problems(), st.floats(0, 1))
-def test_a_service_that_bears_less_never_lowers_the_cost(problem: Problem, factor: float) -> None:
+def test_a_service_that_bears_less_never_lowers_the_cost(problem: MultiplexingProblem, factor: float) -> None:
     strict = replace(
         problem,
         gpus=tuple(
@@ -141,13 +143,13 @@ def test_a_service_that_bears_less_never_lowers_the_cost(problem: Problem, facto
 
 @MANY
 @given(problems())
-def test_the_same_problem_has_the_same_answer_in_any_order_of_gpus(problem: Problem) -> None:
+def test_the_same_problem_has_the_same_answer_in_any_order_of_gpus(problem: MultiplexingProblem) -> None:
     assert multiplex(replace(problem, gpus=problem.gpus[::-1])) == multiplex(problem)
 
 
 @MANY
 @given(problems())
-def test_what_a_waiting_job_is_told_would_help(problem: Problem) -> None:
+def test_what_a_waiting_job_is_told_would_help(problem: MultiplexingProblem) -> None:
     answer = multiplex(problem)
     jobs = {job.name: job for job in problem.jobs}
     for one in answer.waiting:
@@ -159,14 +161,18 @@ def test_what_a_waiting_job_is_told_would_help(problem: Problem) -> None:
         mine = [jobs[p.job] for p in answer.placed if p.gpu == name] + [jobs[one.job]]
         helped = replace(more, gpus=tuple(gpu if g.name == name else g for g in problem.gpus))
         spare = gpu.spare_sm_percent // len(mine)
-        placed = [Placed(j.name, name, min(spare, j.profiles[gpu.gpu_type].units_per_second[-1][0])) for j in mine]
+        placed = [
+            MultiplexedJob(j.name, name, min(spare, j.profiles[gpu.gpu_type].units_per_second[-1][0])) for j in mine
+        ]
         placed += [p for p in answer.placed if p.gpu != name]
         faults = judge.violations(helped, placed)
         # Room for more SMs also lets the jobs press and draw more: the next limit is then named the next time.
         assert not faults or "SM%" in one.relaxation
 
 
-def relaxed(problem: Problem, gpu: Gpu, relaxation: str) -> tuple[Problem, Gpu]:
+def relaxed(
+    problem: MultiplexingProblem, gpu: MultiplexedGpu, relaxation: str
+) -> tuple[MultiplexingProblem, MultiplexedGpu]:
     """The GPU with what `relaxation` says applied."""
     for part in relaxation.split(" and "):
         needed, what = part.split(" ", 1)
@@ -174,7 +180,9 @@ def relaxed(problem: Problem, gpu: Gpu, relaxation: str) -> tuple[Problem, Gpu]:
         if what.startswith("jobsPerGpu"):
             problem = replace(problem, jobs_per_gpu=round(value))
         elif what.startswith("spare SM%"):
-            services = (Service("rest", 100 - round(value), ((1, 1.0),), sum(s.pressure for s in gpu.services), 9e9),)
+            services = (
+                MultiplexedService("rest", 100 - round(value), ((1, 1.0),), sum(s.pressure for s in gpu.services), 9e9),
+            )
             gpu = replace(gpu, services=services)
         elif what.startswith("free GiB"):
             gpu = replace(gpu, free_memory_gib=value)
@@ -188,8 +196,8 @@ def relaxed(problem: Problem, gpu: Gpu, relaxation: str) -> tuple[Problem, Gpu]:
 
 # A case to read: two GPUs, one whose service stands on the steep part of its curve
 
-STEEP = Service("shop/steep", 20, ((10, 90.0), (30, 30.0), (100, 25.0)), 0.3, 2.0, 0.5)
-GENTLE = Service("shop/gentle", 60, ((10, 90.0), (30, 30.0), (100, 25.0)), 0.3, 2.0, 0.5)
+STEEP = MultiplexedService("shop/steep", 20, ((10, 90.0), (30, 30.0), (100, 25.0)), 0.3, 2.0, 0.5)
+GENTLE = MultiplexedService("shop/gentle", 60, ((10, 90.0), (30, 30.0), (100, 25.0)), 0.3, 2.0, 0.5)
 
 
 def job(name: str, pressure: float = 0.4) -> Job:
@@ -197,8 +205,10 @@ def job(name: str, pressure: float = 0.4) -> Job:
     return Job(name, "lab", "training", 100.0, {"t": profile})
 
 
-def pair(*jobs: Job) -> Problem:
-    return Problem((Gpu("g1", "t", (STEEP,), 12.0), Gpu("g2", "t", (GENTLE,), 12.0)), jobs)
+def pair(*jobs: Job) -> MultiplexingProblem:
+    return MultiplexingProblem(
+        (MultiplexedGpu("g1", "t", (STEEP,), 12.0), MultiplexedGpu("g2", "t", (GENTLE,), 12.0)), jobs
+    )
 
 
 def test_the_slope_is_that_of_the_piece_a_service_stands_on_slowed_by_its_neighbours() -> None:
@@ -206,15 +216,17 @@ def test_the_slope_is_that_of_the_piece_a_service_stands_on_slowed_by_its_neighb
     assert slope(steep, ()) == pytest.approx(60 / 20)
     assert slope(gentle, ()) == pytest.approx(5 / 70)
     assert slope(steep, (job("j", 0.4),)) == pytest.approx(3 * (1 + 0.5 * 0.4))
-    assert slope(Gpu("g", "t", (replace(STEEP, sm_percent=30),), 1.0), ()) == pytest.approx(3)  # the steeper side
+    assert slope(MultiplexedGpu("g", "t", (replace(STEEP, sm_percent=30),), 1.0), ()) == pytest.approx(
+        3
+    )  # the steeper side
     assert slope(replace(steep, clock=0.5), ()) == pytest.approx(6)
-    assert slope(Gpu("g", "t", (), 1.0), ()) == 0
+    assert slope(MultiplexedGpu("g", "t", (), 1.0), ()) == 0
 
 
 def test_mudi_puts_jobs_where_the_slope_is_smallest_and_the_exact_answer_where_they_run_fastest() -> None:
     problem = pair(job("lab/a"))
-    assert greedy.solve(problem) == [Placed("lab/a", "g2", 40)]
-    assert multiplex(problem).placed == (Placed("lab/a", "g1", 80),)
+    assert greedy.solve(problem) == [MultiplexedJob("lab/a", "g2", 40)]
+    assert multiplex(problem).placed == (MultiplexedJob("lab/a", "g1", 80),)
 
 
 def test_spare_sms_are_split_evenly_and_features_add_up() -> None:
@@ -234,28 +246,30 @@ def test_a_fourth_job_waits_and_hears_why() -> None:
 
 def test_what_is_free_may_be_taken_to_the_last_watt() -> None:
     hungry = replace(job("lab/a").profiles["t"], demand=Demand(power_w=((10, 90.0), (100, 90.0))))
-    problem = Problem((Gpu("g1", "t", (STEEP,), 4.0, 90.0),), (replace(job("lab/a"), profiles={"t": hungry}),))
-    assert multiplex(problem).placed == (Placed("lab/a", "g1", 80),)
+    problem = MultiplexingProblem(
+        (MultiplexedGpu("g1", "t", (STEEP,), 4.0, 90.0),), (replace(job("lab/a"), profiles={"t": hungry}),)
+    )
+    assert multiplex(problem).placed == (MultiplexedJob("lab/a", "g1", 80),)
 
 
 def test_no_job_costs_a_service_its_slo() -> None:
     proud = replace(STEEP, bears=0.39)
-    problem = Problem((Gpu("g1", "t", (proud,), 12.0),), (job("lab/a"),))
+    problem = MultiplexingProblem((MultiplexedGpu("g1", "t", (proud,), 12.0),), (job("lab/a"),))
     answer = multiplex(problem)
     assert answer.placed == ()
     assert answer.waiting[0].reason == "nearest is g1: 0.4 of pressure needed, 0.39 there (borne by shop/steep)"
 
 
 def test_many_jobs_are_placed_within_a_bound() -> None:
-    gpus = tuple(Gpu(f"g{place:02}", "t", (STEEP if place % 2 else GENTLE,), 12.0) for place in range(6))
-    problem = Problem(gpus, tuple(job(f"lab/j{place:02}", place / 40) for place in range(13)))
+    gpus = tuple(MultiplexedGpu(f"g{place:02}", "t", (STEEP if place % 2 else GENTLE,), 12.0) for place in range(6))
+    problem = MultiplexingProblem(gpus, tuple(job(f"lab/j{place:02}", place / 40) for place in range(13)))
     quick, slow = multiplex(problem, 0), multiplex(problem, 400_000)
     assert slow.certificate.bound <= slow.certificate.cost_seconds <= quick.certificate.cost_seconds
     assert slow.certificate.bound >= quick.certificate.bound > 0
 
 
 def test_without_gpus_every_job_waits() -> None:
-    answer = multiplex(Problem((), (job("lab/a"),)))
+    answer = multiplex(MultiplexingProblem((), (job("lab/a"),)))
     assert answer.certificate.cost_seconds == 1000
     assert answer.certificate.bound == pytest.approx(1000)
     assert answer.waiting[0].relaxation == "a GPU"
@@ -264,10 +278,10 @@ def test_without_gpus_every_job_waits() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gpus": (Gpu("g", "t", (), 1.0), Gpu("g", "t", (), 1.0))}, "two GPUs share a name"),
+        ({"gpus": (MultiplexedGpu("g", "t", (), 1.0), MultiplexedGpu("g", "t", (), 1.0))}, "two GPUs share a name"),
         ({"jobs": (job("a"), job("a"))}, "two jobs share a name"),
-        ({"gpus": (Gpu("g", "t", (), 1.0, clock=0.0),)}, "GPU g runs at 0 of its highest clock"),
-        ({"gpus": (Gpu("g", "t", (GENTLE, GENTLE), 1.0),)}, "hold 120 SM%"),
+        ({"gpus": (MultiplexedGpu("g", "t", (), 1.0, clock=0.0),)}, "GPU g runs at 0 of its highest clock"),
+        ({"gpus": (MultiplexedGpu("g", "t", (GENTLE, GENTLE), 1.0),)}, "hold 120 SM%"),
         ({"jobs_per_gpu": 0}, "jobsPerGpu 0"),
     ],
 )
@@ -291,9 +305,9 @@ def test_a_problem_that_means_nothing_is_refused(change: dict[str, object], word
 def test_the_judge_names_each_broken_rule(placed: list[tuple[str, str, int]], words: str) -> None:
     first, second = pair().gpus
     stranger = replace(job("d"), profiles={})
-    problem = Problem(
+    problem = MultiplexingProblem(
         (replace(first, services=(replace(STEEP, bears=0.2),)), replace(second, free_memory_gib=7.0)),
         (job("a"), job("b"), job("c"), stranger),
         jobs_per_gpu=2,
     )
-    assert any(words in fault for fault in judge.violations(problem, [Placed(*one) for one in placed]))
+    assert any(words in fault for fault in judge.violations(problem, [MultiplexedJob(*one) for one in placed]))

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from hypothesis import strategies as st
 
 from solvers.mudi.sharing.judge import violations
-from solvers.mudi.sharing.problem import Curve, Resident, SharedGpu
+from solvers.mudi.sharing.problem import Curve, SharedGpu, SharingResident
 
 MOST_PERCENT = 9
 VALUES = st.floats(0.0, 1.0).map(lambda value: round(value, 3))
@@ -45,7 +45,7 @@ def shared_gpus(draw: st.DrawFn, convex: bool = False, may_fall: bool = False, m
         limit_ms = draw(st.sampled_from(curve))[1] * draw(st.floats(1.0, 3.0))
         batch = draw(st.integers(1, 32))
         residents.append(
-            Resident(
+            SharingResident(
                 name=f"r{i}",
                 batch=batch,
                 latency_ms=curve,

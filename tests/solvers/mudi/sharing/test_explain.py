@@ -6,25 +6,25 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
-from solvers.mudi.sharing import NoRoom, Relaxation, Resident, SharedGpu, Shares, share
+from solvers.mudi.sharing import NoRoom, SharedGpu, SharingRelaxation, SharingResident, SmShares, share
 from tests.solvers.mudi.sharing.gpus import shared_gpus
 from tests.support.soak import scaled
 
 CURVE = ((10, 40.0), (30, 20.0), (100, 13.0))
 
 
-def resident(name: str, rate_per_second: float, **changes: object) -> Resident:
-    base = Resident(name, batch=8, latency_ms=CURVE, slo_ms=100, rate_per_second=rate_per_second)
+def resident(name: str, rate_per_second: float, **changes: object) -> SharingResident:
+    base = SharingResident(name, batch=8, latency_ms=CURVE, slo_ms=100, rate_per_second=rate_per_second)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def no_room(*residents: Resident, free_percent: int = 100, work_limit: int = 2000) -> NoRoom:
+def no_room(*residents: SharingResident, free_percent: int = 100, work_limit: int = 2000) -> NoRoom:
     answer = share(SharedGpu(residents, free_percent=free_percent), work_limit)
     assert isinstance(answer, NoRoom)
     return answer
 
 
-def relaxed(gpu: SharedGpu, relaxation: Relaxation) -> SharedGpu:
+def relaxed(gpu: SharedGpu, relaxation: SharingRelaxation) -> SharedGpu:
     field = {"sloMs": "slo_ms", "ratePerSecond": "rate_per_second", "outstanding": "outstanding"}
     residents = []
     for resident in gpu.residents:
@@ -83,7 +83,7 @@ def test_out_of_work_is_no_proof() -> None:
     # b presses less with more SM%; raised from the least, a needs more than there is
     a = resident("a", 500, sensitivity=1.0)
     b = resident("b", 100, pressure=((10, 0.9), (20, 0.0)))
-    assert isinstance(share(SharedGpu((a, b))), Shares)
+    assert isinstance(share(SharedGpu((a, b))), SmShares)
     answer = no_room(a, b, work_limit=0)
     assert not answer.is_proved
     assert "no right SM% were found" in answer.reason
@@ -93,26 +93,26 @@ def test_out_of_work_is_no_proof() -> None:
 @given(shared_gpus())
 def test_what_is_named_helps_when_applied(gpu: SharedGpu) -> None:
     answer = share(gpu)
-    if isinstance(answer, Shares):
+    if isinstance(answer, SmShares):
         return
     changed = gpu
     for relaxation in answer.relaxations:
         changed = relaxed(changed, relaxation)
-    assert isinstance(share(changed), Shares)
+    assert isinstance(share(changed), SmShares)
     left = tuple(resident for resident in gpu.residents if resident.name not in answer.cannot_fit)
-    assert isinstance(share(replace(gpu, residents=left)), Shares)
+    assert isinstance(share(replace(gpu, residents=left)), SmShares)
 
 
 @settings(max_examples=scaled(500, 40), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_what_is_named_helps_where_pressure_falls_too(gpu: SharedGpu) -> None:
     answer = share(gpu)
-    if isinstance(answer, Shares):
+    if isinstance(answer, SmShares):
         return
     changed = gpu
     for relaxation in answer.relaxations:
         changed = relaxed(changed, relaxation)
-    assert isinstance(share(changed), Shares)
+    assert isinstance(share(changed), SmShares)
 
 
 def test_a_least_sum_is_named_where_pressure_falls() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.mudi.sharing import NoRoom, Resident, SharedGpu, Shares, WrongSharing, share, two_piece
+from solvers.mudi.sharing import NoRoom, SharedGpu, SharingResident, SmShares, WrongSharing, share, two_piece
 from solvers.mudi.sharing.closed import SLACK, least_percent, needed_percent, value_at
 from solvers.mudi.sharing.convex import NEAR, ConvexSharing, raised
 from solvers.mudi.sharing.fleet import SharedFleet
@@ -20,8 +20,10 @@ from tests.support.soak import scaled
 CURVE = ((10, 40.0), (30, 20.0), (100, 13.0))
 
 
-def resident(name: str = "a", **changes: object) -> Resident:
-    base = Resident(name, batch=8, latency_ms=CURVE, slo_ms=100, rate_per_second=400)  # 20 ms a batch are allowed
+def resident(name: str = "a", **changes: object) -> SharingResident:
+    base = SharingResident(
+        name, batch=8, latency_ms=CURVE, slo_ms=100, rate_per_second=400
+    )  # 20 ms a batch are allowed
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -30,7 +32,7 @@ def resident(name: str = "a", **changes: object) -> Resident:
 
 def test_alone_the_smallest_sm_is_where_the_curve_meets_what_is_allowed() -> None:
     answer = share(SharedGpu((resident(),)))
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert answer.percents == {"a": 30}
     assert answer.certificate.is_proved
 
@@ -38,7 +40,7 @@ def test_alone_the_smallest_sm_is_where_the_curve_meets_what_is_allowed() -> Non
 def test_a_neighbour_that_keeps_its_sm_slows_as_much_as_it_presses() -> None:
     # 20 / (1 + 0.5 x 0.5) = 16 ms alone: 30 % + 70 % x (20 - 16) / 7
     answer = share(SharedGpu((resident(sensitivity=0.5),), other_pressure=0.5))
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert answer.percents == {"a": 70}
 
 
@@ -46,22 +48,22 @@ def test_two_who_press_on_each_other_raise_each_other() -> None:
     pressing = ((10, 0.0), (100, 0.9))
     pair = tuple(resident(name, sensitivity=0.2, pressure=pressing) for name in ("a", "b"))
     answer = share(SharedGpu(pair))
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert answer.percents == {"a": 43, "b": 43}  # 18.7 x (1 + 0.2 x 0.33) = 19.93 ms; at 42 %, 20.003
 
 
 def test_requests_outstanding_may_be_stated() -> None:
     # W = 16 of batch 8: two batches within 100 ms, 50 ms each
     answer = share(SharedGpu((resident(outstanding=16.0),)))
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert answer.percents == {"a": 10}
 
 
 def test_the_rule_as_printed_lets_a_batch_outlast_the_slo_unless_it_counts_as_a_whole_one() -> None:
     rare = resident(rate_per_second=1.0, slo_ms=14.0)
     lax, strict = share(SharedGpu((rare,))), share(SharedGpu((replace(rare, batches_at_least=1.0),)))
-    assert isinstance(lax, Shares)
-    assert isinstance(strict, Shares)
+    assert isinstance(lax, SmShares)
+    assert isinstance(strict, SmShares)
     assert lax.percents == {"a": 10}  # 40 ms a batch under an SLO of 14 ms
     assert strict.percents == {"a": 90}
 
@@ -72,7 +74,7 @@ def test_two_pieces_are_given_by_slopes_and_cut_off() -> None:
 
 def test_an_empty_gpu_needs_nothing() -> None:
     answer = share(SharedGpu(()))
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert answer.percents == {}
 
 
@@ -87,7 +89,7 @@ def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: 
         assert isinstance(answer, NoRoom)
         assert answer.is_proved
         return
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert answer.percents == {name: min(percents[name] for percents in right) for name in right[0]}
     assert answer.certificate.is_proved
 
@@ -97,7 +99,7 @@ def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: 
 def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
     by_convex, answer = raised(gpu), share(gpu)
     if by_convex is not None and sum(by_convex.values()) <= gpu.free_percent:
-        assert isinstance(answer, Shares)
+        assert isinstance(answer, SmShares)
         assert answer.percents == by_convex
     else:
         assert isinstance(answer, NoRoom)
@@ -130,7 +132,7 @@ def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> 
         assert isinstance(answer, NoRoom)
         assert answer.is_proved
         return
-    assert isinstance(answer, Shares)
+    assert isinstance(answer, SmShares)
     assert violations(gpu, answer.percents) == []
     assert answer.certificate.is_proved
     assert sum(answer.percents.values()) == min(sum(percents.values()) for percents in right)
@@ -140,7 +142,7 @@ def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> 
 @given(shared_gpus(may_fall=True))
 def test_without_work_the_answer_is_right_all_the_same_or_says_that_none_was_found(gpu: SharedGpu) -> None:
     right, answer = right_answers(gpu), share(gpu, work_limit=0)
-    if isinstance(answer, Shares):
+    if isinstance(answer, SmShares):
         assert violations(gpu, answer.percents) == []
         assert answer.certificate.bound_percent <= min(sum(percents.values()) for percents in right)
     else:
@@ -154,8 +156,8 @@ def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) 
     together = fleet.decide(fleet.most_exec_ms)
     for g, gpu in enumerate(gpus):
         answer = share(gpu)
-        assert together.fits(fleet.free_percents)[g] == isinstance(answer, Shares)
-        if isinstance(answer, Shares):
+        assert together.fits(fleet.free_percents)[g] == isinstance(answer, SmShares)
+        if isinstance(answer, SmShares):
             percents = together.percents[fleet.first[g] : fleet.first[g + 1]]
             assert list(answer.percents.values()) == percents.tolist()
 
@@ -176,8 +178,8 @@ def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
 def test_a_higher_rate_never_lowers_an_sm(gpu: SharedGpu) -> None:
     busier = tuple(replace(resident, rate_per_second=resident.rate_per_second * 1.2) for resident in gpu.residents)
     before, after = share(gpu), share(replace(gpu, residents=busier))
-    if isinstance(after, Shares):
-        assert isinstance(before, Shares)
+    if isinstance(after, SmShares):
+        assert isinstance(before, SmShares)
         assert all(before.percents[name] <= percent for name, percent in after.percents.items())
 
 

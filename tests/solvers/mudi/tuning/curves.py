@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.mudi.tuning import Measured
+from solvers.mudi.tuning import MeasuredBatch
 
 Floats = NDArray[np.float64]
 BATCH = np.arange(1, 257.0)
@@ -45,10 +45,10 @@ class NoisyDevice:
         self.curves, self.draws = curves, np.random.default_rng(seed)
         self.asked: list[int] = []
 
-    def measure(self, batch: int) -> Measured:
+    def measure(self, batch: int) -> MeasuredBatch:
         self.asked.append(batch)
         off = np.exp(NOISE * self.draws.standard_normal(2))
-        return Measured(
+        return MeasuredBatch(
             float(self.curves.iteration_ms[batch - 1] * off[0]), float(self.curves.latency_ms[batch - 1] * off[1])
         )
 

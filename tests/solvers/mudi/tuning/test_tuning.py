@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from solvers.mudi.tuning import Measured, NoBatch, Tuned, Tuning, WrongTuning, tune
+from solvers.mudi.tuning import MeasuredBatch, NoBatch, Tuned, Tuning, WrongTuning, tune
 from tests.solvers.mudi.tuning.curves import BATCH, Curves, NoisyDevice, curves
 from tests.support.soak import scaled
 
@@ -59,7 +59,7 @@ def test_a_small_budget_still_answers_and_is_kept(evaluations: int) -> None:
 
 
 def test_a_range_of_one_batch_is_measured_until_it_is_known() -> None:
-    answer = tune(Tuning(10.0, most_batch=1, evaluations=3), lambda batch: Measured(5.0, 9.0 * batch))
+    answer = tune(Tuning(10.0, most_batch=1, evaluations=3), lambda batch: MeasuredBatch(5.0, 9.0 * batch))
     assert isinstance(answer, Tuned)
     assert answer.batch == 1
 
@@ -89,4 +89,4 @@ def test_a_tuning_that_means_nothing_is_refused(words: dict[str, float], says: s
 
 def test_a_measurement_that_means_nothing_is_refused() -> None:
     with pytest.raises(WrongTuning, match="latencyMs nan"):
-        Measured(1.0, float("nan"))
+        MeasuredBatch(1.0, float("nan"))
