@@ -7,13 +7,13 @@ from solvers.baselines.online.workload import GpuRequest, Host, Workload
 
 __all__ = [
     "BestFit",
-    "OnlineFleet",
     "Fragmentation",
+    "GpuRequest",
     "Host",
     "LeastWaste",
+    "OnlineFleet",
     "PlacedRequest",
     "Policy",
-    "GpuRequest",
     "Workload",
     "place_all",
 ]

@@ -20,8 +20,17 @@ from solvers.hetsev.placement.rooms import Rooms
 from solvers.proof import below, must_be_right
 
 __all__ = [
-    "PlacementBudget", "Certificate", "PlacementGpu", "PlacementInstance", "PlacementNode", "PlacementOutcome", "Placement", "PlacementProblem", "WrongPlacement", "place",
-]  # fmt: skip
+    "Certificate",
+    "Placement",
+    "PlacementBudget",
+    "PlacementGpu",
+    "PlacementInstance",
+    "PlacementNode",
+    "PlacementOutcome",
+    "PlacementProblem",
+    "WrongPlacement",
+    "place",
+]
 
 SOME_WORK = PlacementBudget()
 

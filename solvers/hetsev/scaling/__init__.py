@@ -17,9 +17,17 @@ from solvers.hetsev.scaling.problem import (
 from solvers.proof import below, must_be_right
 
 __all__ = [
-    "Actions", "ScalingBudget", "Certificate", "InstanceType", "ScalingOutcome", "ScalingProblem", "ScalingPromise", "Totals", "WrongScaling",
+    "Actions",
+    "Certificate",
+    "InstanceType",
+    "ScalingBudget",
+    "ScalingOutcome",
+    "ScalingProblem",
+    "ScalingPromise",
+    "Totals",
+    "WrongScaling",
     "scale",
-]  # fmt: skip
+]
 
 
 UNTIL_PROVED = ScalingBudget()

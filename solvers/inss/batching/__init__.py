@@ -11,14 +11,14 @@ from solvers.inss.batching.problem import BatchedModel, BatchingProblem, BatchOp
 from solvers.proof import SolverBug, above, must_be_right
 
 __all__ = [
+    "BatchOption",
+    "BatchedModel",
     "Batches",
+    "BatchingProblem",
     "Certificate",
     "NeededChange",
-    "BatchedModel",
     "NoBatches",
-    "BatchOption",
     "Outcome",
-    "BatchingProblem",
     "WrongBatching",
     "decide_batches",
 ]

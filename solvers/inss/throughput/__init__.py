@@ -18,9 +18,18 @@ from solvers.inss.throughput.problem import (
 from solvers.proof import above, must_be_right
 
 __all__ = [
-    "Answer", "Certificate", "ThroughputGpuType", "ThroughputModel", "ThroughputOutcome", "ThroughputProblem", "ServedModel", "ThroughputShape", "Speed", "WrongThroughput",
+    "Answer",
+    "Certificate",
+    "ServedModel",
+    "Speed",
+    "ThroughputGpuType",
+    "ThroughputModel",
+    "ThroughputOutcome",
+    "ThroughputProblem",
+    "ThroughputShape",
+    "WrongThroughput",
     "serve",
-]  # fmt: skip
+]
 
 
 def serve(problem: ThroughputProblem, most_models: int = exact.MOST_MODELS) -> ThroughputOutcome:

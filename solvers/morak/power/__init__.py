@@ -19,9 +19,20 @@ from solvers.morak.power.problem import (
 from solvers.proof import above, must_be_right
 
 __all__ = [
-    "PowerPlan", "Certificate", "PoweredGpu", "Knee", "PoweredModel", "PowerProblem", "PoweredResident", "Setting", "Starved", "WrongPowerProblem",
-    "cap", "knee", "share_at_knee",
-]  # fmt: skip
+    "Certificate",
+    "Knee",
+    "PowerPlan",
+    "PowerProblem",
+    "PoweredGpu",
+    "PoweredModel",
+    "PoweredResident",
+    "Setting",
+    "Starved",
+    "WrongPowerProblem",
+    "cap",
+    "knee",
+    "share_at_knee",
+]
 
 
 def cap(problem: PowerProblem, work: int = 1_000_000) -> PowerPlan:

@@ -20,9 +20,17 @@ from solvers.mudi.multiplexing.problem import (
 from solvers.proof import below, must_be_right
 
 __all__ = [
-    "MultiplexingPlan", "Certificate", "MultiplexedGpu", "MultiplexedJob", "MultiplexingProblem", "MultiplexedService", "WaitingJob", "WrongMultiplexing", "multiplex",
+    "Certificate",
+    "MultiplexedGpu",
+    "MultiplexedJob",
+    "MultiplexedService",
+    "MultiplexingPlan",
+    "MultiplexingProblem",
+    "WaitingJob",
+    "WrongMultiplexing",
+    "multiplex",
     "slope",
-]  # fmt: skip
+]
 
 
 def multiplex(problem: MultiplexingProblem, work: int = 2_000_000) -> MultiplexingPlan:

@@ -20,14 +20,14 @@ from solvers.mudi.tuning.problem import (
 from solvers.mudi.tuning.search import MAY_MEET, measured_batch, search
 
 __all__ = [
-    "TuningEvidence",
+    "BatchTrial",
     "Measure",
     "MeasuredBatch",
     "NoBatch",
     "Outcome",
-    "BatchTrial",
     "Tuned",
     "Tuning",
+    "TuningEvidence",
     "WrongTuning",
     "tune",
 ]
