@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 
 NEAR = 1e-9  # relative: what two ways of adding the same floats may differ by
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How good an answer is and how that is known: its judged value, the bound that no answer passes, the method."""
+
+    value: float  # a cost or a worth, in the unit of its problem
+    bound: float | None  # of the problem, whichever answer is kept; None: unknown
+    method: str
+    work: int = 0  # steps that the method took
+
+    @property
+    def gap(self) -> float | None:
+        """The distance from value to bound, relative to the bound."""
+        if self.bound is None:
+            return None
+        distance = abs(self.value - self.bound)
+        if distance == 0:
+            return 0.0
+        return distance / abs(self.bound) if self.bound else inf
+
+    @property
+    def is_proved(self) -> bool:
+        """No answer is better."""
+        return self.value == self.bound
 
 
 class SolverBug(Exception):

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from solvers.hetsev.placement import exact, greedy, judge, queues
 from solvers.hetsev.placement.problem import (
-    Certificate,
     Placement,
     PlacementBudget,
     PlacementGpu,
@@ -17,10 +16,9 @@ from solvers.hetsev.placement.problem import (
     WrongPlacement,
 )
 from solvers.hetsev.placement.rooms import Rooms
-from solvers.proof import below, must_be_right
+from solvers.proof import Proof, below, must_be_right
 
 __all__ = [
-    "Certificate",
     "Placement",
     "PlacementBudget",
     "PlacementGpu",
@@ -58,11 +56,11 @@ def place(problem: PlacementProblem, budget: PlacementBudget = SOME_WORK) -> Pla
 def _certified(problem: PlacementProblem, placement: Placement, bound: float | None, method: str) -> PlacementOutcome:
     cost = judge.cost(problem, placement)
     if bound is None:
-        certificate = Certificate(cost, None, None, f"{method}; bound unknown")
+        proof = Proof(cost, None, f"{method}; bound unknown")
     else:
         least = below(bound, cost, method)
-        certificate = Certificate(cost, least, (cost - least) / least if least > 0 else 0.0, method)
-    return PlacementOutcome(placement, _reasons(problem, placement), certificate)
+        proof = Proof(cost, least, method)
+    return PlacementOutcome(placement, _reasons(problem, placement), proof)
 
 
 def _reasons(problem: PlacementProblem, placement: Placement) -> dict[str, str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from solvers.proof import Proof
+
 
 class WrongPlacement(ValueError):
     """A problem that names what is not there, or one thing twice."""
@@ -103,19 +105,9 @@ class PlacementBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
-    """The judged cost per hour, what no placement can undercut, and how both came about."""
-
-    cost: float
-    bound: float | None
-    gap: float | None
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlacementOutcome:
     """Where everything stands, why the rest does not, and the proof."""
 
     placement: Placement
     reasons: Mapping[str, str]  # of each unplaced instance
-    certificate: Certificate
+    proof: Proof

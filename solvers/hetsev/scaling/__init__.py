@@ -5,7 +5,6 @@ from __future__ import annotations
 from solvers.hetsev.scaling import exact, greedy, judge
 from solvers.hetsev.scaling.problem import (
     Actions,
-    Certificate,
     InstanceType,
     ScalingBudget,
     ScalingOutcome,
@@ -14,11 +13,10 @@ from solvers.hetsev.scaling.problem import (
     Totals,
     WrongScaling,
 )
-from solvers.proof import below, must_be_right
+from solvers.proof import Proof, below, must_be_right
 
 __all__ = [
     "Actions",
-    "Certificate",
     "InstanceType",
     "ScalingBudget",
     "ScalingOutcome",
@@ -45,16 +43,11 @@ def scale(problem: ScalingProblem, budget: ScalingBudget = UNTIL_PROVED) -> Scal
             answers.append((claim.actions, method))
     answers.append((greedy.solve(problem), "greedy" if bound is not None else "greedy; bound unknown"))
     certified = [_certified(problem, actions, bound, method) for actions, method in answers]
-    return min(certified, key=lambda outcome: outcome.certificate.cost)
+    return min(certified, key=lambda outcome: outcome.proof.value)
 
 
 def _certified(problem: ScalingProblem, actions: Actions, bound: float | None, method: str) -> ScalingOutcome:
     must_be_right(method, judge.violations(problem, actions))
     cost = judge.cost(problem, actions)
     least = None if bound is None else below(bound, cost, method)
-    # The objective counts changes and may fall below zero; the gap is of what runs in the end.
-    paid = sum(kind.cost_per_hour * kind.running for kind in problem.types)
-    gap = None
-    if least is not None and least + paid > 0:
-        gap = (cost - least) / (least + paid)
-    return ScalingOutcome(dict(actions), judge.unserved(problem, actions), Certificate(cost, least, gap, method))
+    return ScalingOutcome(dict(actions), judge.unserved(problem, actions), Proof(cost, least, method))

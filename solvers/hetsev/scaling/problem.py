@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from solvers.proof import Proof
+
 RESOURCES = ("cpu_cores", "host_memory_gib", "gpu_memory_gib")
 
 
@@ -95,19 +97,9 @@ class ScalingBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
-    """The judged cost of the actions, what no actions can undercut, and how both came about."""
-
-    cost: float
-    bound: float | None
-    gap: float | None
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
 class ScalingOutcome:
     """What to do, how many requests a second it leaves unserved, and the proof."""
 
     actions: Actions
     unserved_per_second: float
-    certificate: Certificate
+    proof: Proof

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from solvers.inss.batching.answer import Batches, Certificate, NeededChange, NoBatches, Outcome
+from solvers.inss.batching.answer import Batches, NeededChange, NoBatches, Outcome
 from solvers.inss.batching.bda import bda
 from solvers.inss.batching.exact import highest_throughput
 from solvers.inss.batching.explain import no_batches
 from solvers.inss.batching.judge import throughput_per_second, violations
 from solvers.inss.batching.problem import BatchedModel, BatchingProblem, BatchOption, WrongBatching
-from solvers.proof import SolverBug, above, must_be_right
+from solvers.proof import Proof, SolverBug, above, must_be_right
 
 __all__ = [
     "BatchOption",
     "BatchedModel",
     "Batches",
     "BatchingProblem",
-    "Certificate",
     "NeededChange",
     "NoBatches",
     "Outcome",
@@ -41,4 +40,4 @@ def decide_batches(problem: BatchingProblem, work_limit: int = 200_000) -> Outco
         return no_batches(problem, is_proved=claim.bound_per_second is None, work=claim.work)
     batches, method = max(answers, key=lambda answer: throughput_per_second(problem, answer[0]))  # BDA's of equals
     served = throughput_per_second(problem, batches)
-    return Batches(batches, Certificate(served, above(claim.bound_per_second, served, method), method, claim.work))
+    return Batches(batches, Proof(served, above(claim.bound_per_second, served, method), method, claim.work))

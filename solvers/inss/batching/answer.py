@@ -6,19 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """How much the batches serve, and how much any could."""
-
-    throughput_per_second: float
-    bound_per_second: float
-    method: str
-    work: int  # combinations looked at
-
-    @property
-    def gap(self) -> float:
-        return self.bound_per_second / self.throughput_per_second - 1 if self.throughput_per_second else 0.0
+from solvers.proof import Proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +14,7 @@ class Batches:
     """A right batch for every model."""
 
     batches: Mapping[str, int]
-    certificate: Certificate
+    proof: Proof
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from solvers.inss.throughput import bound, exact, greedy, judge
 from solvers.inss.throughput.problem import (
     Answer,
-    Certificate,
     ServedModel,
     Speed,
     ThroughputGpuType,
@@ -15,11 +14,10 @@ from solvers.inss.throughput.problem import (
     ThroughputShape,
     WrongThroughput,
 )
-from solvers.proof import above, must_be_right
+from solvers.proof import Proof, above, must_be_right
 
 __all__ = [
     "Answer",
-    "Certificate",
     "ServedModel",
     "Speed",
     "ThroughputGpuType",
@@ -43,5 +41,4 @@ def serve(problem: ThroughputProblem, most_models: int = exact.MOST_MODELS) -> T
     must_be_right(method, judge.violations(problem, answer))
     worth = judge.objective(problem, answer)
     most = above(most, worth, method)
-    gap = (most - worth) / worth if worth > 0 else 0.0
-    return ThroughputOutcome(answer, Certificate(len(answer), worth, most, gap, method))
+    return ThroughputOutcome(answer, Proof(worth, most, method))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from solvers.proof import Proof
+
 
 class WrongThroughput(ValueError):
     """A problem that names what is not there, or holds a number that means nothing."""
@@ -120,19 +122,8 @@ Answer = Mapping[str, ServedModel]
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
-    """How many models are served, the objective, an upper bound of it, and how both came about."""
-
-    served: int
-    objective: float
-    bound: float
-    gap: float
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
 class ThroughputOutcome:
     """What runs where, and the proof."""
 
     answer: Answer
-    certificate: Certificate
+    proof: Proof

@@ -6,7 +6,6 @@ from solvers.morak.power import exact, explain, greedy, judge
 from solvers.morak.power.classes import alike
 from solvers.morak.power.knees import Knee, knee, share_at_knee
 from solvers.morak.power.problem import (
-    Certificate,
     PoweredGpu,
     PoweredModel,
     PoweredResident,
@@ -16,10 +15,9 @@ from solvers.morak.power.problem import (
     Starved,
     WrongPowerProblem,
 )
-from solvers.proof import above, must_be_right
+from solvers.proof import Proof, above, must_be_right
 
 __all__ = [
-    "Certificate",
     "Knee",
     "PowerPlan",
     "PowerProblem",
@@ -44,5 +42,5 @@ def cap(problem: PowerProblem, work: int = 1_000_000) -> PowerPlan:
         must_be_right(method, judge.violations(problem, settings))
         answers.append((judge.worth_per_second(problem, settings), method, settings))
     worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one where both yield the same
-    certificate = Certificate(worth, above(claim.bound, worth, method), method, claim.work)
-    return PowerPlan(settings, certificate, explain.starved(problem, settings))
+    proof = Proof(worth, above(claim.bound, worth, method), method, claim.work)
+    return PowerPlan(settings, proof, explain.starved(problem, settings))

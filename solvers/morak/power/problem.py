@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from solvers.planning.problem import GpuType, Profile
+from solvers.proof import Proof
 
 
 class WrongPowerProblem(ValueError):
@@ -98,24 +99,9 @@ class Starved:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
-    """The judged worth (weight x requests per second), what no answer can exceed, and how both were found."""
-
-    worth_per_second: float
-    bound: float
-    method: str
-    work: int
-
-    @property
-    def gap(self) -> float:
-        """What is missing to the bound, relative to it."""
-        return max(0.0, self.bound - self.worth_per_second) / self.bound if self.bound > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class PowerPlan:
     """Every GPU's setting, with its proof."""
 
     settings: tuple[Setting, ...]
-    certificate: Certificate
+    proof: Proof
     starved: tuple[Starved, ...] = ()

@@ -8,7 +8,6 @@ from solvers.mudi.multiplexing import exact, explain, greedy, judge
 from solvers.mudi.multiplexing.beside import slope
 from solvers.mudi.multiplexing.bound import bound
 from solvers.mudi.multiplexing.problem import (
-    Certificate,
     MultiplexedGpu,
     MultiplexedJob,
     MultiplexedService,
@@ -17,10 +16,9 @@ from solvers.mudi.multiplexing.problem import (
     WaitingJob,
     WrongMultiplexing,
 )
-from solvers.proof import below, must_be_right
+from solvers.proof import Proof, below, must_be_right
 
 __all__ = [
-    "Certificate",
     "MultiplexedGpu",
     "MultiplexedJob",
     "MultiplexedService",
@@ -50,5 +48,5 @@ def multiplex(problem: MultiplexingProblem, work: int = 2_000_000) -> Multiplexi
         tuple(placed),
         judge.steps_per_second(problem, placed),
         explain.waiting(problem, placed),
-        Certificate(cost, below(least, cost, method), method, claim.work if claim else 0),
+        Proof(cost, below(least, cost, method), method, claim.work if claim else 0),
     )

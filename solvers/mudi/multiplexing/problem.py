@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from solvers.planning.problem import Curve, Job
+from solvers.proof import Proof
 
 
 class WrongMultiplexing(ValueError):
@@ -82,24 +83,10 @@ class WaitingJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
-    """The judged sum of seconds a step, what no answer is below, and how both were found."""
-
-    cost_seconds: float
-    bound: float
-    method: str
-    work: int
-
-    @property
-    def gap(self) -> float:
-        return max(0.0, self.cost_seconds - self.bound) / self.bound if self.bound > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class MultiplexingPlan:
     """Where each job runs, at how many steps a second, with its proof."""
 
     placed: tuple[MultiplexedJob, ...]
     steps_per_second: Mapping[str, float]
     waiting: tuple[WaitingJob, ...]
-    certificate: Certificate
+    proof: Proof

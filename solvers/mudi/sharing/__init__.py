@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from solvers.mudi.sharing.answer import Certificate, NoRoom, Outcome, SharingRelaxation, SmShares
+from solvers.mudi.sharing.answer import NoRoom, Outcome, SharingRelaxation, SmShares
 from solvers.mudi.sharing.explain import no_room
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.judge import violations
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident, WrongSharing, two_piece
-from solvers.proof import below, must_be_right
+from solvers.proof import Proof, below, must_be_right
 
 __all__ = [
-    "Certificate",
     "NoRoom",
     "Outcome",
     "SharedGpu",
@@ -32,4 +31,4 @@ def share(gpu: SharedGpu, work_limit: int = 2000) -> Outcome:
     must_be_right(found.method, violations(gpu, percents))
     total = sum(found.percents)
     bound = int(below(found.bound_percent, total, found.method))
-    return SmShares(percents, Certificate(total, bound, found.method, found.work))
+    return SmShares(percents, Proof(total, bound, found.method, found.work))

@@ -6,19 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """How small the answer is, and how that is known."""
-
-    total_percent: int
-    bound_percent: int  # no right answer's sum is smaller
-    method: str
-    work: int  # boxes looked at by the search; 0: none were needed
-
-    @property
-    def is_proved(self) -> bool:
-        return self.total_percent == self.bound_percent
+from solvers.proof import Proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +14,7 @@ class SmShares:
     """SM% under which everyone meets its SLO."""
 
     percents: Mapping[str, int]
-    certificate: Certificate
+    proof: Proof
 
 
 @dataclass(frozen=True, slots=True)

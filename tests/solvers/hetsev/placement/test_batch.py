@@ -71,8 +71,8 @@ def test_cp_sat_equals_brute_force_and_proves_it(problem: PlacementProblem) -> N
     outcome = place(problem)
     best = best_cost(problem)
     assert not judge.violations(problem, outcome.placement)
-    assert outcome.certificate.cost == pytest.approx(best)
-    assert outcome.certificate.bound == pytest.approx(best)
+    assert outcome.proof.value == pytest.approx(best)
+    assert outcome.proof.bound == pytest.approx(best)
     assert place(problem) == outcome
 
 
@@ -90,8 +90,8 @@ def test_heuristics_are_right_and_never_cheaper(problem: PlacementProblem) -> No
 def test_no_budget_still_answers_and_every_left_out_instance_has_a_reason(problem: PlacementProblem) -> None:
     outcome = place(problem, PlacementBudget(work=0))
     assert not judge.violations(problem, outcome.placement)
-    assert outcome.certificate.bound is None
-    assert outcome.certificate.method.endswith("bound unknown")
+    assert outcome.proof.bound is None
+    assert outcome.proof.method.endswith("bound unknown")
     assert set(outcome.reasons) == {one.name for one in problem.instances} - set(outcome.placement)
     assert all(outcome.reasons.values())
 
@@ -150,7 +150,7 @@ def test_what_floats_add_too_much_overfills_no_gpu() -> None:
     pair = tuple(PlacementInstance(f"i{i}", f"m{i}", tenths) for i in range(2))
     outcome = place(PlacementProblem((NODE,), (PlacementGpu("g", "n", "t4", 0.6),), pair))
     assert len(outcome.placement) == 2
-    assert outcome.certificate.gap == 0
+    assert outcome.proof.gap == 0
 
 
 def test_what_stands_wrongly_is_all_that_is_kept() -> None:
@@ -158,7 +158,7 @@ def test_what_stands_wrongly_is_all_that_is_kept() -> None:
     unsuited = replace(problem, instances=(replace(ONE, gpu_types=frozenset({"v100"})), TWO))
     outcome = place(unsuited)
     assert outcome.placement == {"a": "g"}
-    assert outcome.certificate.method == "what stands; bound unknown"
+    assert outcome.proof.method == "what stands; bound unknown"
     assert outcome.reasons == {"b": "what stands breaks a rule: a is placed on g, a t4 that does not suit it"}
 
 

@@ -37,9 +37,9 @@ def test_every_exact_solver_equals_brute_force(solver: str, problem: ScalingProb
     outcome = scale(problem, ScalingBudget(solver=solver))
     best = best_cost(problem)
     assert not judge.violations(problem, outcome.actions)
-    assert outcome.certificate.cost == pytest.approx(best, abs=1e-6)
-    assert outcome.certificate.bound is not None
-    assert outcome.certificate.bound <= best + 1e-6
+    assert outcome.proof.value == pytest.approx(best, abs=1e-6)
+    assert outcome.proof.bound is not None
+    assert outcome.proof.bound <= best + 1e-6
 
 
 @settings(max_examples=MANY, deadline=None)
@@ -58,8 +58,8 @@ def test_a_cut_search_still_brings_a_right_answer_and_a_bound_that_holds(problem
     for solver in exact.SOLVERS:
         outcome = scale(problem, ScalingBudget(nodes=1, solver=solver))
         assert not judge.violations(problem, outcome.actions)
-        assert outcome.certificate.cost >= best - 1e-6
-        assert outcome.certificate.bound is None or outcome.certificate.bound <= best + 1e-6
+        assert outcome.proof.value >= best - 1e-6
+        assert outcome.proof.bound is None or outcome.proof.bound <= best + 1e-6
 
 
 @settings(max_examples=MANY, deadline=None)
@@ -67,15 +67,15 @@ def test_a_cut_search_still_brings_a_right_answer_and_a_bound_that_holds(problem
 def test_no_budget_still_answers_and_says_that_the_bound_is_unknown(problem: ScalingProblem) -> None:
     outcome = scale(problem, ScalingBudget(nodes=0))
     assert not judge.violations(problem, outcome.actions)
-    assert outcome.certificate.method == "greedy; bound unknown"
-    assert outcome.certificate.bound is None
+    assert outcome.proof.method == "greedy; bound unknown"
+    assert outcome.proof.bound is None
 
 
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
 def test_a_tighter_slo_never_lowers_the_cost_of_what_runs(problem: ScalingProblem) -> None:
     tighter = replace(problem, promise=ScalingPromise(60.0))
-    assert scale(tighter).certificate.cost >= scale(problem).certificate.cost - 1e-6
+    assert scale(tighter).proof.value >= scale(problem).proof.value - 1e-6
 
 
 def test_the_cheap_type_is_taken_where_its_time_keeps_the_slo_and_the_dear_one_where_not() -> None:
@@ -126,9 +126,9 @@ def test_numbers_that_mean_nothing_are_refused_by_name() -> None:
 
 
 def test_what_is_proved_leaves_no_more_of_a_gap_than_the_solver_may_pass_over() -> None:
-    certificate = scale(ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))).certificate
-    assert certificate.bound is not None
-    assert certificate.cost - 2e-6 <= certificate.bound < certificate.cost
+    proof = scale(ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))).proof
+    assert proof.bound is not None
+    assert proof.value - 2e-6 <= proof.bound < proof.value
 
 
 def test_a_bound_above_the_cost_and_an_answer_that_breaks_a_rule_are_loud() -> None:

@@ -74,9 +74,9 @@ def test_the_exact_answer_gives_memory_to_whom_it_serves_most() -> None:
     small, large = rising(100, 100, name="a"), rising(100, 100, name="b")
     answer = decide_batches(BatchingProblem(5.0, (small, large)))
     assert isinstance(answer, Batches)
-    assert answer.certificate.method == "exact"
+    assert answer.proof.method == "exact"
     assert sorted(answer.batches.values()) == [15, 15]
-    assert answer.certificate.gap == 0
+    assert answer.proof.gap == 0
 
 
 # Against each other
@@ -139,8 +139,8 @@ def test_the_answer_serves_as_much_as_the_best_of_all(problem: BatchingProblem) 
         return
     assert isinstance(answer, Batches)
     assert violations(problem, answer.batches) == []
-    assert answer.certificate.throughput_per_second == best
-    assert answer.certificate.bound_per_second == best
+    assert answer.proof.value == best
+    assert answer.proof.bound == best
 
 
 @settings(max_examples=scaled(3000, 60), deadline=None)

@@ -21,6 +21,7 @@ from solvers.inss.throughput import (
     judge,
     serve,
 )
+from tests.solvers.known import known
 
 FEW = 200 if os.environ.get("GPUWRIGHT_SOAK") else 15
 STEPS = (20, 40, 60, 100)
@@ -84,9 +85,9 @@ def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None
     outcome = serve(problem)
     assert judge.violations(problem, outcome.answer) == []
     served, worth = best(problem)
-    assert outcome.certificate.served == served == len(outcome.answer)
-    assert outcome.certificate.objective == pytest.approx(worth)
-    assert outcome.certificate.objective == pytest.approx(judge.objective(problem, outcome.answer))
+    assert served == len(outcome.answer)
+    assert outcome.proof.value == pytest.approx(worth)
+    assert outcome.proof.value == pytest.approx(judge.objective(problem, outcome.answer))
     assert serve(problem) == outcome
 
 
@@ -95,24 +96,24 @@ def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None
 def test_the_heuristic_is_right_and_its_bound_is_above_the_best(problem: ThroughputProblem) -> None:
     exact, greedy = serve(problem), serve(problem, most_models=0)
     assert judge.violations(problem, greedy.answer) == []
-    assert greedy.certificate.method == "greedy, moves"
-    here, there = exact.certificate, greedy.certificate
-    assert (there.served, there.objective) <= (here.served, here.objective + 1e-9)
-    assert there.bound >= here.objective - 1e-9
+    assert greedy.proof.method == "greedy, moves"
+    here, there = exact.proof, greedy.proof
+    assert (len(greedy.answer), there.value) <= (len(exact.answer), here.value + 1e-9)
+    assert known(there.bound) >= here.value - 1e-9
 
 
 def test_eight_models_on_four_gpus_are_solved_exactly() -> None:
     models = tuple(model(f"m{i}", 0.3 + 0.2 * i, 20.0 + 5 * i, 60.0, 1.0) for i in range(8))
     outcome = serve(ThroughputProblem(models, TYPES, {"big": 2, "small": 2}))
-    assert outcome.certificate.method == "every subset, set partition"
-    assert outcome.certificate.served == 8
+    assert outcome.proof.method == "every subset, set partition"
+    assert len(outcome.answer) == 8
 
 
 def test_the_normalised_objective_weighs_each_model_by_its_own_best() -> None:
     problem = ThroughputProblem((model("a", 1.0, 1.0),), TYPES, {"big": 1}, STEPS)
     plain, normalised = serve(problem), serve(replace(problem, is_normalised=True))
     assert plain.answer == normalised.answer
-    assert normalised.certificate.objective == pytest.approx(plain.certificate.objective / 500.0)
+    assert normalised.proof.value == pytest.approx(plain.proof.value / 500.0)
 
 
 def test_every_constraint_is_judged_by_itself() -> None:

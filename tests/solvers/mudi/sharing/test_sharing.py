@@ -14,6 +14,7 @@ from solvers.mudi.sharing.closed import SLACK, least_percent, needed_percent, va
 from solvers.mudi.sharing.convex import NEAR, ConvexSharing, raised
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
+from tests.solvers.known import known
 from tests.solvers.mudi.sharing.gpus import right_answers, shared_gpus
 from tests.support.soak import scaled
 
@@ -34,7 +35,7 @@ def test_alone_the_smallest_sm_is_where_the_curve_meets_what_is_allowed() -> Non
     answer = share(SharedGpu((resident(),)))
     assert isinstance(answer, SmShares)
     assert answer.percents == {"a": 30}
-    assert answer.certificate.is_proved
+    assert answer.proof.is_proved
 
 
 def test_a_neighbour_that_keeps_its_sm_slows_as_much_as_it_presses() -> None:
@@ -91,7 +92,7 @@ def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: 
         return
     assert isinstance(answer, SmShares)
     assert answer.percents == {name: min(percents[name] for percents in right) for name in right[0]}
-    assert answer.certificate.is_proved
+    assert answer.proof.is_proved
 
 
 @settings(max_examples=scaled(1000, 25), deadline=None)
@@ -134,7 +135,7 @@ def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> 
         return
     assert isinstance(answer, SmShares)
     assert violations(gpu, answer.percents) == []
-    assert answer.certificate.is_proved
+    assert answer.proof.is_proved
     assert sum(answer.percents.values()) == min(sum(percents.values()) for percents in right)
 
 
@@ -144,7 +145,7 @@ def test_without_work_the_answer_is_right_all_the_same_or_says_that_none_was_fou
     right, answer = right_answers(gpu), share(gpu, work_limit=0)
     if isinstance(answer, SmShares):
         assert violations(gpu, answer.percents) == []
-        assert answer.certificate.bound_percent <= min(sum(percents.values()) for percents in right)
+        assert known(answer.proof.bound) <= min(sum(percents.values()) for percents in right)
     else:
         assert not (answer.is_proved and right)
 
