@@ -22,7 +22,7 @@ from benchmarks import hardware, models
 from benchmarks.jobs import jobs
 from benchmarks.load import loaded
 from benchmarks.models import FULL, SMALL, ModelFamily, rounded
-from solvers.planning.problem import Node, Policy, Problem, Service
+from solvers.planning.problem import Node, Policy, Problem, Service, gpu_indexes
 
 FAMILIES = ("A", "B", "C", "D", "E", "F", "G30", "G95")
 GPUS_PER_NODE = 4
@@ -62,7 +62,7 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
         {one.name: rounded(one.rate_per_second * found.scale) for one in problem.services.values()}
     )
     if name == "E":
-        idle = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpus for node in problem.nodes.values())
+        idle = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
         budget = rounded(POWER_BUDGET * (idle + found.watts))
         problem = replace(problem, policy=replace(problem.policy, power_budget_w=budget))
     if name == "F":
@@ -73,7 +73,8 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
 def times(problem: Problem, factor: int) -> Problem:
     """The same problem on a fleet with so many times as many GPUs of every type."""
     return replace(
-        problem, nodes={name: replace(node, gpus=node.gpus * factor) for name, node in problem.nodes.items()}
+        problem,
+        nodes={name: replace(node, gpus=gpu_indexes(node.gpu_count * factor)) for name, node in problem.nodes.items()},
     )
 
 
@@ -87,7 +88,7 @@ def _nodes(gpus: int) -> dict[str, Node]:
             node = Node(
                 name=f"{name}-{number:04d}",
                 gpu_type=name,
-                gpus=min(GPUS_PER_NODE, counts[name] - first),
+                gpus=gpu_indexes(min(GPUS_PER_NODE, counts[name] - first)),
                 cpu_cores=CORES_PER_NODE,
                 host_memory_gib=HOST_GIB_PER_NODE,
                 price_per_hour=entry.price_per_hour,

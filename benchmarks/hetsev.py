@@ -207,7 +207,7 @@ def _plan(problem: Problem, shapes: Mapping[str, list[Shape]], level: float, fit
 def _fleet(problem: Problem, level: float) -> dict[str, Gpus]:
     places: dict[str, list[tuple[str, int]]] = {}
     for node in problem.nodes.values():
-        places.setdefault(node.gpu_type, []).extend((node.name, gpu) for gpu in range(node.gpus))
+        places.setdefault(node.gpu_type, []).extend((node.name, gpu) for gpu in node.gpus)
     return {
         name: Gpus(
             places=of,

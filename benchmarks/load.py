@@ -77,7 +77,7 @@ def loaded(problem: Problem, load: float) -> Loaded:
     types = sorted(problem.gpu_types)
     count, price = np.zeros(len(types)), np.ones(len(types))
     for node in problem.nodes.values():
-        count[types.index(node.gpu_type)] += node.gpus
+        count[types.index(node.gpu_type)] += node.gpu_count
         price[types.index(node.gpu_type)] = node.price_per_hour
     fleet = Fleet(count, price, load * float(count @ price), problem.policy.same_model_per_gpu)
     services, group = _alike(problem)

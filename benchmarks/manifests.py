@@ -59,7 +59,7 @@ def _gpu_type(of: GpuType, price_per_hour: float) -> Document:
 def _node(of: Node) -> Document:
     return {
         "gpuType": of.gpu_type,
-        "gpus": of.gpus,
+        "gpus": of.gpu_count,
         "cpuCores": of.cpu_cores,
         "memoryGib": of.host_memory_gib,
         "purchase": of.purchase,

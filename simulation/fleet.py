@@ -71,8 +71,8 @@ class Fleet:
         def made(node: Node) -> LightNode:
             """With an agent of its own in that folder, or without."""
             if whole is None:
-                return LightNode(node.name, node.gpu_type, node.gpus, truth, clock, seed)
-            return WholeNode(node.name, node.gpu_type, node.gpus, truth, clock, whole / node.name, seed)
+                return LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
+            return WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, whole / node.name, seed)
 
         self.nodes = {node.name: made(node) for node in truth.problem.nodes.values() if node.name not in self.left_out}
         self.declared: dict[str, float] = {}

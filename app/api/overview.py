@@ -111,7 +111,7 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
         posed = pose(snapshot)
         while len(_known) >= MOST_KNOWN:
             _known.pop(next(iter(_known)), None)
-        _known[key] = dict(costs_of_services(posed.problem, counted(posed, plan)))
+        _known[key] = dict(costs_of_services(posed.problem, counted(posed.problem, plan)))
     return _known[key]
 
 

@@ -145,7 +145,7 @@ def left(problem: Problem, stand: Sequence[Instance]) -> list[Unserved]:
 def warnings(problem: Problem) -> tuple[str, ...]:
     """What no plan can make right."""
     budget_w = problem.policy.power_budget_w
-    idle_w = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpus for node in problem.nodes.values())
+    idle_w = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
     if budget_w is None or idle_w <= budget_w * (1 + BUDGET):
         return ()
     return (f"powerBudgetW: {budget_w:g} W is less than the {idle_w:g} W that the fleet draws idle; no plan keeps it",)
@@ -155,7 +155,7 @@ def releasable(problem: Problem, plan: Plan) -> tuple[Releasable, ...]:
     """Nodes that nothing runs on, and what giving them back would save."""
     used = {instance.node for instance in plan.instances} | {job.node for job in plan.jobs}
     return tuple(
-        Releasable(name, node.gpus * node.price_per_hour)
+        Releasable(name, node.gpu_count * node.price_per_hour)
         for name, node in sorted(problem.nodes.items())
         if name not in used
     )

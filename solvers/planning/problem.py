@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
@@ -13,6 +16,17 @@ ProfileKey: TypeAlias = tuple[str, str, str]  # model, variant, GPU type
 
 class WrongProblem(ValueError):
     """A problem that names what is not there, or holds a number that means nothing."""
+
+
+@cache
+def gpu_indexes(count: int) -> tuple[int, ...]:
+    """Returns the indexes of a node's GPUs where none is missing; nodes of one size share the tuple."""
+    return tuple(range(count))
+
+
+@lru_cache(maxsize=1024)  # a fleet has few different ones
+def _are_rising(gpus: tuple[int, ...]) -> bool:
+    return all(index >= 0 for index in gpus[:1]) and all(before < after for before, after in pairwise(gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +50,26 @@ class Node:
 
     name: str
     gpu_type: str
-    gpus: int
+    gpus: tuple[int, ...]  # the indexes that the node itself uses, rising; some may be missing
     cpu_cores: float
     host_memory_gib: float
     price_per_hour: float
     purchase: Literal["owned", "reserved", "onDemand", "spot"] = "onDemand"
     region: str = "default"
     templates: frozenset[str] | None = None  # None: all
+
+    def __post_init__(self) -> None:
+        if not _are_rising(self.gpus):
+            raise WrongProblem(f"node {self.name} has GPUs {self.gpus}; indexes from 0 that rise are needed")
+
+    @property
+    def gpu_count(self) -> int:
+        return len(self.gpus)
+
+    def has_gpu(self, index: float) -> bool:
+        """Tells if one of its GPUs has this index, which may come from an untrusted plan."""
+        at = bisect_left(self.gpus, index)
+        return at < len(self.gpus) and self.gpus[at] == index
 
     @property
     def is_paid_anyway(self) -> bool:
@@ -223,8 +250,8 @@ class Problem:
     def __post_init__(self) -> None:
         for node in self.nodes.values():
             _known(node.gpu_type, self.gpu_types, f"node {node.name}", "GPU type")
-            if node.gpus < 1:
-                raise WrongProblem(f"node {node.name} has {node.gpus} GPUs; at least 1 is needed")
+            if not node.gpus:
+                raise WrongProblem(f"node {node.name} has 0 GPUs; at least 1 is needed")
             if not node.price_per_hour > 0:
                 raise WrongProblem(f"node {node.name} costs {node.price_per_hour:g} per GPU; a price over 0 is needed")
         for profile in self.profiles.values():

@@ -50,8 +50,8 @@ def test_gpus_come_in_the_shares_of_the_types_and_add_up(gpus: int) -> None:
 
 def test_nodes_hold_four_gpus_and_the_last_of_a_type_what_is_left() -> None:
     problem = family("A", 106, 5, 0)
-    assert sum(node.gpus for node in problem.nodes.values()) == 106
-    sizes = Counter((node.gpu_type, node.gpus) for node in problem.nodes.values())
+    assert sum(node.gpu_count for node in problem.nodes.values()) == 106
+    sizes = Counter((node.gpu_type, node.gpu_count) for node in problem.nodes.values())
     smaller = Counter(gpu_type for gpu_type, gpus in sizes.elements() if gpus < 4)
     assert max(smaller.values()) == 1
     assert all(gpus <= 4 for _, gpus in sizes)
@@ -89,7 +89,7 @@ def test_family_c_asks_for_two_instances_of_half_and_lets_a_tenth_stand_alone() 
 
 def test_family_e_has_watts_and_a_budget_that_idle_gpus_leave_room_in() -> None:
     problem = family("E", 100, 50, 0)
-    idle = sum(problem.type_of(name).idle_w * node.gpus for name, node in problem.nodes.items())
+    idle = sum(problem.type_of(name).idle_w * node.gpu_count for name, node in problem.nodes.items())
     assert problem.policy.power_budget_w is not None
     assert problem.policy.power_budget_w > idle
 

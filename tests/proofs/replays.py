@@ -65,7 +65,11 @@ def first(seed: int) -> Snapshot:
         )
         for one in manifests(problem)
     )  # fmt: skip
-    return Snapshot(NOON, 1, declared, {name: NodeFacts(name, "reporting") for name in nodes})
+    missing = {
+        name: tuple(index for index in range(node.gpus[-1]) if not node.has_gpu(index)) for name, node in nodes.items()
+    }
+    facts = {name: NodeFacts(name, "reporting", cordoned_gpus=gpus) for name, gpus in missing.items()}
+    return Snapshot(NOON, 1, declared, facts)
 
 
 def changed(snapshot: Snapshot, r: Random) -> Snapshot:

@@ -25,8 +25,8 @@ Place = tuple[str, int]
 Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
-def desired_of(snapshot: Snapshot, posed: Posed, real: Plan) -> dict[str, NodeDesired]:
-    """What each node shall run, by a plan on the indexes that nodes use.
+def desired_of(snapshot: Snapshot, posed: Posed, plan: Plan) -> dict[str, NodeDesired]:
+    """What each node shall run, by a plan.
 
     What goes on where it stands keeps its id; the node itself makes the hand-over.
     """
@@ -36,11 +36,11 @@ def desired_of(snapshot: Snapshot, posed: Posed, real: Plan) -> dict[str, NodeDe
     shapes = _Shapes(problem, specs)
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
-    for line in real.instances:
+    for line in plan.instances:
         id_ = ids.of(line.node, line.gpu, line.service)
         by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
         clocks[line.node, line.gpu] = line.clock_mhz
-    for job in real.jobs:
+    for job in plan.jobs:
         id_ = ids.of(job.node, job.gpu, job.job)
         by_node[job.node].append(_job(id_, job, problem, specs))
     for node, one in posed.pinned:

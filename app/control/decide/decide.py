@@ -116,7 +116,7 @@ def rejudge(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequ
     left = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
     return replace(
         decision,
-        plan=replace(posed.real(left), certificate=certificate),
+        plan=replace(left, certificate=certificate),
         desired=desired,
         held_back=(*decision.held_back, *held),
         services=changed(snapshot.standing, desired),

@@ -1,4 +1,4 @@
-"""From an answer to a decision: judged again, on real GPUs, in the form in which nodes are told."""
+"""From an answer to a decision: judged again, and written as the assignments of nodes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FU
         wrong = "; ".join(str(one) for one in verdict.violations[:3])
         answer = replace(answer, outcome=Outcome.WRONG, message=f"the judge refuses the plan: {wrong}")
     plan = replace(plan, changes=verdict.changes)
-    real = posed.real(plan)
-    desired = desired_of(snapshot, posed, real)
+    desired = desired_of(snapshot, posed, plan)
     return Decision(
         lane=lane,
-        plan=real,
+        plan=plan,
         desired=desired,
         answer=answer,
         reason=reason,

@@ -70,11 +70,10 @@ class Base:
         instances = tuple(told.get(id(line), line) for line in lines)
         jobs = paced(quick.plan, standing.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
-        real = self.posed.real(plan)
-        desired = desired_of(self.snapshot, self.posed, real)
+        desired = desired_of(self.snapshot, self.posed, plan)
         decision = Decision(
             lane=Lane.FAST,
-            plan=real,
+            plan=plan,
             desired=desired,
             answer=replace(quick.answer, plan=quick.plan),
             reason=quick.reason,

@@ -24,7 +24,7 @@ def attainable(problem: Problem) -> tuple[Mapping[str, Service], Mapping[str, st
         return problem.services, {}
     gpus: dict[str, int] = defaultdict(int)  # by type
     for node in problem.nodes.values():
-        gpus[node.gpu_type] += node.gpus
+        gpus[node.gpu_type] += node.gpu_count
     changed, why = {}, {}
     for name in sorted(running):
         service = problem.services[name]

@@ -1,6 +1,6 @@
 """From a snapshot to the problem that solvers answer.
 
-GPUs that cannot be planned on are not in the problem: it counts those of a node that are left from 0. What stands on a
+GPUs that cannot be planned on are not in the problem; the others keep the indexes of their nodes. What stands on a
 cordoned GPU, on a silent node or on one with other devices than declared stays there: it is taken out of the problem
 together with the rate that it carries. What stood on a lost node, a failed or a draining GPU does not stand any more.
 """
@@ -20,7 +20,7 @@ from app.control.formulate.question import Posed
 from app.control.formulate.running import pinned, standing
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import World
-from solvers.planning.problem import Demand, Limit, Node, Problem, Profile, ProfileKey, Service, State
+from solvers.planning.problem import Demand, Limit, Node, Problem, Profile, ProfileKey, Service, State, gpu_indexes
 
 LEAST_RATE = 0.01  # a service that nobody asks is kept warm all the same
 NOTHING_LEFT = 1e-6  # of a rate: below it pinned instances carry all of it
@@ -47,7 +47,7 @@ def pose(
     problem = replace(
         whole,
         nodes={
-            name: _less(node, len(usable[name]), snapshot.nodes[name], taken.get(name, ()))
+            name: _less(node, usable[name], snapshot.nodes[name], taken.get(name, ()))
             for name, node in whole.nodes.items()
         },
         services=dict(_services(whole, snapshot, stays)),
@@ -60,10 +60,10 @@ def pose(
         limits=whole.limits if limits is None else limits,
         state=State(now=snapshot.at),
     )
-    running, placed = standing(snapshot.standing, problem, usable)
+    running, placed = standing(snapshot.standing, problem)
     problem = replace(problem, state=State(snapshot.at, running, placed))
     services, short = attainable(problem)
-    return Posed(replace(problem, services=services), usable, stays, short)
+    return Posed(replace(problem, services=services), stays, short)
 
 
 class _Same:
@@ -108,10 +108,10 @@ def _usable(facts: NodeFacts, gpus: int) -> tuple[int, ...]:
     if facts.state != "reporting":
         return ()
     out = {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
-    return tuple(index for index in range(gpus) if index not in out)
+    return tuple(index for index in range(gpus) if index not in out) if out else gpu_indexes(gpus)
 
 
-def _less(node: Node, gpus: int, facts: NodeFacts, taken: Sequence[Demand]) -> Node:
+def _less(node: Node, gpus: tuple[int, ...], facts: NodeFacts, taken: Sequence[Demand]) -> Node:
     """The node without what is pinned there."""
     offered = None if facts.templates is None else frozenset(facts.templates)
     if offered is not None and node.templates is not None:

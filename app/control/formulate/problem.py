@@ -28,6 +28,7 @@ from solvers.planning.problem import (
     Service,
     State,
     Variant,
+    gpu_indexes,
 )
 
 Spec: TypeAlias = Mapping[str, Any]  # as it was written, validated; reading it again as a model would cost seconds
@@ -108,7 +109,7 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec]) -> Node:
     return Node(
         name=manifest.name,
         gpu_type=spec["gpuType"],
-        gpus=spec["gpus"],
+        gpus=gpu_indexes(spec["gpus"]),
         cpu_cores=spec["cpuCores"],
         host_memory_gib=spec["memoryGib"],
         price_per_hour=price_per_hour(gpu_specs[spec["gpuType"]], region, purchase),

@@ -21,7 +21,6 @@ class Posed:
     """A problem, and what of the fleet it is about."""
 
     problem: Problem
-    gpus: Mapping[str, tuple[int, ...]]  # by node: the index of each of the problem's GPUs
     pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): as they are, whatever is planned
     short: Mapping[str, str] = field(default_factory=dict)  # services that ask for more GPUs than are there: in words
 
@@ -34,7 +33,7 @@ class Posed:
         rest = replace(problem, state=None, nodes={}, profiles={}, services={}, jobs={})
         jobs = [replace(job, units=0.0, priority=0) for job in problem.jobs.values()]
         named = [*problem.profiles.values(), *problem.services.values(), *jobs]
-        return hashed(msgspec.json.encode((rest, state, nodes, named, self.gpus, self.pinned)))
+        return hashed(msgspec.json.encode((rest, state, nodes, named, self.pinned)))
 
     @cached_property
     def stands(self) -> Plan:
@@ -54,16 +53,3 @@ class Posed:
     def falls_short(self) -> bool:
         """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
         return bool(self.stands.unserved) or not self.verdict.is_right
-
-    def real(self, plan: Plan) -> Plan:
-        """The plan on the indexes that the nodes themselves use."""
-        index = {node: gpus for node, gpus in self.gpus.items() if gpus != tuple(range(len(gpus)))}
-        if not index:
-            return plan
-        return replace(
-            plan,
-            instances=tuple(
-                replace(one, gpu=index[one.node][one.gpu]) if one.node in index else one for one in plan.instances
-            ),
-            jobs=tuple(replace(one, gpu=index[one.node][one.gpu]) if one.node in index else one for one in plan.jobs),
-        )

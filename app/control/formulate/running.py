@@ -28,34 +28,32 @@ def as_it_stands(problem: Problem) -> Plan:
     return Plan(running, problem.state.jobs if problem.state else (), tuple(left))
 
 
-def standing(
-    desired: Desired, problem: Problem, usable: Mapping[str, tuple[int, ...]]
-) -> tuple[tuple[Instance, ...], tuple[PlacedJob, ...]]:
+def standing(desired: Desired, problem: Problem) -> tuple[tuple[Instance, ...], tuple[PlacedJob, ...]]:
     """What the plan in force wants of the GPUs that the problem has, in the problem's words."""
     running, jobs = [], []
     for node, wanted in sorted(desired.items()):
         if node not in problem.nodes:
             continue
+        gpus = problem.nodes[node].gpus
         clocks = {gpu.index: gpu.clock_mhz.planned for gpu in wanted.gpus if gpu.clock_mhz}
         for one in wanted.instances:
-            if one.gpu not in usable[node]:
+            if one.gpu not in gpus:
                 continue
-            gpu = usable[node].index(one.gpu)
             name = f"{one.tenant}/{one.service or one.job}"
             if one.job and name in problem.jobs and problem.nodes[node].gpu_type in problem.jobs[name].profiles:
-                jobs.append(PlacedJob(name, node, gpu, round(one.sm_percent), one.memory_gib))
+                jobs.append(PlacedJob(name, node, one.gpu, round(one.sm_percent), one.memory_gib))
             elif one.service and _still_fits(one, problem.services.get(name), problem, node):
                 clock_mhz = clocks.get(one.gpu, problem.type_of(node).top_clock_mhz)
-                running.append(_instance(one, name, node, gpu, clock_mhz))
+                running.append(_instance(one, name, node, clock_mhz))
     return tuple(running), tuple(jobs)
 
 
-def _instance(one: AssignedInstance, name: str, node: str, gpu: int, clock_mhz: float) -> Instance:
+def _instance(one: AssignedInstance, name: str, node: str, clock_mhz: float) -> Instance:
     return Instance(
         id=one.id,
         service=name,
         node=node,
-        gpu=gpu,
+        gpu=one.gpu,
         variant=one.variant,
         batch=int(one.batch.planned) if one.batch else 1,
         batch_timeout_ms=one.batch_timeout_ms,

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+PROBLEM_FORM = "2"  # raised when problems state the same fleet otherwise: 2 has the GPU indexes of nodes
 COUNTED = ("gpuwright", "numpy", "numba", "scipy", "highspy", "ortools")
 
 
 @cache
 def versions() -> Mapping[str, str]:
-    """By name: ours, Python's, and those of the libraries that plans are found with."""
-    return {"python": f"{sys.version_info.major}.{sys.version_info.minor}"} | {name: _version(name) for name in COUNTED}
+    """Returns by name the versions of Python, the form of problems, this package and the solvers' libraries."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": python, "problem": PROBLEM_FORM} | {name: _version(name) for name in COUNTED}
 
 
 def other_versions(recorded: Mapping[str, str]) -> tuple[str, ...]:

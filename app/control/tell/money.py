@@ -51,7 +51,7 @@ def releasable(
 ) -> tuple[Releasable, ...]:  # fmt: skip
     """Those that have been empty for longer than `idle_minutes`, the dearest first."""
     found = [
-        Releasable(name, problem.nodes[name].gpus * problem.nodes[name].price_per_hour)
+        Releasable(name, problem.nodes[name].gpu_count * problem.nodes[name].price_per_hour)
         for name, seconds in idle_seconds.items()
         if name in problem.nodes and seconds >= idle_minutes * 60
     ]
@@ -117,13 +117,13 @@ def _nodes(problem: Problem, spare: Mapping[str, int], price_per_hour: Mapping[s
     found = {}
     for gpu_type, count in sorted(spare.items()):
         known = like.get(gpu_type)
-        cores = known.cpu_cores / known.gpus if known else inf
-        host = known.host_memory_gib / known.gpus if known else inf
+        cores = known.cpu_cores / known.gpu_count if known else inf
+        host = known.host_memory_gib / known.gpu_count if known else inf
         templates = known.templates if known else None
         for number in range(1, min(count, MOST_RENTED) + 1):
             name = f"rent-{gpu_type}-{number}"
             price = price_per_hour[gpu_type]
-            found[name] = Node(name, gpu_type, 1, min(cores, 1e6), min(host, 1e6), price, templates=templates)
+            found[name] = Node(name, gpu_type, (0,), min(cores, 1e6), min(host, 1e6), price, templates=templates)
     return found
 
 

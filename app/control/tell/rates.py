@@ -48,7 +48,7 @@ def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
     held = defaultdict[str, int](int)
     for node, _ in gpus:
         held[node] += 1
-    found[UNALLOCATED] = [node.price_per_hour * (node.gpus - held[name]) for name, node in problem.nodes.items()]
+    found[UNALLOCATED] = [node.price_per_hour * (node.gpu_count - held[name]) for name, node in problem.nodes.items()]
     return {tenant: fsum(parts) for tenant, parts in found.items()}
 
 

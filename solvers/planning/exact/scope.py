@@ -31,7 +31,7 @@ def is_whole(t: Tables) -> bool:
     cores = float(t.cpu_cores.sum())
     hosted = float(t.host_memory_gib.sum())
     roomy = all(
-        node.gpus * cores <= node.cpu_cores and node.gpus * hosted <= node.host_memory_gib
+        node.gpu_count * cores <= node.cpu_cores and node.gpu_count * hosted <= node.host_memory_gib
         for node in problem.nodes.values()
     )
     return (

@@ -189,7 +189,7 @@ def watts_of_part(problem: Problem, nodes: set[str], known: Ground) -> float | N
     budget = problem.policy.power_budget_w
     if budget is None:
         return None
-    mine = sum(problem.type_of(name).idle_w * problem.nodes[name].gpus for name in nodes)
+    mine = sum(problem.type_of(name).idle_w * problem.nodes[name].gpu_count for name in nodes)
     mine += sum(busy_w(problem, *on) for place, on in known.at.items() if place[0] in nodes)
     return max(budget - (known.drawn_w - mine), 0.0)
 

@@ -32,7 +32,7 @@ class Fleet:
     @cached_property
     def lot(self) -> Lot:
         """One empty GPU of each kind."""
-        return lot([empty(self.problem, kind.node, [(kind.node.name, 0)]) for kind in self.kinds])
+        return lot([empty(self.problem, kind.node, [(kind.node.name, kind.node.gpus[0])]) for kind in self.kinds])
 
     @cached_property
     def gpu_types(self) -> frozenset[str]:
@@ -47,7 +47,7 @@ def fleet(problem: Problem, taken: Collection[Place]) -> Fleet:
         nodes.setdefault((node.gpu_type, node.templates), []).append(node)
     kinds = []
     for alike in nodes.values():
-        gpus = sum(node.gpus for node in alike)
+        gpus = sum(node.gpu_count for node in alike)
         kinds.append(
             Kind(
                 min(alike, key=lambda node: (node.price_per_hour, node.name)),

@@ -54,7 +54,7 @@ def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[Place
     host = {name: node.host_memory_gib for name, node in problem.nodes.items()}
     gpus: dict[str, float] = defaultdict(float)
     price: dict[str, float] = defaultdict(float)
-    drawn = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpus for node in problem.nodes.values())
+    drawn = sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
     for (name, _), (residents, training) in at.items():
         node = problem.nodes[name]
         demands = [demand_of(problem, one) for one in residents] + [demand_of_job(problem, one) for one in training]
@@ -113,7 +113,7 @@ def with_nodes(known: Ground, fresh: Sequence[Node]) -> Ground:
     problem = known.problem
     return replace(
         known,
-        lots=(*known.lots, lot([empty(problem, fresh[0], [(node.name, 0) for node in fresh])])),
+        lots=(*known.lots, lot([empty(problem, fresh[0], [(node.name, node.gpus[0]) for node in fresh])])),
         cpu_cores={**known.cpu_cores, **{node.name: node.cpu_cores for node in fresh}},
         host_memory_gib={**known.host_memory_gib, **{node.name: node.host_memory_gib for node in fresh}},
         drawn_w=known.drawn_w + problem.gpu_types[fresh[0].gpu_type].idle_w * len(fresh),
@@ -149,7 +149,7 @@ def _empty(problem: Problem, at: Mapping[Place, object]) -> list[list[Place]]:
     found: dict[tuple[object, ...], list[Place]] = defaultdict(list)
     for name in sorted(problem.nodes):
         node = problem.nodes[name]
-        free = [(name, index) for index in range(node.gpus) if (name, index) not in at]
+        free = [(name, index) for index in node.gpus if (name, index) not in at]
         if free:
             found[kind_of(node)] += free
     return list(found.values())

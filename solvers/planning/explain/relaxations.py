@@ -90,7 +90,7 @@ def gpus(case: Case, below: float) -> Proposal | None:
             (service.model, v, name) in problem.profiles for v in service.variants
         ):
             continue
-        there = max(sum(node.gpus for node in problem.nodes.values() if node.gpu_type == name), 1)
+        there = max(sum(node.gpu_count for node in problem.nodes.values() if node.gpu_type == name), 1)
         like, words = _like(case, name)
         carries = _most_on(case, like)
         if not carries > 0:
@@ -331,7 +331,7 @@ def _like(case: Case, gpu_type: str) -> tuple[Node, str]:
         words += " that offers its template"
     limit = case.terms.limit
     words += f", at {price:g} an hour" if limit and limit.price_per_hour is not None else ""
-    return Node("", gpu_type, 1, cores, host, price), words
+    return Node("", gpu_type, (0,), cores, host, price), words
 
 
 def _most_on(case: Case, like: Node) -> float:
@@ -347,7 +347,7 @@ def _with_gpus(case: Case, like: Node, number: int) -> Case:
         name = f"new-{len(fresh) + 1}"
         while name in case.problem.nodes:
             name += "-more"
-        fresh.append(replace(like, name=name, gpus=1))
+        fresh.append(replace(like, name=name, gpus=(0,)))
 
     def grown(ground: Ground) -> Ground:
         return with_nodes(ground, fresh)

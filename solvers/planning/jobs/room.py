@@ -42,9 +42,9 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
     """Everything that job placement reads, from a right plan of services."""
     names = sorted(problem.nodes)
     nodes = [problem.nodes[name] for name in names]
-    places = tuple((node.name, index) for node in nodes for index in range(node.gpus))
+    places = tuple((node.name, index) for node in nodes for index in node.gpus)
     number_of = {place: number for number, place in enumerate(places)}
-    node_of = np.repeat(np.arange(len(nodes)), [node.gpus for node in nodes]).astype(np.int64)
+    node_of = np.repeat(np.arange(len(nodes)), [node.gpu_count for node in nodes]).astype(np.int64)
     types = sorted(problem.gpu_types)
     kind = np.array([types.index(node.gpu_type) for node in nodes], np.int64)[node_of]
     of_type = [problem.gpu_types[name] for name in types]
@@ -83,7 +83,7 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
     more_w, drawn_w = np.zeros(gpus), 0.0
     if policy.power_budget_w is not None:
         busy = residents.watts * residents.busy(beside, spare[residents.gpu], sharing)
-        drawn_w = float(busy.sum()) + sum(problem.gpu_types[node.gpu_type].idle_w * node.gpus for node in nodes)
+        drawn_w = float(busy.sum()) + sum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in nodes)
         # Slower by a factor, it starts no more often, so it is busy longer by no more than this factor.
         grows = busy * residents.sensitivity / (1 + residents.sensitivity * beside)
         more_w = summed(grows)

@@ -52,8 +52,8 @@ def _releasable(problem: Problem, plan: Plan) -> Iterator[Violation]:
             yield Violation(entry.node, "releasable_told", "there is no such node")
         elif entry.node in used:
             yield Violation(entry.node, "releasable_told", "something runs on it")
-        elif _differ(entry.price_per_hour, node.gpus * node.price_per_hour):
-            saves = node.gpus * node.price_per_hour
+        elif _differ(entry.price_per_hour, node.gpu_count * node.price_per_hour):
+            saves = node.gpu_count * node.price_per_hour
             yield Violation(entry.node, "releasable_told", f"it saves {saves:g} an hour, not {entry.price_per_hour:g}")
 
 

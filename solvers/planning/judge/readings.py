@@ -66,7 +66,7 @@ class Gpu:
     @classmethod
     def nowhere(cls, index: int) -> Gpu:
         """A keeper for what stands on a GPU that is not there; no rule looks at it."""
-        node = Node("", "", 1, 0.0, 0.0, 1.0)
+        node = Node("", "", (0,), 0.0, 0.0, 1.0)
         return cls(node, GpuType("", 1.0, 0.0, 0.0, (1.0,)), index)
 
     @property

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from solvers.planning.judge.readings import Gpu, Resident
 from solvers.planning.judge.tolerances import SUM, at_most
 from solvers.planning.problem import Problem
@@ -13,7 +16,7 @@ def service_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | N
 
 
 def gpu_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
-    """node in nodes, 0 <= gpu < gpus of the node, a whole number"""
+    """node in nodes, gpu in gpus of the node"""
     if gpu:
         return None
     return no_such_gpu(problem, line.instance.node, line.instance.gpu)
@@ -22,7 +25,14 @@ def gpu_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
 def no_such_gpu(problem: Problem, node: str, index: float) -> str:
     if node not in problem.nodes:
         return f"there is no node {node}"
-    return f"node {node} has no GPU {index:g}; it has 0..{problem.nodes[node].gpus - 1}"
+    return f"node {node} has no GPU {index:g}; it has {_spelled(problem.nodes[node].gpus)}"
+
+
+def _spelled(gpus: Sequence[int]) -> str:
+    """Spells indexes: `0..7`, or `1, 3..7` where some are missing."""
+    breaks = [at for at in range(1, len(gpus)) if gpus[at] != gpus[at - 1] + 1]
+    runs = [(gpus[first], gpus[end - 1]) for first, end in pairwise([0, *breaks, len(gpus)])]
+    return ", ".join(f"{first}" if first == last else f"{first}..{last}" for first, last in runs)
 
 
 def variant_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:

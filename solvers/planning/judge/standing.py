@@ -47,7 +47,7 @@ class Standing:
         self._reader = Reader(problem)
         policy = problem.policy
         self._watts_matter = bool(policy.energy_price_per_kwh) or policy.power_budget_w is not None
-        self._idle_w = fsum(problem.gpu_types[node.gpu_type].idle_w * node.gpus for node in problem.nodes.values())
+        self._idle_w = fsum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
         # Lines of the plan, by where they stand and whose they are
         self._gpus: dict[Place, Gpu] = {}
         self._by_node: dict[str, dict[Place, Gpu]] = defaultdict(dict)
@@ -173,7 +173,7 @@ class Standing:
         if gpu is not None:
             return gpu, gpu
         node = self.problem.nodes.get(place[0])
-        if node is None or not 0 <= place[1] < node.gpus or place[1] != int(place[1]):
+        if node is None or not node.has_gpu(place[1]):
             if place not in self._astray:
                 self._astray[place] = Gpu.nowhere(place[1])
             return None, self._astray[place]

@@ -187,7 +187,7 @@ def _pools(problem: Problem) -> tuple[list[tuple[str, frozenset[str] | None]], t
     gathered: dict[tuple[int, float, bool], list[tuple[str, int]]] = {}
     for node in nodes:
         alike = (number[site_of(node)], node.price_per_hour, node.is_paid_anyway)
-        gathered.setdefault(alike, []).extend((node.name, index) for index in range(node.gpus))
+        gathered.setdefault(alike, []).extend((node.name, index) for index in node.gpus)
     pools = tuple(
         Pool(sites[site][0], price, paid, site, tuple(gathered[site, price, paid]))
         for site, price, paid in sorted(gathered)

@@ -95,9 +95,10 @@ def _demand(demand: Demand) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
+    """The manifest; GPUs that the problem misses are there, and have to be cordoned."""
     return {
         "gpuType": node.gpu_type,
-        "gpus": node.gpus,
+        "gpus": node.gpus[-1] + 1,
         "cpuCores": node.cpu_cores,
         "memoryGib": node.host_memory_gib,
         "region": node.region,

@@ -29,7 +29,7 @@ def booked(problem: Problem, plan: Plan) -> tuple[int, int]:
             for one in plan.instances
             if one.node == name
         ]  # fmt: skip
-        owned = Owned(1, node.gpus, *way, problem.type_of(name).memory_gib, 0)
+        owned = Owned(1, node.gpu_count, *way, problem.type_of(name).memory_gib, 0)
         facts = NodeFacts([owned], {way: [Rate(nano_per_hour(node.price_per_hour), 0)]}, usage)
         used = [amount.nano for line, amount in allocate(facts, 0, HOUR).items() if line.kind == "used"]
         total, parts = total + sum(used), parts + len(used)

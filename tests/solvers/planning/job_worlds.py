@@ -28,6 +28,7 @@ from solvers.planning.problem import (
     Service,
     State,
     Variant,
+    gpu_indexes,
 )
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -94,18 +95,18 @@ def worlds(
         count = draw(st.integers(1, min(2, most_gpus - gpus)))
         gpus += count
         nodes[name] = Node(
-            name, draw(st.sampled_from(["big", "old"])), count, draw(st.sampled_from([3.0, 16.0])), 64,
+            name, draw(st.sampled_from(["big", "old"])), gpu_indexes(count), draw(st.sampled_from([3.0, 16.0])), 64,
             draw(st.sampled_from([0.5, 1.0, 2.0])), draw(st.sampled_from(["onDemand", "onDemand", "owned"])),
         )  # fmt: skip
     problem = Problem(types, nodes, {}, {}, {}, policy=policy)
     instances: list[Instance] = []
     for node in nodes.values():
-        for gpu in range(node.gpus):
+        for gpu in node.gpus:
             problem, instances = _served(draw, problem, instances, node, gpu)
     jobs = {f"lab/j{place}": _job(draw, f"lab/j{place}", widest) for place in range(draw(st.integers(1, 3)))}
     state = State(NOON) if draw(st.booleans()) else None
     if not plain and draw(st.integers(0, 3)) == 3:
-        idle = sum(types[node.gpu_type].idle_w * node.gpus for node in nodes.values())
+        idle = sum(types[node.gpu_type].idle_w * node.gpu_count for node in nodes.values())
         busy = sum(profile.demand.power_w[0][1] for profile in problem.profiles.values())
         policy = replace(policy, power_budget_w=idle + busy + draw(st.sampled_from([0.0, 25.0, 45.0, 200.0])))
         problem = replace(problem, policy=policy)
@@ -162,7 +163,7 @@ def _job(draw: st.DrawFn, name: str, widest: int) -> Job:
 def brute_force(problem: Problem, instances: Sequence[Instance]) -> tuple[float, float]:
     """The least jobCost and then seconds that the judge allows without costing services anything, by trying all."""
     without = judged(problem, instances, None)[0]
-    places = [(node.name, gpu) for node in problem.nodes.values() for gpu in range(node.gpus)]
+    places = [(node.name, gpu) for node in problem.nodes.values() for gpu in node.gpus]
     options: list[list[PlacedJob | None]] = []
     for name, job in problem.jobs.items():
         mine: list[PlacedJob | None] = [None]

@@ -23,6 +23,7 @@ from solvers.planning.problem import (
     Service,
     State,
     Variant,
+    gpu_indexes,
 )
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -33,7 +34,7 @@ PURCHASES: tuple[Literal["owned", "reserved", "onDemand", "spot"], ...] = ("owne
 
 
 def random_problem(seed: int) -> Problem:
-    """One to five services on one to six GPUs; a third of the features at a time."""
+    """One to five services on one to six GPUs, of which some nodes miss a few; a third of the features at a time."""
     r = Random(seed)
     kinds = r.sample(list(SPEEDS), r.randint(1, 3))
     types = {name: _gpu_type(r, name) for name in kinds}
@@ -62,8 +63,8 @@ def random_problem(seed: int) -> Problem:
         limit = Limit(r.choice([None, r.uniform(0.1, 3)]), r.choice([None, r.uniform(0.1, 5)]))
         problem = _with(problem, limits={r.choice(TENANTS): limit})
     if r.random() < 0.25:
-        idle = sum(types[node.gpu_type].idle_w * node.gpus for node in nodes.values())
-        budget = idle + r.uniform(0, 250) * sum(node.gpus for node in nodes.values())
+        idle = sum(types[node.gpu_type].idle_w * node.gpu_count for node in nodes.values())
+        budget = idle + r.uniform(0, 250) * sum(node.gpu_count for node in nodes.values())
         problem = _with(problem, policy=_policy(r, power_budget_w=budget))
     if r.random() < 0.3:
         jobs = {f"lab/j{number}": _job(r, f"lab/j{number}", kinds) for number in range(r.randint(1, 3))}
@@ -100,8 +101,10 @@ def _gpu_type(r: Random, name: str) -> GpuType:
 
 
 def _node(r: Random, name: str, kind: str) -> Node:
+    count = r.randint(1, 3)
+    gpus = gpu_indexes(count) if name in ("n0", "n2") else tuple(2 * index + 1 for index in range(count))
     return Node(
-        name, kind, r.randint(1, 3), r.choice([2.0, 8.0, 64.0, 64.0, 64.0]), r.choice([6.0, 64.0, 64.0, 256.0]),
+        name, kind, gpus, r.choice([2.0, 8.0, 64.0, 64.0, 64.0]), r.choice([6.0, 64.0, 64.0, 256.0]),
         PRICES[kind] * r.choice([1.0, 1.0, 0.5, 1.3]), r.choice(PURCHASES), r.choice(["eu", "us"]),
         None if r.random() < 0.8 else frozenset({r.choice(["serve", "other"])}),
     )  # fmt: skip
@@ -172,7 +175,7 @@ def _state(r: Random, problem: Problem) -> State:
         batch = r.choice(list(profile.latency_ms))
         running.append(
             Instance(
-                f"i{number}", service.name, node.name, r.randrange(node.gpus), profile.variant, batch, 0.0,
+                f"i{number}", service.name, node.name, r.choice(node.gpus), profile.variant, batch, 0.0,
                 profile.latency_ms[batch][0][0], profile.memory_gib[batch],
                 problem.gpu_types[node.gpu_type].top_clock_mhz, service.rate_per_second,
             )
@@ -185,7 +188,11 @@ def _state(r: Random, problem: Problem) -> State:
         if not at or r.random() < 0.6 or problem.policy.power_budget_w is not None:
             continue
         node = r.choice(at)
-        place, kind, needs = (node.name, r.randrange(node.gpus)), node.gpu_type, job.profiles[node.gpu_type]
+        place, kind, needs = (
+            (node.name, r.choice(node.gpus)),
+            node.gpu_type,
+            job.profiles[node.gpu_type],
+        )
         cores[node.name] -= needs.demand.cpu_cores
         host[node.name] -= needs.demand.host_memory_gib
         watts = problem.gpu_types[kind].idle_w + needs.demand.power_w[-1][1]

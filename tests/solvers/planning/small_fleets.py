@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from solvers import latency
-from solvers.planning.problem import Curve, Demand, GpuType, Node, Problem, Profile, Service, Variant
+from solvers.planning.problem import Curve, Demand, GpuType, Node, Problem, Profile, Service, Variant, gpu_indexes
 
 KINDS = {"big": (3.0, 1.0), "old": (1.0, 1.7)}  # price, how much slower
 BATCHES = (1, 4)
@@ -51,7 +51,10 @@ def fleets(draw: st.DrawFn, most_services: int = 3) -> Problem:
     gpus = draw(st.sampled_from([{"old": 2}, {"big": 1, "old": 1}, {"big": 2}]))
     return Problem(
         gpu_types=kinds,
-        nodes={f"n-{kind}": Node(f"n-{kind}", kind, number, 64, 512, KINDS[kind][0]) for kind, number in gpus.items()},
+        nodes={
+            f"n-{kind}": Node(f"n-{kind}", kind, gpu_indexes(number), 64, 512, KINDS[kind][0])
+            for kind, number in gpus.items()
+        },
         models={f"m{number}": tuple(Variant(name, 1.0) for name in VARIANTS) for number in range(count)},
         profiles=profiles,
         services=services,
@@ -83,7 +86,7 @@ def least_cost(problem: Problem) -> float:
         return lost
     sets = {kind: carried[:, can] for kind, carried in sets.items()}
     best = inf
-    for number in product(*[range(node.gpus + 1) for node in nodes]):
+    for number in product(*[range(node.gpu_count + 1) for node in nodes]):
         used = [node for node, count in zip(nodes, number, strict=True) for _ in range(count)]
         price = sum(node.price_per_hour for node in used)
         if price >= best or not used:

@@ -57,10 +57,10 @@ def instance(service: str, node: str, gpu: int, **fields: Any) -> Instance:
 
 def problem(**policy: Any) -> Problem:
     nodes = [
-        Node("n1", "big", 2, cpu_cores=16, host_memory_gib=64, price_per_hour=2),
-        Node("n2", "big", 2, cpu_cores=16, host_memory_gib=64, price_per_hour=2, templates=frozenset({"serve"})),
-        Node("n3", "old", 2, cpu_cores=8, host_memory_gib=16, price_per_hour=1, purchase="owned"),
-        Node("n4", "old", 1, cpu_cores=8, host_memory_gib=16, price_per_hour=1),
+        Node("n1", "big", (0, 1), cpu_cores=16, host_memory_gib=64, price_per_hour=2),
+        Node("n2", "big", (0, 1), cpu_cores=16, host_memory_gib=64, price_per_hour=2, templates=frozenset({"serve"})),
+        Node("n3", "old", (0, 1), cpu_cores=8, host_memory_gib=16, price_per_hour=1, purchase="owned"),
+        Node("n4", "old", (0,), cpu_cores=8, host_memory_gib=16, price_per_hour=1),
     ]
     models = {
         "m": (Variant("v", 0.8, "serve"), Variant("w", 0.7)),

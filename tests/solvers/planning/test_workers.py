@@ -48,7 +48,10 @@ def fleet(seed: int) -> Problem:
         services[name] = Service(name, "shop", model, ("v",), base_ms * r.uniform(6, 15), 98, rate)
     return Problem(
         {"big": GpuType("big", 16, 40, 300, (1000,)), "old": GpuType("old", 8, 20, 200, (1000,))},
-        {f"n{i}": Node(f"n{i}", "big" if i % 2 else "old", 4, 64, 256, 2.0 if i % 2 else 1.0) for i in range(6)},
+        {
+            f"n{i}": Node(f"n{i}", "big" if i % 2 else "old", (0, 1, 2, 3), 64, 256, 2.0 if i % 2 else 1.0)
+            for i in range(6)
+        },
         models,
         profiles,
         services,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.control.answer.explain.alternatives import Alternative
 from app.control.answer.explain.counting import counted, predicted
-from app.control.answer.explain.instance import InstanceWhy, Real, described, spelled, why_instance
+from app.control.answer.explain.instance import InstanceWhy, described, spelled, why_instance
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.service import spelled_service, why_service
 from app.control.domain.snapshot import JobFacts, Snapshot
@@ -20,7 +20,7 @@ from solvers.planning.problem import Instance
 
 @dataclass(frozen=True, slots=True)
 class Explain(Aside):
-    """Why one thing of a plan is as it is; the plan is on the indexes that nodes use, as it was recorded."""
+    """Why one thing of a plan is as it is; the plan is as it was recorded."""
 
     snapshot: Snapshot
     plan: Plan
@@ -30,7 +30,7 @@ class Explain(Aside):
     def answered(self) -> dict[str, Any]:
         """On the wire; `missing` says what the plan does not know."""
         posed = formulate(self.snapshot)
-        plan = predicted(posed.problem, counted(posed, self.plan))
+        plan = predicted(posed.problem, counted(posed.problem, self.plan))
         if self.what == "job":
             return _job(posed, plan, self.name, self.snapshot)
         if self.what == "service":
@@ -38,8 +38,7 @@ class Explain(Aside):
         found = next((one for one in plan.instances if one.id == self.name), None)
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
-        why = why_instance(posed.problem, plan, found, real=_index(posed))
-        why = _real(posed, why)
+        why = why_instance(posed.problem, plan, found)
         return {"sentences": spelled(why), **_instance(why)}
 
 
@@ -48,12 +47,7 @@ def _service(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[st
         pinned = [one.id for _, one in posed.pinned if f"{one.tenant}/{one.service}" == name]
         late = f"{name} was not there yet when this plan was made; the next cycle plans for it"
         return {"missing": late if not pinned else f"{name} stands on cordoned GPUs, where it stays as it is"}
-    why = why_service(posed.problem, plan, name, _index(posed))
-    why = replace(
-        why,
-        instances=tuple(replace(one, gpu=posed.gpus[one.node][one.gpu]) for one in why.instances),
-        shapes=tuple(_real(posed, one) for one in why.shapes),
-    )
+    why = why_service(posed.problem, plan, name)
     said = spelled_service(posed.problem, why)
     expected = snapshot.expected.get(name)
     if expected and expected.reason:
@@ -87,7 +81,7 @@ def _job(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, A
         "endsAt": why.ends_at.isoformat() if why.ends_at else None,
         "placed": {
             "node": placed.node,
-            "gpu": posed.gpus[placed.node][placed.gpu],
+            "gpu": placed.gpu,
             "gpuType": why.gpu_type,
             "smPercent": placed.sm_percent,
             "memoryGib": placed.memory_gib,
@@ -112,25 +106,6 @@ FORECASTS = {
     "fallen": "less is asked than before",
     "what_if": "as was asked here",
 }
-
-
-def _index(posed: Posed) -> Real:
-    return lambda node, gpu: posed.gpus[node][gpu]
-
-
-def _real(posed: Posed, why: InstanceWhy) -> InstanceWhy:
-    """The same on the indexes that nodes use."""
-
-    def real(one: Instance) -> Instance:
-        return replace(one, gpu=posed.gpus[one.node][one.gpu])
-
-    found = replace(
-        why.found,
-        alternatives=tuple(
-            replace(other, instances=tuple(real(one) for one in other.instances)) for other in why.found.alternatives
-        ),
-    )
-    return replace(why, instance=real(why.instance), found=found)
 
 
 def _instance(why: InstanceWhy) -> dict[str, Any]:

@@ -1,24 +1,21 @@
-"""Plans as problems count: the indexes of GPUs that are planned on, from those that nodes use."""
+"""Recorded plans as today's problem sees them: without what it leaves out, with a prediction for every line."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from app.control.formulate.question import Posed
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 
-def counted(posed: Posed, plan: Plan) -> Plan:
-    """A recorded plan on the problem's indexes, without what stands on GPUs that the problem leaves out."""
-    at = {(node, real): index for node, gpus in posed.gpus.items() for index, real in enumerate(gpus)}
-    services = posed.problem.services
+def counted(problem: Problem, plan: Plan) -> Plan:
+    """Returns the plan without the lines on GPUs and of services that the problem leaves out."""
+    places = {(node.name, index) for node in problem.nodes.values() for index in node.gpus}
+    services = problem.services
     return replace(
         plan,
-        instances=tuple(
-            replace(one, gpu=at[one.place]) for one in plan.instances if one.place in at and one.service in services
-        ),
-        jobs=tuple(replace(one, gpu=at[one.place]) for one in plan.jobs if one.place in at),
+        instances=tuple(line for line in plan.instances if line.place in places and line.service in services),
+        jobs=tuple(line for line in plan.jobs if line.place in places),
         unserved=tuple(one for one in plan.unserved if one.service in services),
     )
 

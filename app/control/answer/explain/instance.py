@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.control.answer.explain.alternatives import Alternative, Found, alternatives
@@ -18,12 +17,6 @@ from solvers.planning.search.promise import keep
 
 ENOUGH = 1 - 1e-6  # of a rate
 TYPES_TOLD = 4  # in a sentence
-Real = Callable[[str, int], int]
-
-
-def itself(_node: str, gpu: int) -> int:
-    """Where the problem counts GPUs as their nodes do."""
-    return gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +45,9 @@ class InstanceWhy:
 
 
 def why_instance(
-    problem: Problem, plan: Plan, instance: Instance, standing: Standing | None = None, real: Real = itself
+    problem: Problem, plan: Plan, instance: Instance, standing: Standing | None = None
 ) -> InstanceWhy:  # fmt: skip
-    """All that can be said of one instance of a plan; the problem is that which the plan answers.
-
-    `real` is the index by which a node knows a GPU that the problem counts otherwise.
-    """
+    """All that can be said of one instance of a plan; the problem is that which the plan answers."""
     standing = standing or Standing(problem, plan, keep)
     found = alternatives(problem, plan, instance, standing)
     least = _least_sm(problem, instance)
@@ -72,16 +62,14 @@ def why_instance(
         why_gpu=_why_gpu(problem, plan, instance, found),
         why_batch=_why_batch(instance, batches),
         why_sm_percent=_why_sm(problem, instance, least),
-        why_not_cheaper=_why_not_cheaper(problem, found, real),
+        why_not_cheaper=_why_not_cheaper(problem, found),
     )
 
 
-def described(other: Alternative, real: Real = itself) -> str:
+def described(other: Alternative) -> str:
     """An alternative in words: `2 instances on a100 (node-3/0), batch 16 at 25 % of SMs`."""
     first = other.first
-    where = f"{first.node}/{real(first.node, first.gpu)}" + (
-        f" and {len(other.instances) - 1} more" if len(other.instances) > 1 else ""
-    )
+    where = f"{first.node}/{first.gpu}" + (f" and {len(other.instances) - 1} more" if len(other.instances) > 1 else "")
     opened = ", a GPU that nothing runs on" if other.opens else ""
     return (
         f"{count(len(other.instances), 'instance')} of {first.variant} on {other.gpu_type} ({where}{opened}), "
@@ -135,11 +123,11 @@ def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
     return f"{sm} % is the least that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
 
 
-def _why_not_cheaper(problem: Problem, found: Found, real: Real) -> str:
+def _why_not_cheaper(problem: Problem, found: Found) -> str:
     best = found.runner_up
     if best is None:
         return "nothing else that was looked at carries its rate and keeps every rule"
-    told = described(best, real)
+    told = described(best)
     if best.adds_per_hour > 0:
         return f"the runner-up costs {money(best.adds_per_hour)} an hour more: {told}"
     if best.adds_per_hour == 0:

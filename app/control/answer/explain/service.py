@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.control.answer.explain.instance import InstanceWhy, Real, itself, spelled, why_instance
+from app.control.answer.explain.instance import InstanceWhy, spelled, why_instance
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.words import count, money, ms, rate
 from solvers.planning import explain
@@ -41,7 +41,7 @@ class ServiceWhy:
     shapes: tuple[InstanceWhy, ...]
 
 
-def why_service(problem: Problem, plan: Plan, name: str, real: Real = itself) -> ServiceWhy:
+def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     """All that can be said of one service of a plan."""
     mine = tuple(one for one in plan.instances if one.service == name)
     left = next((one for one in plan.unserved if one.service == name), None)
@@ -52,7 +52,7 @@ def why_service(problem: Problem, plan: Plan, name: str, real: Real = itself) ->
         instances=mine,
         cost_per_hour=costs_of_services(problem, plan)[name],
         missing=missing(problem, plan, left) if left else None,
-        shapes=tuple(why_instance(problem, plan, one, standing, real) for one in _of_each_shape(problem, mine)),
+        shapes=tuple(why_instance(problem, plan, one, standing) for one in _of_each_shape(problem, mine)),
     )
 
 

@@ -55,7 +55,7 @@ def ruled(problem: Problem, snapshot: Snapshot, pinned: Sequence[tuple[str, Assi
     used = used_by_tenant(problem, by_service)
     # Without a guarantee nobody is cut, and what they ask for need not be known.
     asked = demands(problem, by_service) if any(one.guarantee_gpus for one in terms.values()) else {}
-    gpus = sum(node.gpus for node in problem.nodes.values())
+    gpus = sum(node.gpu_count for node in problem.nodes.values())
     full = max(FILLED * gpus, min(sum(one.gpus for one in used.values()), gpus))
     limits = entitled(terms, asked, full, {tenant: one.gpus for tenant, one in used.items()})
     spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}

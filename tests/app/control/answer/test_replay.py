@@ -54,6 +54,12 @@ def test_another_plan_on_record_is_named_by_its_first_difference(records: list[R
     assert told.difference == wanted
 
 
+def test_a_record_of_an_older_form_of_problems_is_refused_by_name(records: list[Record]) -> None:
+    older = {name: version for name, version in records[0].versions.items() if name != "problem"}
+    with pytest.raises(Refused, match="problem is 2 here and was not recorded"):
+        replay(replace(records[0], versions=older), Silent())
+
+
 def test_another_snapshot_gives_another_plan(records: list[Record]) -> None:
     record = next(one for one in records if one.recipe["kind"] == "solve" and one.plan and one.plan.instances)
     expected = {name: Expected(3 * one.rate_per_second) for name, one in record.snapshot.expected.items()}

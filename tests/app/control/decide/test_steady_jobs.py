@@ -34,7 +34,7 @@ def problem(*jobs: PlacedJob, units: float = 100_000.0) -> Problem:
     """Two owned GPUs, a service on the first."""
     return Problem(
         gpu_types={"big": GpuType("big", 16, 40, 300, (1200.0,))},
-        nodes={"n1": Node("n1", "big", 2, 64, 512, 2.0, purchase="owned")},
+        nodes={"n1": Node("n1", "big", (0, 1), 64, 512, 2.0, purchase="owned")},
         models={"m": (Variant("v", 0.8),)},
         profiles={("m", "v", "big"): Profile("m", "v", "big", {1: ((20, 20.0), (80, 8.0))}, {1: 1.0})},
         services={S: Service(S, "shop", "m", ("v",), 100.0, 95.0, 20.0)},

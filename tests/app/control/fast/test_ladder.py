@@ -29,6 +29,7 @@ from solvers.planning.problem import (
     Service,
     State,
     Variant,
+    gpu_indexes,
 )
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import Budget, solve
@@ -46,7 +47,7 @@ def fleet(
 ) -> Problem:
     return Problem(
         gpu_types={"big": GpuType("big", memory_gib, 40, 300, (1200.0,))},
-        nodes={f"n{n}": Node(f"n{n}", "big", gpus, 64, 512, 2.0) for n in range(nodes)},
+        nodes={f"n{n}": Node(f"n{n}", "big", gpu_indexes(gpus), 64, 512, 2.0) for n in range(nodes)},
         models={"m": (Variant("v", 0.8),), "k": (Variant("v", 0.8),)},
         profiles={
             (model, "v", "big"): Profile(model, "v", "big", LATENCY, {1: 1.0, 4: four_gib}, demand)
@@ -275,7 +276,7 @@ def test_a_job_that_is_not_preemptible_stays() -> None:
 
 def test_a_service_never_pays_for_a_gpu_that_a_job_could_leave_it() -> None:
     problem, plan = jobs_beside(preemptible=True)
-    problem = replace(problem, nodes={**problem.nodes, "n9": Node("n9", "big", 2, 64, 512, 2.0)})
+    problem = replace(problem, nodes={**problem.nodes, "n9": Node("n9", "big", (0, 1), 64, 512, 2.0)})
     quick = quicken(problem, plan, [call(S, 90.0)], Inline())
     assert quick
     assert quick.cost_delta_per_hour == 0.0

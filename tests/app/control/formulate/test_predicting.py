@@ -16,7 +16,7 @@ def problem() -> Problem:
     demand = Demand(pressure=((100, 0.5),), sensitivity=0.4)
     return Problem(
         gpu_types={"big": GpuType("big", 16, 40, 300, (1200.0,))},
-        nodes={"n1": Node("n1", "big", 1, 64, 512, 2.0)},
+        nodes={"n1": Node("n1", "big", (0,), 64, 512, 2.0)},
         models={"m": (Variant("v", 0.8),)},
         profiles={("m", "v", "big"): Profile("m", "v", "big", {2: ((20, 20.0), (80, 8.0))}, {2: 1.0}, demand)},
         services={f"t/{name}": Service(f"t/{name}", "t", "m", ("v",), 200.0, 95.0, 20.0) for name in "ab"},

@@ -39,7 +39,7 @@ EXEC = {1: ((20, 20.0), (80, 8.0))}
 def posed(rate: float, state: State) -> Problem:
     return Problem(
         gpu_types={"big": GpuType("big", 16, 40, 300, (1200.0,))},
-        nodes={"n1": Node("n1", "big", 1, 64, 256, 2.0, purchase="owned")},
+        nodes={"n1": Node("n1", "big", (0,), 64, 256, 2.0, purchase="owned")},
         models={"m": (Variant("v", 0.8),)},
         profiles={("m", "v", "big"): Profile("m", "v", "big", EXEC, {1: 1.0})},
         services={S: Service(S, "shop", "m", ("v",), 100.0, 95.0, rate)},

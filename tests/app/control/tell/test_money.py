@@ -25,7 +25,7 @@ def fleet(*services: Service, spare: dict[str, int], limits: dict[str, Limit] | 
     """One big GPU that is there; old ones are a third as fast and cost a quarter."""
     return Problem(
         gpu_types={name: GpuType(name, 16.0, 40.0, 300.0, (1500.0,)) for name in ("big", "old")},
-        nodes={"n1": Node("n1", "big", 1, 16, 64, 2.0)},
+        nodes={"n1": Node("n1", "big", (0,), 16, 64, 2.0)},
         models={"m": (Variant("v", 0.8),)},
         profiles={
             one.key: one
@@ -53,7 +53,7 @@ def rented(problem: Problem) -> tuple[Addition, Plan]:
 
 def with_rented(problem: Problem, found: Addition) -> Problem:
     nodes = {
-        f"new-{kind}-{n}": Node(f"new-{kind}-{n}", kind, 1, 16, 64, PRICES[kind])
+        f"new-{kind}-{n}": Node(f"new-{kind}-{n}", kind, (0,), 16, 64, PRICES[kind])
         for kind, count in found.gpus.items()
         for n in range(count)
     }
@@ -103,10 +103,10 @@ def test_nothing_is_asked_where_nothing_is_unserved_or_could_be_rented() -> None
 
 def test_nodes_empty_for_long_enough_are_releasable_the_dearest_first() -> None:
     nodes = [
-        Node("n2", "old", 4, 16, 64, 0.5),
-        Node("n3", "big", 4, 16, 64, 2.0),
-        Node("n4", "big", 4, 16, 64, 2.0, purchase="reserved"),
-        Node("n5", "big", 1, 16, 64, 2.0),
+        Node("n2", "old", (0, 1, 2, 3), 16, 64, 0.5),
+        Node("n3", "big", (0, 1, 2, 3), 16, 64, 2.0),
+        Node("n4", "big", (0, 1, 2, 3), 16, 64, 2.0, purchase="reserved"),
+        Node("n5", "big", (0,), 16, 64, 2.0),
     ]
     problem = fleet(spare={})
     problem = replace(problem, nodes={**problem.nodes, **{node.name: node for node in nodes}})

@@ -36,7 +36,7 @@ def test_the_plans_cost_is_divided_as_the_ledger_divides_it() -> None:
              problem.services[one.service].is_dedicated) for one in plan.instances]  # fmt: skip
     held.append(("lab", JOB.gpu, JOB.sm_percent, JOB.memory_gib, False))
     wanted: dict[str, float] = defaultdict(float)
-    for gpu in range(problem.nodes["n-1"].gpus):
+    for gpu in problem.nodes["n-1"].gpus:
         residents = [
             Usage(str(n), "", gpu, tenant, "", "", "", float(sm), gib, dedicated, 0, 1)
             for n, (tenant, at, sm, gib, dedicated) in enumerate(held)
@@ -48,10 +48,12 @@ def test_the_plans_cost_is_divided_as_the_ledger_divides_it() -> None:
         shares = shares_of(residents, memory)
         for name, part in zip([*(one.tenant for one in residents), IDLE], shares.parts, strict=True):
             wanted[name] += price * part / shares.whole
-    wanted[UNALLOCATED] += problem.nodes["n-2"].gpus * problem.nodes["n-2"].price_per_hour
+    wanted[UNALLOCATED] += problem.nodes["n-2"].gpu_count * problem.nodes["n-2"].price_per_hour
     found = cost_rates(problem, plan)
     assert found == pytest.approx(dict(wanted))
-    assert sum(found.values()) == pytest.approx(sum(one.gpus * one.price_per_hour for one in problem.nodes.values()))
+    assert sum(found.values()) == pytest.approx(
+        sum(one.gpu_count * one.price_per_hour for one in problem.nodes.values())
+    )
 
 
 def test_metrics_name_the_dearest_and_sum_up_the_others() -> None:

@@ -16,7 +16,18 @@ from benchmarks.families import family
 from solvers import latency
 from solvers.planning import bound
 from solvers.planning.finish import about_bound
-from solvers.planning.problem import Curve, Demand, GpuType, Node, Policy, Problem, Profile, Service, Variant
+from solvers.planning.problem import (
+    Curve,
+    Demand,
+    GpuType,
+    Node,
+    Policy,
+    Problem,
+    Profile,
+    Service,
+    Variant,
+    gpu_indexes,
+)
 from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.tables import tables
 
@@ -58,7 +69,14 @@ def problems(draw: st.DrawFn) -> Problem:
         key = (model, "v", kind)
         profiles[key] = Profile(*key, curves, {batch: 1.0 + 0.1 * batch for batch in curves}, demand)
     nodes = [
-        Node(f"n-{kind}-{number}", kind, draw(st.integers(1, 2)), 64, 512, draw(st.sampled_from([0.7, 1.0, 1.9])))
+        Node(
+            f"n-{kind}-{number}",
+            kind,
+            gpu_indexes(draw(st.integers(1, 2))),
+            64,
+            512,
+            draw(st.sampled_from([0.7, 1.0, 1.9])),
+        )
         for kind in kinds
         for number in range(draw(st.integers(1, 2)))
     ]
@@ -138,7 +156,7 @@ def cheapest(problem: Problem) -> float:
     reached = {(0.0,) * len(names): 0.0}
     for node in problem.nodes.values():
         options = fillings(problem, node.gpu_type, node.price_per_hour)
-        for _ in range(node.gpus):
+        for _ in node.gpus:
             grown = dict(reached)
             for served, cost in reached.items():
                 for filling, more in options.items():
@@ -182,7 +200,7 @@ def crowd(residents: int) -> Problem:
     assert rate > 0
     return Problem(
         gpu_types={"a": GpuType("a", 64, 0, 500, (1000.0,))},
-        nodes={"n": Node("n", "a", residents, 64, 512, 1.0)},
+        nodes={"n": Node("n", "a", gpu_indexes(residents), 64, 512, 1.0)},
         models={model: (Variant("v", 1.0),) for model in models},
         profiles={(m, "v", "a"): Profile(m, "v", "a", {1: curve}, {1: 0.5}, demand) for m in models},
         services={f"s/{m}": Service(f"s/{m}", "s", m, ("v",), 200.0, 90.0, rate * 0.999) for m in models},

@@ -25,7 +25,7 @@ def world(**fields: object) -> Problem:
     service = Service("shop/a", "shop", "m", ("v",), slo_ms=80, percentile=98, rate_per_second=50)
     problem = Problem(
         gpu_types={"big": GpuType("big", 16, 40, 300, (1000,)), "old": GpuType("old", 8, 20, 100, (1000,))},
-        nodes={"n1": Node("n1", "big", 2, 16, 64, 2.0)},
+        nodes={"n1": Node("n1", "big", (0, 1), 16, 64, 2.0)},
         models={"m": (Variant("v", 0.8), Variant("w", 0.7))},
         profiles={
             (model, "v", "big"): Profile(model, "v", "big", CURVES, {1: 2.0, 4: 3.0}, demand) for model in ("m",)
@@ -42,7 +42,7 @@ def a(problem: Problem, **fields: object) -> Problem:
 
 BIG = world()
 MIXED = replace(
-    world(nodes={"n1": Node("n1", "big", 1, 16, 64, 2.0), "n2": Node("n2", "old", 2, 16, 64, 1.0)}),
+    world(nodes={"n1": Node("n1", "big", (0,), 16, 64, 2.0), "n2": Node("n2", "old", (0, 1), 16, 64, 1.0)}),
     models={"m": (Variant("v", 0.8),), "n": (Variant("v", 0.8),)},
 )
 BINDING = {
@@ -56,8 +56,8 @@ BINDING = {
     "tenant": (world(limits={"shop": Limit(gpus=0.05)}), "the limit of tenant shop, 0.05 GPUs (0 taken)"),
     "tenant's price": (world(limits={"shop": Limit(price_per_hour=0.1)}), "shop, 0.1 an hour (0 taken)"),
     "power": (world(policy=Policy(power_budget_w=81)), "powerBudgetW 81, of which"),
-    "cpu": (world(nodes={"n1": Node("n1", "big", 2, 1, 64, 2.0)}), "the CPU cores that one instance takes"),
-    "host": (world(nodes={"n1": Node("n1", "big", 2, 16, 1, 2.0)}), "the host memory that one instance takes"),
+    "cpu": (world(nodes={"n1": Node("n1", "big", (0, 1), 1, 64, 2.0)}), "the CPU cores that one instance takes"),
+    "host": (world(nodes={"n1": Node("n1", "big", (0, 1), 16, 1, 2.0)}), "the host memory that one instance takes"),
     "full": (a(BIG, rate_per_second=5000.0), "the fleet is full: all 2 GPUs that may run it are taken"),
     "full for it": (a(MIXED, rate_per_second=5000.0), "empty, but no use to it: 2 of old (no profile)"),
     "price 0": (world(policy=Policy(unserved_price=0.0)), "unservedPrice 0: leaving it out costs nothing, serving"),

@@ -72,7 +72,7 @@ def agrees(problem: Problem, plan: Plan, left: Unserved) -> None:
         empty = {
             name: replace(node, gpus=free)
             for name, node in problem.nodes.items()
-            if (free := node.gpus - sum(1 for place in taken if place[0] == name))
+            if (free := tuple(gpu for gpu in node.gpus if (name, gpu) not in taken))
         }
         alone = replace(service, rate_per_second=1e-3, min_instances=1)
         room = replace(problem, nodes=empty, services={alone.name: alone}, jobs={}, limits={}, state=None)

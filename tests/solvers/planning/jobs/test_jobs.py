@@ -11,7 +11,19 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from solvers.planning.jobs import JobPlan, place_jobs
-from solvers.planning.problem import Demand, GpuType, Instance, Job, JobProfile, Node, PlacedJob, Policy, Problem, State
+from solvers.planning.problem import (
+    Demand,
+    GpuType,
+    Instance,
+    Job,
+    JobProfile,
+    Node,
+    PlacedJob,
+    Policy,
+    Problem,
+    State,
+    gpu_indexes,
+)
 from tests.solvers.planning.job_worlds import NOON, brute_force, judged, worlds
 from tests.support.soak import scaled
 
@@ -119,9 +131,9 @@ CARD = GpuType("card", 16, 30, 250, (1000.0,))
 
 
 def fleet(*jobs: Job, price: float = 1.0, gpus: int = 2, owned: int = 0, **policy: float) -> Problem:
-    nodes = {"rented": Node("rented", "card", gpus, 16, 64, price)}
+    nodes = {"rented": Node("rented", "card", gpu_indexes(gpus), 16, 64, price)}
     if owned:
-        nodes["owned"] = Node("owned", "card", owned, 16, 64, price, "owned")
+        nodes["owned"] = Node("owned", "card", gpu_indexes(owned), 16, 64, price, "owned")
     return Problem({"card": CARD}, nodes, {}, {}, {}, {job.name: job for job in jobs},
                    Policy(**policy), state=State(NOON))  # type: ignore[arg-type]  # fmt: skip
 

@@ -117,7 +117,7 @@ def test_a_change_is_judged_as_the_whole_plan_would_be(
 @settings(max_examples=scaled(50, 25), deadline=None)
 @given(plans, plans)
 def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Plan, after: Plan) -> None:
-    places = {(name, index) for name, node in small_world.problem().nodes.items() for index in range(node.gpus)}
+    places = {(name, index) for name, node in small_world.problem().nodes.items() for index in node.gpus}
     before = replace(before, instances=tuple(i for i in before.instances if i.place in places))
     before = replace(before, instances=tuple(i for i in before.instances if i.service != "shop/none"))
     problem = with_state({}, (), ())

@@ -107,7 +107,7 @@ def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
     gone = min(problem.nodes)
     moved = [replace(one, node=f"{gone}-2") if one.node == gone else one for one in plan.instances]
     other = replace(problem, nodes={**problem.nodes, **spare})
-    smaller: dict[str, Node] = {**other.nodes, f"{gone}-2": replace(spare[f"{gone}-2"], cpu_cores=0.0, gpus=1)}
+    smaller: dict[str, Node] = {**other.nodes, f"{gone}-2": replace(spare[f"{gone}-2"], cpu_cores=0.0, gpus=(0,))}
     again = solve(replace(other, nodes=smaller, state=State(running=tuple(moved))), NOW)
     assert not judge(replace(other, nodes=smaller), replace(again, certificate=None), keeps=keep).violations
 
@@ -116,7 +116,7 @@ def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
 @given(fleets())
 def test_a_plan_laid_over_itself_on_other_gpus_takes_their_place(problem: Problem) -> None:
     plan = solve(problem, NOW)
-    nodes = {name: node for name, node in problem.nodes.items() if node.gpus == 2}
+    nodes = {name: node for name, node in problem.nodes.items() if node.gpu_count == 2}
     swapped = [replace(one, gpu=1 - one.gpu) if one.node in nodes else one for one in plan.instances]
     other = replace(problem, state=State(running=tuple(swapped)))
     found = laid_over(tables(other), plan.instances)

@@ -70,7 +70,7 @@ def test_an_unserved_service_has_its_reason_and_the_change_named_serves_it(seed:
 
 def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
     problem = small_world.problem()
-    dear = Node("dear", "big", 2, cpu_cores=16, host_memory_gib=64, price_per_hour=20)
+    dear = Node("dear", "big", (0, 1), cpu_cores=16, host_memory_gib=64, price_per_hour=20)
     cheap = next(node for node in problem.nodes.values() if node.gpu_type == "old")
     problem = replace(problem, nodes={"dear": dear, cheap.name: cheap}, jobs={}, state=None, limits={})
     plan = solve(problem, Budget(seconds=None, work=4))

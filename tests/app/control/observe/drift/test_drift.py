@@ -50,7 +50,7 @@ def posed(correction: Correction, *running: Instance) -> Problem:
     latency = {batch: tuple((sm, ms * factor) for sm, ms in curve) for batch, curve in PROFILE.latency_ms.items()}
     profile = replace(PROFILE, latency_ms=latency)
     return Problem(
-        {"v100": V100}, {"n": Node("n", "v100", 4, 48, 256, 1.2)}, {"resnet": (Variant("fp16", 0.7),)},
+        {"v100": V100}, {"n": Node("n", "v100", (0, 1, 2, 3), 48, 256, 1.2)}, {"resnet": (Variant("fp16", 0.7),)},
         {profile.key: profile}, {"shop/search": Service("shop/search", "shop", "resnet", ("fp16",), 200, 98, 120)},
         state=State(running=running),
     )  # fmt: skip

@@ -30,7 +30,7 @@ def whole() -> Problem:
     memory = {1: 1.0, 8: 2.0}
     return Problem(
         gpu_types={"big": GpuType("big", 16.0, 40.0, 300.0, (1500.0,))},
-        nodes={f"n{i}": Node(f"n{i}", "big", 1, 32, 64, 2.0) for i in range(8)},
+        nodes={f"n{i}": Node(f"n{i}", "big", (0,), 32, 64, 2.0) for i in range(8)},
         models={"m": (Variant("large", 0.8), Variant("small", 0.7))},
         profiles={
             one.key: one

@@ -1,0 +1,99 @@
+"""A node that misses some GPUs keeps its indexes through problem, plan, assignment, explanation and replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.control.answer.explain.asked import Explain
+from app.control.answer.replay import Record, from_json, replay, to_json
+from app.control.decide.decide import draft_changes, hold_back
+from app.control.domain.decision import Decision, Outcome
+from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Posed
+from app.control.solve import Inline, versions
+from solvers.planning.judge import judge
+from tests.app.control.answer.whatif.worlds import snapshot
+
+LEFT = {1, 3}
+UUIDS = tuple(f"GPU-{index}" for index in range(4))
+
+
+@pytest.fixture(scope="module")
+def world() -> Snapshot:
+    """Of each node's four GPUs the first is cordoned and the third has failed."""
+    whole = snapshot(search=400.0, ads=200.0)
+    declared = tuple(
+        replace(manifest, spec={**manifest.spec, "gpus": 4}) if manifest.kind == "Node" else manifest
+        for manifest in whole.declared
+    )
+    facts = {
+        name: NodeFacts(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,), uuids=UUIDS) for name in whole.nodes
+    }
+    return replace(whole, declared=declared, nodes=facts)
+
+
+@pytest.fixture(scope="module")
+def posed(world: Snapshot) -> Posed:
+    return formulate(world)
+
+
+@pytest.fixture(scope="module")
+def decision(world: Snapshot, posed: Posed) -> Decision:
+    answer = Inline().solve(posed.problem, seconds=60, work=2)
+    return hold_back(world, posed, draft_changes(world, posed, answer))
+
+
+def test_the_problem_has_the_indexes_that_are_left(posed: Posed) -> None:
+    assert {node.gpus for node in posed.problem.nodes.values()} == {tuple(sorted(LEFT))}
+
+
+def test_the_plan_is_right_and_runs_on_what_is_left(posed: Posed, decision: Decision) -> None:
+    assert decision.answer.plan
+    assert judge(posed.problem, decision.answer.plan).is_right
+    assert {instance.gpu for instance in decision.plan.instances} == LEFT
+    assert not decision.plan.unserved
+
+
+def test_nodes_are_assigned_what_the_plan_says(decision: Decision) -> None:
+    planned = {(line.node, line.gpu, line.service) for line in decision.plan.instances}
+    assigned = {
+        (node, line.gpu, f"{line.tenant}/{line.service}")
+        for node, desired in decision.desired.items()
+        for line in desired.instances
+    }
+    assert assigned == planned
+    for desired in decision.desired.values():
+        assert {(gpu.index, gpu.uuid) for gpu in desired.gpus} == {
+            (line.gpu, UUIDS[line.gpu]) for line in desired.instances
+        }
+
+
+def test_what_runs_is_the_plan_in_force_and_what_is_cordoned_stays(world: Snapshot, decision: Decision) -> None:
+    later = formulate(replace(world, standing=dict(decision.desired), target=1))
+    assert {line.place for line in later.stands.instances} == {line.place for line in decision.plan.instances}
+    assert later.verdict.is_right
+    place = decision.plan.instances[0].place
+    facts = world.nodes[place[0]]
+    cordoned = replace(facts, cordoned_gpus=(*facts.cordoned_gpus, place[1]))
+    fewer = formulate(replace(world, standing=dict(decision.desired), nodes={**world.nodes, place[0]: cordoned}))
+    assert place not in {line.place for line in fewer.stands.instances}
+    assert {(node, line.gpu) for node, line in fewer.pinned} == {place}
+
+
+def test_it_is_explained_on_its_own_gpus(world: Snapshot, decision: Decision) -> None:
+    for line in decision.plan.instances:
+        found = Explain(world, decision.plan, "instance", line.id).answered()
+        assert f"{line.node}/{line.gpu} " in found["sentences"][0]
+        assert found["instance"]["gpu"] == line.gpu
+        assert all(other["node"] in world.nodes for other in found["alternatives"])
+
+
+def test_it_is_replayed(world: Snapshot, decision: Decision) -> None:
+    record = Record(
+        1, decision.lane, Outcome.SOLVED, world, dict(decision.answer.recipe), dict(versions()), decision.plan,
+        dict(decision.desired),
+    )  # fmt: skip
+    assert replay(from_json(to_json(record)), Inline()).is_identical
