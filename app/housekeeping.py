@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 from app.clockwork import Clockwork
 from app.context import Context
 from app.ledger import keeping
-from app.nodes import counted, expansion, noting, reporting
-from app.nodes.pace import Pace
+from app.nodes import device_status, expansion, metrics, reporting_condition
+from app.nodes.pace import WorkPace
 from app.store.access import rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
@@ -40,7 +40,7 @@ class Housekeeping:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._database = context.database
-        self._pace = Pace()
+        self._pace = WorkPace()
         self._scheduler = Clockwork(3)
 
     def start(self) -> None:
@@ -83,10 +83,10 @@ class Housekeeping:
         since = self._context.nodes.intake.stored_since
         if since is None:
             return
-        self._repeat(_turn("mark_silent_nodes", lambda c: reporting.update(c, since)))
+        self._repeat(_turn("mark_silent_nodes", lambda c: reporting_condition.update_reporting(c, since)))
 
     def note_devices(self) -> None:
-        self._repeat(_turn("note_devices", noting.update))
+        self._repeat(_turn("note_devices", device_status.update_device_statuses))
 
     def refresh_tokens(self) -> None:
         self._context.authenticator.refresh()
@@ -150,7 +150,7 @@ class Housekeeping:
             except Unavailable as error:
                 log.warning("housekeeping_waits", extra={"job": job.__name__, "error": str(error)})
             except Exception:
-                counted.HOUSEKEEPING_FAILED.labels(job.__name__).inc()
+                metrics.HOUSEKEEPING_FAILED.labels(job.__name__).inc()
                 log.exception("housekeeping_failed", extra={"job": job.__name__})
 
         return run

@@ -21,15 +21,15 @@ from app.api import (
     overview,
     plans,
     reports,
-    rotating,
+    rotation,
     slo,
     tokens,
     watch,
     whatif,
 )
-from app.api.asking import known_parameters
-from app.api.express import Express
 from app.api.overreach import audited_overreach
+from app.api.report_bypass import ReportBypass
+from app.api.requests import known_parameters
 from app.console import routes as console
 from app.context import Context
 from app.housekeeping import Housekeeping
@@ -37,7 +37,7 @@ from app.http import errors, metrics
 from app.http.gate import Gate
 from app.manifests.model import STORED
 from app.manifests.parsing import ParserPool
-from app.nodes import counted
+from app.nodes import metrics as node_metrics
 from app.nodes.traffic import NodeTraffic
 from app.openapi import document
 from app.sessions import Sessions
@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> Gate:
     app = assemble(settings)
     context: Context = app.state.context
     authenticator = context.authenticator
-    express = Express(app, context)
+    express = ReportBypass(app, context)
     return Gate(
         express,
         settings=settings,
@@ -72,7 +72,7 @@ def assemble(settings: Settings) -> FastAPI:
     )
     listen_url = settings.database_listen_url or settings.database_url
     notices = Notices(libpq_url(listen_url), listen=settings.database_direct or bool(settings.database_listen_url))
-    authenticator = Authenticator(database, alarmed=counted.NODE_TOKEN_REUSE.inc)
+    authenticator = Authenticator(database, alarmed=node_metrics.NODE_TOKEN_REUSE.inc)
     context = Context(
         settings=settings,
         database=database,
@@ -111,7 +111,7 @@ def assemble(settings: Settings) -> FastAPI:
     metrics.watch_pool(pool.size, pool.checkedout)  # type: ignore[attr-defined]
     for router in (
         *map(objects.router, STORED),
-        *(m.router for m in (apply, watch, tokens, joining, rotating, nodes, endpoints, audit)),
+        *(m.router for m in (apply, watch, tokens, joining, rotation, nodes, endpoints, audit)),
         *(m.router for m in (plans, explain, whatif, cordons, events, slo, overview, reports)),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])

@@ -18,9 +18,9 @@ sys.path.insert(0, str(ROOT))
 from app.control.domain.events import Reason  # noqa: E402
 from app.control.measure import metrics as planner  # noqa: E402
 from app.http.metrics import REGISTRY  # noqa: E402
-from app.nodes import counted  # noqa: E402
+from app.nodes import metrics  # noqa: E402
 
-assert planner and counted  # they put their metrics into the registry
+assert planner and metrics  # they put their metrics into the registry
 FOLDER = ROOT / "deploy" / "monitoring"
 RULES = FOLDER / "gpuwright.rules.yml"
 DASHBOARD = FOLDER / "gpuwright-dashboard.json"

@@ -16,7 +16,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
-from app.nodes import noting, reporting
+from app.nodes import device_status, reporting_condition
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import observed
 from simulation import world as worlds
@@ -72,10 +72,10 @@ class Live:
         self.gateway.say()
         if now >= self._note_at:
             self._note_at = now + NOTE_SECONDS
-            self.database.write(noting.update)
+            self.database.write(device_status.update_device_statuses)
             since = self.post.intake.stored_since
             if since is not None:
-                self.database.write(lambda connection: reporting.update(connection, since))
+                self.database.write(lambda connection: reporting_condition.update_reporting(connection, since))
 
     def _look(self) -> None:
         """What is declared now; services that are new have a load that moves, too."""

@@ -14,7 +14,7 @@ from app.control.planner import Planner
 from app.control.record.planner_store import Store
 from app.control.solve.inline import Inline
 from app.manifests.offline import World
-from app.nodes import noting
+from app.nodes import device_status
 from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
@@ -70,7 +70,7 @@ class Simulation:
         self.post.collect()
         self.gateway.say()
         if self._is_due("note", NOTE_SECONDS):
-            self.database.write(noting.update)
+            self.database.write(device_status.update_device_statuses)
         if self.plans:
             self._plan()
         self._deliver()

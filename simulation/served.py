@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from agents.contract import Assignment
 from app.control.observe.observer import EPOCH
-from app.nodes.detail import Detail
+from app.nodes.detail import NodeDetail
 from app.store.fleet import observed
 
 
@@ -32,7 +32,7 @@ def served(connection: Connection) -> Served:
     ready = [
         owner[copy.instance]
         for _, _, detail in observed.details(connection, EPOCH)
-        for copy in msgspec.convert(detail, Detail).copies
+        for copy in msgspec.convert(detail, NodeDetail).copies
         if copy.routed and copy.instance in owner
     ]
     return Served(len(wanted), tuple(sorted(wanted - set(ready))), len(ready))

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.api import selectors
-from app.api.asking import Body, By, DryRun, answer, context, write_once
 from app.api.bodies import manifests
+from app.api.requests import Body, By, DryRun, answer, context, write_once
 from app.manifests.diff import diff
 from app.store.world.objects import Stored
 from app.world.decisions import Action, Decision

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from app.access import Noun, Verb, require
 from app.api import cursors
-from app.api.asking import Asked, Who, answer
+from app.api.requests import Ctx, Who, answer
 from app.store.world import audit
 from app.store.world.objects import rfc3339
 
@@ -19,7 +19,7 @@ NEWEST = 2**62
 
 @router.get("", summary="Who did what, before and after")
 def list_audit(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",

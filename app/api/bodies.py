@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import Request
 
 from app.access import Verb, may
-from app.api.asking import context, media_type, principal
+from app.api.requests import context, media_type, principal
 from app.manifests import json_text
 from app.manifests.faults import Fault, Refused
 from app.manifests.limits import API, ONE, PATCH, Limits

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.access import Noun, Verb, require
-from app.api import asking
-from app.api.asking import Asked, By, Who, answer, write_once
+from app.api import requests
 from app.api.objects import Name
+from app.api.requests import By, Ctx, Who, answer, write_once
 from app.control.domain.events import Reason, happened
 from app.manifests.model import Key, Kind
 from app.problem import Problem
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api/v1", tags=["cordons"])
 LONGEST = timedelta(days=3650)  # of a drain; a moment near the year 10000 is none for everybody who reads it
 
 
-class Asking(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """What is asked of a node; nothing given: of all its GPUs, without an end."""
 
     gpu: Annotated[int, msgspec.Meta(ge=0, le=1023)] | None = None
@@ -34,20 +34,20 @@ class Asking(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     message: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
 
 
-_asking = msgspec.json.Decoder(Asking)
-(_SCHEMA,), _ = msgspec.json.schema_components([Asking], ref_template="#/components/schemas/{name}")
+_asking = msgspec.json.Decoder(CordonRequest)
+(_SCHEMA,), _ = msgspec.json.schema_components([CordonRequest], ref_template="#/components/schemas/{name}")
 BODY = {"requestBody": {"required": False, "content": {"application/json": {"schema": _SCHEMA}}}}
 
 
 def schemas() -> dict[str, Any]:
     """The components that the routes here refer to."""
-    _, components = msgspec.json.schema_components([Asking], ref_template="#/components/schemas/{name}")
+    _, components = msgspec.json.schema_components([CordonRequest], ref_template="#/components/schemas/{name}")
     return components
 
 
 @router.get("/cordons", summary="Nodes and GPUs that are cordoned or drained")
 def list_cordons(
-    ctx: Asked, who: Who, node: Annotated[str, Query(max_length=63, description="Of this node")] = ""
+    ctx: Ctx, who: Who, node: Annotated[str, Query(max_length=63, description="Of this node")] = ""
 ) -> Response:  # fmt: skip
     require(who, Noun.CORDON, Verb.READ)
     found = ctx.database.read(lambda connection: cordons.listed(connection, node))
@@ -55,7 +55,7 @@ def list_cordons(
 
 
 @router.post("/nodes/{name}/cordon", summary="Place nothing new on a node, or on one GPU of it", openapi_extra=BODY)
-def cordon(request: Request, who: Who, by: By, body: asking.Body, name: Name) -> Response:
+def cordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
     return _put(request, who, by, body, name, "cordon")
 
 
@@ -64,13 +64,13 @@ def cordon(request: Request, who: Who, by: By, body: asking.Body, name: Name) ->
     summary="Move everything off a node, or off one GPU of it, make before break",
     openapi_extra=BODY,
 )
-def drain(request: Request, who: Who, by: By, body: asking.Body, name: Name) -> Response:
+def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
     """What cannot leave stays and is named, with the reason, in events and in `gpuwright explain`."""
     return _put(request, who, by, body, name, "drain")
 
 
 @router.post("/nodes/{name}/uncordon", summary="Let plans use a node or a GPU again", openapi_extra=BODY)
-def uncordon(request: Request, who: Who, by: By, body: asking.Body, name: Name) -> Response:
+def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
     """Without a GPU the node and all its GPUs."""
     require(who, Noun.CORDON, Verb.WRITE)
     asked = _read(body)
@@ -121,9 +121,9 @@ def _put(
     return write_once(request, body, write)
 
 
-def _read(body: bytes) -> Asking:
+def _read(body: bytes) -> CordonRequest:
     if not body.strip():
-        return Asking()
+        return CordonRequest()
     try:
         return _asking.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from agents.contract import LONGEST_POLL_SECONDS, CountsTaken, Endpoints, GatewayCounts
 from app.access import Noun, Verb, require
-from app.api.asking import JSON, Asked, Body, Who
+from app.api.requests import JSON, Body, Ctx, Who
 from app.manifests.faults import Fault
 from app.problem import Problem
 from app.store.fleet import gateways
@@ -43,7 +43,7 @@ def schemas() -> dict[str, Any]:
     },
 )
 async def endpoints(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     after: Annotated[int, Query(ge=0, lt=2**62, description="The version that is known; 0 for none")] = 0,
     wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 0.0,
@@ -63,7 +63,7 @@ async def endpoints(
         "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(CountsTaken)}}}},
     },
 )
-async def counts(ctx: Asked, who: Who, name: Annotated[str, Path(max_length=63, pattern=NAME)], raw: Body) -> Response:
+async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pattern=NAME)], raw: Body) -> Response:
     """The newest word counts: one that comes late or twice changes nothing, and is answered with the newest."""
     require(who, Noun.GATEWAY_COUNTS, Verb.WRITE, name)
     told = _read(raw)

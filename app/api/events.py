@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from app.access import Noun, Reach, Verb, require
 from app.api import cursors
-from app.api.asking import Asked, Who, answer
+from app.api.requests import Ctx, Who, answer
 from app.control.domain.events import Reason
 from app.manifests.faults import escaped, nearest
 from app.problem import Problem
@@ -24,7 +24,7 @@ SEVERITIES = ("info", "warning", "alarm")
 
 @router.get("", summary="What happened, newest first; the same within an hour is counted")
 def list_events(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     reason: Annotated[list[str], Query(max_length=50, default_factory=list, description="Any of these")],
     severity: Annotated[list[str], Query(max_length=3, default_factory=list, description="info, warning, alarm")],

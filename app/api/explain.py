@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy import Connection
 
 from app.access import Noun, Principal, Reach, Verb, require
-from app.api import asides, plan_wire
-from app.api.asking import Asked, Who, answer
+from app.api import plan_wire, questions
 from app.api.objects import Name
+from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.context import Context
 from app.control.answer.explain.plan import spelled_plan, why_held_back, why_nothing_changed
@@ -31,25 +31,25 @@ Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Of this pla
 
 
 @router.get("/services/{tenant}/{name}", summary="Why a service is served as it is, or is not")
-def explain_service(ctx: Asked, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
+def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     """Which GPU, batch and share, and what the runner-up would cost; what is unserved, and the change that helps."""
     granted = require(who, Kind.SERVICE, Verb.READ, tenant)
     _there(ctx, Key(Kind.SERVICE, tenant, name))
     said = _asked(ctx, who, "service", f"{tenant}/{name}", of)
-    return answer(shown(_with_what_was_held_back(ctx, said, f"{tenant}/{name}", of), who, granted))
+    return answer(hide_neighbours(_with_what_was_held_back(ctx, said, f"{tenant}/{name}", of), who, granted))
 
 
 @router.get("/jobs/{tenant}/{name}", summary="Why a job runs where it runs, or waits")
-def explain_job(ctx: Asked, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
+def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     granted = require(who, Kind.JOB, Verb.READ, tenant)
     _there(ctx, Key(Kind.JOB, tenant, name))
     said = _asked(ctx, who, "job", f"{tenant}/{name}", of)
-    return answer(shown(said, who, granted))
+    return answer(hide_neighbours(said, who, granted))
 
 
 @router.get("/instances/{instance:path}", summary="Why an instance is where it is and as it is")
 def explain_instance(
-    ctx: Asked, who: Who, instance: Annotated[str, Path(max_length=200, pattern=r"^[!-~]+$")], of: Of = 0
+    ctx: Ctx, who: Who, instance: Annotated[str, Path(max_length=200, pattern=r"^[!-~]+$")], of: Of = 0
 ) -> Response:
     granted = require(who, Noun.PLAN, Verb.READ)
 
@@ -63,12 +63,12 @@ def explain_instance(
     service = ctx.database.read(owner)
     if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
         raise Problem("not-found", f"the plan has no instance {instance}")
-    return answer(shown(_asked(ctx, who, "instance", instance, of), who, granted))
+    return answer(hide_neighbours(_asked(ctx, who, "instance", instance, of), who, granted))
 
 
 @router.get("/plans/{generation}", summary="Why a plan is as it is, and why nothing changed since")
 def explain_plan(
-    ctx: Asked, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the one in force")]
+    ctx: Ctx, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the one in force")]
 ) -> Response:  # fmt: skip
     granted = require(who, Noun.PLAN, Verb.READ)
 
@@ -119,16 +119,16 @@ def _asked(
     def order() -> Any:
         from app.control.answer.explain.asked import Explain
 
-        snapshot, plan = ctx.database.read(lambda connection: asides.recorded(connection, of))
+        snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))
         return Explain(snapshot, plan, what, name)
 
-    said: dict[str, Any] = asides.ask(ctx, who, with_solvers(order), SECONDS)
+    said: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), SECONDS)
     if "missing" in said:
         raise Problem("not-found", said["missing"])
     return said
 
 
-def shown(said: dict[str, Any], who: Principal, granted: Reach) -> dict[str, Any]:
+def hide_neighbours(said: dict[str, Any], who: Principal, granted: Reach) -> dict[str, Any]:
     """What names neighbours, and what other nodes hold, is for those who may see the fleet."""
     if granted is not Reach.OWN:
         return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from app.api.asking import Asked, Who, answer
+from app.api.requests import Ctx, Who, answer
 from app.http import metrics
 from app.problem import Problem
 from app.store.database import schema, versions
@@ -18,7 +18,7 @@ def healthz() -> Response:
 
 
 @router.get("/readyz", tags=["health"], summary="The database answers and its schema is the one known")
-def readyz(ctx: Asked) -> Response:
+def readyz(ctx: Ctx) -> Response:
     reason = ctx.database.read(schema.refusal)
     if reason:
         raise Problem("unavailable", reason, headers={"Retry-After": "5"})
@@ -27,7 +27,7 @@ def readyz(ctx: Asked) -> Response:
 
 
 @router.get("/metrics", tags=["health"], summary="Prometheus metrics; wants an untenanted token")
-def scrape(ctx: Asked) -> Response:
+def scrape(ctx: Ctx) -> Response:
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
 
 

@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import Noun, Principal, Scope, Verb, require
-from app.api import asking, cursors
-from app.api.asking import Asked, By, NoBody, Who, answer, write_once
-from app.api.rotating import DAY_SECONDS, named
+from app.api import cursors, requests
+from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
+from app.api.rotation import DAY_SECONDS, describe_token
 from app.api.tokens import Label, Wire
 from app.http.metrics import REGISTRY
 from app.problem import Problem
@@ -51,7 +51,7 @@ class JoinRequest(BaseModel):
 
 @router.post("/jointokens", status_code=201, summary="A one-time token with which a node joins")
 def create_join_token(
-    request: Request, who: Who, by: By, wanted: Annotated[JoinTokenRequest, Body()], raw: asking.Body
+    request: Request, who: Who, by: By, wanted: Annotated[JoinTokenRequest, Body()], raw: requests.Body
 ) -> Response:
     require(who, Noun.JOIN_TOKEN, Verb.WRITE)
 
@@ -74,7 +74,7 @@ def create_join_token(
 
 @router.get("/jointokens", summary="Join tokens, without their secrets")
 def list_join_tokens(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
@@ -108,7 +108,7 @@ def revoke_join_token(
 
 
 @router.post("/join", status_code=201, summary="Join as a node with a one-time token; no bearer token needed")
-def join(request: Request, ctx: Asked, wanted: Annotated[JoinRequest, Body()]) -> Response:
+def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> Response:
     parsed = secrets.parse(wanted.token, secrets.JOIN_PREFIX)
     if parsed is None:
         raise Problem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
@@ -161,10 +161,10 @@ def join(request: Request, ctx: Asked, wanted: Annotated[JoinRequest, Body()]) -
             connection,
             [
                 newcomer.entry("join", "Node", name=wanted.node),
-                newcomer.entry("create", Noun.TOKEN, name=new.id, after={"scope": "node", **named(made)}),
+                newcomer.entry("create", Noun.TOKEN, name=new.id, after={"scope": "node", **describe_token(made)}),
             ],
         )
-        return answer({**named(made), "token": new.text}, 201)
+        return answer({**describe_token(made), "token": new.text}, 201)
 
     outcome = ctx.database.write(once)
     if isinstance(outcome, Problem):

@@ -15,12 +15,12 @@ from starlette.concurrency import run_in_threadpool
 from agents import contract
 from agents.contract import LONGEST_POLL_SECONDS, Answer, Assignment
 from app.access import Noun, Principal, Reach, Verb, require
-from app.api.asking import JSON, Asked, Who, answer, context
+from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
 from app.http.buckets import Buckets
 from app.http.visit import Scope
-from app.nodes import counted, reading, refusals
-from app.nodes.detail import Detail
+from app.nodes import decoding, metrics, refusals
+from app.nodes.detail import NodeDetail
 from app.nodes.intake import NOT_ASSIGNED
 from app.nodes.running import owners_of, running, running_of_tenant
 from app.problem import Problem
@@ -75,9 +75,9 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         await _audit_refusal(ctx, state, node)
         raise
     raw: bytes = state["body"]
-    told = reading.read(raw)
+    told = decoding.decode_report(raw)
     if told.node != node:
-        counted.REFUSED.labels("another_node").inc()
+        metrics.REFUSED.labels("another_node").inc()
         await _audit_refusal(ctx, state, told.node)
         raise Problem("forbidden", f"the report speaks for node {told.node}, and this path is node {node}'s")
     stored = await ctx.nodes.intake.store(told, raw)
@@ -85,7 +85,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         await _audit_held_back(ctx, state, told)
     await _audit_claims(ctx, state, node, stored.dropped)
     for dropped in stored.dropped:
-        counted.REFUSED.labels(dropped.reason).inc()
+        metrics.REFUSED.labels(dropped.reason).inc()
     reply = Answer(True, ctx.nodes.polls.newest(node), stored.now, stored.dropped, stored.incarnation)
     return _ENCODER.encode(reply)
 
@@ -94,7 +94,7 @@ async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> N
     """An agent that speaks for another node is either broken or stolen: somebody will want to know."""
     who: Principal = state["principal"]
     if AUDITED_REFUSALS.take(who.tenant or who.id, time.monotonic()):
-        counted.REFUSED.labels("not_audited").inc()
+        metrics.REFUSED.labels("not_audited").inc()
         return
     entry = Actor(who, state["request_id"]).entry(
         "report", Noun.REPORT, name=node[:63], outcome="refused", detail="not this token's node"
@@ -117,12 +117,12 @@ async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropp
 
 async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contract.Report) -> None:
     """What the node refused for its safety's sake; the report is stored whether or not this succeeds."""
-    fresh = refusals.news(told, ctx.nodes.refusals)
+    fresh = refusals.find_new(told, ctx.nodes.refusals)
     if not fresh:
         return
     actor = Actor(state["principal"], state["request_id"])
     try:
-        await run_in_threadpool(ctx.database.write, lambda c: refusals.write(c, actor, told, fresh))
+        await run_in_threadpool(ctx.database.write, lambda c: refusals.write_refusals(c, actor, told, fresh))
     except Unavailable:
         return  # told again by the next report
     refusals.remember(ctx.nodes.refusals, told, fresh)
@@ -138,7 +138,7 @@ async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contrac
 )
 async def assignment(
     name: str,
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     after: Annotated[int, Query(ge=0, lt=2**62, description="The version the agent has; 0 for none")] = 0,
     wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 30.0,
@@ -151,7 +151,7 @@ async def assignment(
 @router.get("/{name}/telemetry", summary="What the node last said, and its minutes, oldest first")
 def node_telemetry(
     name: str,
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     start: Annotated[datetime | None, Query(description="From this minute on; default an hour ago")] = None,
     stop: Annotated[datetime | None, Query(description="Before this minute; now by default")] = None,
@@ -178,7 +178,7 @@ def node_telemetry(
 
 
 @router.get("/{name}/state", summary="What runs on the node, what it holds back, and where it left the plan")
-def state_of_node(name: str, ctx: Asked, who: Who) -> Response:
+def state_of_node(name: str, ctx: Ctx, who: Who) -> Response:
     """A tenant is told of its own, and how much more there is; nothing of nodes that it does not run on."""
     granted = require(who, Noun.NODE_STATE, Verb.READ)
 
@@ -193,7 +193,7 @@ def state_of_node(name: str, ctx: Asked, who: Who) -> Response:
     nothing = Problem("not-found", f"node {name} has not reported")
     if said is None:
         raise nothing
-    detail = msgspec.convert(stored or {}, Detail)
+    detail = msgspec.convert(stored or {}, NodeDetail)
     owners = owners_of(detail, msgspec.json.decode(assigned[1], type=Assignment) if assigned else None)
     said.pop("inventory")
     if granted is not Reach.OWN:

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.access import Reach, Verb, require
-from app.api import asking, cursors, selectors
-from app.api.asking import Asked, By, DryRun, NoBody, Who, answer, if_match, write_once
+from app.api import cursors, requests, selectors
 from app.api.bodies import manifest, merge_patch
-from app.api.visible import shown
+from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, write_once
+from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, Key, Kind
 from app.problem import Problem
 from app.store.database import versions
@@ -43,7 +43,7 @@ def router(kind: Kind) -> APIRouter:
 
     @routes.get("", summary=f"List {kind.plural}", operation_id=f"list{kind}")
     def list_objects(
-        ctx: Asked,
+        ctx: Ctx,
         who: Who,
         limit: Limit = 100,
         cursor: Cursor = "",
@@ -78,12 +78,12 @@ def router(kind: Kind) -> APIRouter:
                     "resourceVersion": version,
                     "next": cursors.encode(last.tenant, last.name, version) if last else None,
                 },
-                "items": [shown(stored.wire(), who.tenant) for stored in found[:limit]],
+                "items": [show_object(stored.wire(), who.tenant) for stored in found[:limit]],
             }
         )
 
     @routes.get(one, summary=f"One {kind}", operation_id=f"get{kind}")
-    def get_object(ctx: Asked, who: Who, key: named) -> Response:
+    def get_object(ctx: Ctx, who: Who, key: named) -> Response:
         granted = require(who, kind, Verb.READ, key.tenant)
         stored = ctx.database.read(lambda connection: objects.get(connection, key))
         if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
@@ -92,7 +92,7 @@ def router(kind: Kind) -> APIRouter:
 
     @routes.put(one, summary=f"Declare a {kind}", operation_id=f"put{kind}")
     def put_object(
-        request: Request, ctx: Asked, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False
+        request: Request, ctx: Ctx, who: Who, by: By, key: named, body: requests.Body, dry: DryRun = False
     ) -> Response:
         require(who, kind, Verb.WRITE, key.tenant)
         wanted, expected = manifest(request, body, key), if_match(request)
@@ -108,7 +108,7 @@ def router(kind: Kind) -> APIRouter:
 
     @routes.patch(one, summary=f"Merge into a {kind} (RFC 7396)", operation_id=f"patch{kind}")
     def patch_object(
-        request: Request, ctx: Asked, who: Who, by: By, key: named, body: asking.Body, dry: DryRun = False
+        request: Request, ctx: Ctx, who: Who, by: By, key: named, body: requests.Body, dry: DryRun = False
     ) -> Response:
         require(who, kind, Verb.WRITE, key.tenant)
         patch, expected = merge_patch(request, body), if_match(request)
@@ -137,4 +137,4 @@ def router(kind: Kind) -> APIRouter:
 
 def _answer(stored: Stored, tenant: str, status: int = 200) -> Response:
     headers = {"ETag": f'"{stored.resource_version}"'}
-    return answer(shown(stored.wire(), tenant), status, headers)
+    return answer(show_object(stored.wire(), tenant), status, headers)

@@ -9,10 +9,10 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.access import Principal, Scope
-from app.api.asking import actor, context
+from app.api.requests import actor, context
 from app.http.buckets import Buckets
 from app.manifests.model import BY_PLURAL
-from app.nodes import counted
+from app.nodes import metrics
 from app.problem import Problem
 from app.store.database.database import Unavailable
 from app.store.world import audit
@@ -34,7 +34,7 @@ async def audited_overreach(request: Request) -> AsyncIterator[None]:
 
 async def _record(request: Request, who: Principal) -> None:
     if AUDITED.take(who.id, time.monotonic()):
-        counted.REFUSED.labels("not_audited").inc()
+        metrics.REFUSED.labels("not_audited").inc()
         return
     path = request.url.path[:200]
     detail = f"the token of {who.scope} {who.node or who.gateway} may not {request.method} {path}"
@@ -43,7 +43,7 @@ async def _record(request: Request, who: Principal) -> None:
     try:
         await run_in_threadpool(context(request).database.write, lambda c: audit.record(c, [entry]))
     except Unavailable:
-        counted.REFUSED.labels("not_audited").inc()
+        metrics.REFUSED.labels("not_audited").inc()
 
 
 def _kind(path: str) -> str:

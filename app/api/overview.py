@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from app.access import Noun, Reach, Verb, require
 from app.api import plan_wire
-from app.api.asides import recorded
-from app.api.asking import Asked, Who, answer
+from app.api.questions import read_recorded
+from app.api.requests import Ctx, Who, answer
 from app.api.slo import promises
 from app.api.solvers import with_solvers
 from app.control.answer.explain.counting import counted
@@ -36,7 +36,7 @@ LAST = 10
 
 
 @router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
-def overview(ctx: Asked, who: Who) -> Response:
+def overview(ctx: Ctx, who: Who) -> Response:
     """A tenant is told of its own services. `leftOut` says what a server without the solvers does not know."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, tenant)))
@@ -72,7 +72,7 @@ def _unserved_cost(body: dict[str, Any]) -> float:
 def services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
     rates = {one.service: one for one in loads.answered(connection, RATE_WINDOW)}
     promised = promises(connection, tenant)
-    kept = slo.all_kept(connection, {name: promise["percentile"] for name, promise in promised})
+    kept = slo.assess_all(connection, {name: promise["percentile"] for name, promise in promised})
     costs = costs_of(connection, number) if number else {}
     planned: dict[str, list[dict[str, Any]]] = {}
     for one in body.get("instances", ()):
@@ -105,7 +105,7 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
     key = (*row["snapshot"], bytes(row["body"]).hex())
     if key not in _known:
         try:
-            snapshot, plan = with_solvers(lambda: recorded(connection, number))
+            snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
         except Problem:
             return {}
         posed = pose(snapshot)

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.access import Noun, Reach, Verb, require
-from app.api import asking, cursors, plan_wire
-from app.api.asking import JSON, Asked, By, Who, answer, write_once
+from app.api import cursors, plan_wire, requests
+from app.api.requests import JSON, By, Ctx, Who, answer, write_once
 from app.api.solvers import with_solvers
 from app.control.answer.explain.difference import ServiceDifference, differences, in_words
 from app.control.domain.decision import State
@@ -29,7 +29,7 @@ Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", d
 
 @router.get("", summary="Every decision, newest first")
 def list_plans(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
@@ -44,7 +44,7 @@ def list_plans(
 
 
 @router.get("/current", summary="The plan that nodes are brought to; where there is none, the newest of all")
-def current_plan(ctx: Asked, who: Who) -> Response:
+def current_plan(ctx: Ctx, who: Who) -> Response:
     granted = require(who, Noun.PLAN, Verb.READ)
 
     def read(connection: Connection) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def current_plan(ctx: Asked, who: Who) -> Response:
 
 
 @router.get("/{generation}", summary="One plan: instances, certificate, reasons, what was held back, its rollout")
-def get_plan(ctx: Asked, who: Who, generation: Generation) -> Response:
+def get_plan(ctx: Ctx, who: Who, generation: Generation) -> Response:
     """A tenant is told of its own, and how much more there is."""
     tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, generation, tenant)))
@@ -65,7 +65,7 @@ def get_plan(ctx: Asked, who: Who, generation: Generation) -> Response:
 
 @router.get("/{generation}/diff", summary="What a plan changes, service by service; against its base by default")
 def diff_plan(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     generation: Generation,
     against: Annotated[int | None, Query(ge=0, lt=NEWEST, description="Another plan; 0: nothing at all")] = None,
@@ -99,7 +99,7 @@ def diff_plan(
     "/{generation}/record",
     summary="All that a plan was made from, and what was decided: enough to make it again offline",
 )
-def plan_record(ctx: Asked, who: Who, generation: Generation) -> Response:
+def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Response:
     require(who, Noun.PLAN_RECORD, Verb.READ)
 
     def read(connection: Connection) -> bytes:
@@ -117,7 +117,7 @@ def plan_record(ctx: Asked, who: Who, generation: Generation) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PlanAction:
     """What an operator says to a plan: from which states it may go to which."""
 
     verb: str
@@ -129,7 +129,7 @@ class Move:
 
 
 MOVES = (
-    Move(
+    PlanAction(
         "approve",
         "Let a plan that waits for approval be rolled out",
         (State.PROPOSED,),
@@ -137,7 +137,7 @@ MOVES = (
         "approved",
         Reason.PLAN_APPROVED,
     ),
-    Move(
+    PlanAction(
         "reject",
         "Refuse a plan that waits for approval",
         (State.PROPOSED,),
@@ -145,8 +145,10 @@ MOVES = (
         "rejected",
         Reason.PLAN_REJECTED,
     ),
-    Move("pause", "Take no further step of a rollout", (State.ROLLING,), State.PAUSED, "paused", Reason.ROLLOUT_PAUSED),
-    Move(
+    PlanAction(
+        "pause", "Take no further step of a rollout", (State.ROLLING,), State.PAUSED, "paused", Reason.ROLLOUT_PAUSED
+    ),
+    PlanAction(
         "resume",
         "Go on with a rollout that was paused, or that stopped",
         (State.PAUSED, State.STOPPED),
@@ -154,7 +156,7 @@ MOVES = (
         "resumed",
         Reason.ROLLOUT_RESUMED,
     ),
-    Move(
+    PlanAction(
         "abort",
         "End a rollout where it stands",
         (State.ROLLING, State.PAUSED, State.STOPPED),
@@ -166,10 +168,10 @@ MOVES = (
 ACTED_UPON = (State.ROLLING, State.PAUSED, State.STOPPED, State.ABORTED, State.DONE)
 
 
-def _route(move: Move) -> None:
+def _route(move: PlanAction) -> None:
     @router.post(f"/{{generation}}/{move.verb}", summary=move.summary, operation_id=f"{move.verb}Plan")
     def say(
-        request: Request, who: Who, by: By, body: asking.Body, generation: Generation, message: Message = ""
+        request: Request, who: Who, by: By, body: requests.Body, generation: Generation, message: Message = ""
     ) -> Response:
         require(who, Noun.PLAN, Verb.WRITE)
         _no_more_than_nothing(body)
@@ -200,7 +202,7 @@ for _move in MOVES:
 
 @router.post("/{generation}/rollback", summary="Undo a plan: bring nodes back to what it replaced")
 def rollback_plan(
-    request: Request, who: Who, by: By, body: asking.Body, generation: Generation
+    request: Request, who: Who, by: By, body: requests.Body, generation: Generation
 ) -> Response:  # fmt: skip
     """The leader makes a new plan of it, whose rollout is a rollout like any other."""
     require(who, Noun.PLAN, Verb.WRITE)

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy import Connection
 
 from app.access import Noun, Reach, Verb, require
-from app.api.asking import JSON, Asked, Who
+from app.api.requests import JSON, Ctx, Who
 from app.manifests.faults import escaped
 from app.problem import Problem
-from app.reports import sheets, wanted, words
+from app.reports import documents, query, sheets
 from app.store.database.clock import now
 from app.store.money import report_queries
 
@@ -30,8 +30,8 @@ def list_reports(who: Who) -> Response:
         {
             "name": name,
             "about": report.about,
-            "by": [words.camel(one) for one in report.dimensions] + list(wanted.GRAINS),
-            "values": [words.camel(one) for one in report.values],
+            "by": [documents.camel(one) for one in report.dimensions] + list(query.GRAINS),
+            "values": [documents.camel(one) for one in report.values],
         }
         for name, report in report_queries.REPORTS.items()
     ]
@@ -40,7 +40,7 @@ def list_reports(who: Who) -> Response:
 
 @router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by what is asked")
 def report(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     name: str,
     by: Annotated[str, Query(max_length=200, description="As service,day; each report has a default")] = "",
@@ -60,7 +60,7 @@ def report(
         if name != "cost":
             raise Problem("bad-request", "format=focus is of the report cost alone")
         by = ",".join((*sheets.FOCUS_BY, _grain(by)))
-    known = wanted.known(name)
+    known = query.find_report(name)
     if known.is_of_fleet and who.tenant:
         raise Problem("forbidden", f"the report {name} is of the whole fleet; a token of a tenant may not read it")
     if known.is_of_fleet and tenant:
@@ -69,14 +69,14 @@ def report(
     currency = ctx.settings.currency
 
     def read(connection: Connection) -> tuple[report_queries.Asked, list[dict[str, Any]]]:
-        asked = wanted.asked(name, by, begins, ends, time_zone, tenant, now(connection), MOST[form] + 1)
+        asked = query.parse_query(name, by, begins, ends, time_zone, tenant, now(connection), MOST[form] + 1)
         return asked, report_queries.read(connection, asked)
 
     asked, rows = ctx.database.read(read)
     if len(rows) > MOST[form]:
         raise Problem("bad-request", f"that are more than {MOST[form]} rows; ask by fewer words, or for less time")
     if form == "json":
-        told = words.document(asked, known, rows, currency)
+        told = documents.document(asked, known, rows, currency)
         return Response(msgspec.json.Encoder(decimal_format="number").encode(told), media_type=JSON)
     text = sheets.focus(asked, rows, currency) if form == "focus" else sheets.sheet(asked, known, rows)
     named = f'attachment; filename="gpuwright-{name}.csv"'
@@ -86,7 +86,7 @@ def report(
 def _grain(by: str) -> str:
     """The time that charges are split by: FOCUS says by what else."""
     word = by.strip() or "day"
-    if word not in wanted.GRAINS:
-        allowed = f"one of {', '.join(wanted.GRAINS)}, or nothing, which is day"
+    if word not in query.GRAINS:
+        allowed = f"one of {', '.join(query.GRAINS)}, or nothing, which is day"
         raise Problem("bad-request", f"by={escaped(by)!r}: charges in FOCUS's columns are by {allowed}")
     return word

@@ -16,14 +16,14 @@ MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SelectorTerms:
     """Entries of `selectable` that must be there, and entries that must not."""
 
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
 
-def parse(labels: str, fields: str = "", kind: Kind | None = None) -> Terms:
+def parse(labels: str, fields: str = "", kind: Kind | None = None) -> SelectorTerms:
     """`a=b,c!=d,e,!f` on labels and `spec.model=resnet50,metadata.name!=x` on the fields of a kind."""
     has: list[str] = []
     lacks: list[str] = []
@@ -42,7 +42,7 @@ def parse(labels: str, fields: str = "", kind: Kind | None = None) -> Terms:
         if kind:
             _refuse_unknown(path, kind)
         (lacks if operator == "!=" else has).append(f"{path}={value.strip()}")
-    return Terms(tuple(has), tuple(lacks))
+    return SelectorTerms(tuple(has), tuple(lacks))
 
 
 def _terms(text: str, parameter: str) -> list[str]:

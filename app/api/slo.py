@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy import Connection
 
 from app.access import Noun, Reach, Verb, require
-from app.api.asking import Asked, Who, answer
+from app.api.requests import Ctx, Who, answer
 from app.control.tell import slo
 from app.manifests.model import Kind
 from app.store.world import objects
@@ -21,7 +21,7 @@ PAGE = 1000
 
 @router.get("", summary="Attainment and burn rates of every service, by window")
 def attainment(
-    ctx: Asked, who: Who, tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = ""
+    ctx: Ctx, who: Who, tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = ""
 ) -> Response:  # fmt: skip
     """attainment: the part answered in time. A burn rate of 1 spends a month's budget of misses in a month."""
     if require(who, Noun.ATTAINMENT, Verb.READ, tenant) is Reach.OWN:
@@ -31,7 +31,7 @@ def attainment(
 
 def _all(connection: Connection, tenant: str) -> list[dict[str, Any]]:
     promised = promises(connection, tenant)
-    kept = slo.all_kept(connection, {name: promise["percentile"] for name, promise in promised})
+    kept = slo.assess_all(connection, {name: promise["percentile"] for name, promise in promised})
     return [
         {
             "service": name,

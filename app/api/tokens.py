@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import Noun, Verb, require
-from app.api import asking, cursors
-from app.api.asking import Asked, By, NoBody, Who, answer, write_once
+from app.api import cursors, requests
+from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.problem import Problem
 from app.store.access import tokens
 from app.store.access.tokens import TokenRow
@@ -44,7 +44,7 @@ class TokenRequest(Wire):
 
 @router.post("/tokens", status_code=201, summary="Create a token; its text is shown once")
 def create_token(
-    request: Request, who: Who, by: By, wanted: Annotated[TokenRequest, Body()], raw: asking.Body
+    request: Request, who: Who, by: By, wanted: Annotated[TokenRequest, Body()], raw: requests.Body
 ) -> Response:
     require(who, Noun.TOKEN, Verb.WRITE)
     if wanted.tenant and wanted.scope not in ("viewer", "operator"):
@@ -76,7 +76,7 @@ def create_token(
 
 @router.get("/tokens", summary="Tokens, without their secrets")
 def list_tokens(
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
@@ -91,7 +91,7 @@ def list_tokens(
 @router.delete("/tokens/{token_id}", summary="Revoke a token; its open watches end")
 def revoke_token(
     request: Request,
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     by: By,
     token_id: Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")],

@@ -16,9 +16,9 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from app.access import Principal, Verb, readable, require
-from app.api.asking import Asked, Who
-from app.api.selectors import Terms, parse
-from app.api.visible import farewell, shown
+from app.api.requests import Ctx, Who
+from app.api.selectors import SelectorTerms, parse
+from app.api.visibility import show_object, show_removal
 from app.context import Context
 from app.manifests.model import BY_PLURAL, Key, Kind, Manifest
 from app.manifests.selectable import selectable
@@ -34,19 +34,19 @@ BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WatchFilter:
     """What a watcher wants to hear of."""
 
     kinds: Sequence[Kind]
     tenant: str  # only this tenant's; empty: all
     admitting: str  # what this tenant may see; empty: everything
-    terms: Terms
+    terms: SelectorTerms
 
 
 @router.get("/watch", summary="Changes as server-sent events, resumable from a resource version")
 async def watch(
     request: Request,
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     resource_version: Annotated[
         int | None, Query(alias="resourceVersion", ge=0, lt=2**62, description="Changes after this version")
@@ -55,7 +55,7 @@ async def watch(
     tenant: Annotated[str, Query(max_length=63)] = "",
     label_selector: Annotated[str, Query(alias="labelSelector", max_length=2000)] = "",
 ) -> StreamingResponse:
-    wanted = Wanted(_kinds(kinds, who), _tenant(tenant, who), who.tenant, parse(label_selector))
+    wanted = WatchFilter(_kinds(kinds, who), _tenant(tenant, who), who.tenant, parse(label_selector))
     start = _resume_point(request, resource_version)
     latest, floor = (await run_in_threadpool(ctx.database.read, versions.current))["object"]
     if start is None:
@@ -74,7 +74,7 @@ async def watch(
     return StreamingResponse(_stream(ctx, who, wanted, start), media_type="text/event-stream", headers=headers)
 
 
-async def _stream(ctx: Context, who: Principal, wanted: Wanted, version: int) -> AsyncIterator[bytes]:
+async def _stream(ctx: Context, who: Principal, wanted: WatchFilter, version: int) -> AsyncIterator[bytes]:
     """Changes as they become visible, a heartbeat when there are none, an end when the token ends."""
     yield b": heartbeat %d\n\n" % version
     tokens_seen = ctx.notices.current("token")
@@ -118,7 +118,7 @@ async def _until_news(ctx: Context, version: int, tokens_seen: int, who: Princip
     return ctx.notices.current("object") > version
 
 
-def _reader(wanted: Wanted, version: int, upto: int) -> Callable[[Connection], list[Change] | None]:
+def _reader(wanted: WatchFilter, version: int, upto: int) -> Callable[[Connection], list[Change] | None]:
     """Reads the changes after `version`; None where some of them are gone, because this watcher was too slow."""
     tenant = wanted.tenant or wanted.admitting
 
@@ -134,19 +134,19 @@ def _end(reason: str) -> bytes:
     return b"event: end\ndata: %s\n\n" % msgspec.json.encode({"reason": reason})
 
 
-def _event(change: Change, wanted: Wanted) -> bytes | None:
+def _event(change: Change, wanted: WatchFilter) -> bytes | None:
     action = change.seen_by(wanted.admitting)
     if action is None or (wanted.tenant and change.tenant != wanted.tenant):
         return None
     if (wanted.terms.has or wanted.terms.lacks) and not _selected(change, wanted.terms):
         return None
     hidden = action == "deleted" and change.action != "deleted"
-    wire = farewell(change.object) if hidden else shown(change.object, wanted.admitting)
+    wire = show_removal(change.object) if hidden else show_object(change.object, wanted.admitting)
     data = msgspec.json.encode({"type": action, "object": wire})
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (change.version, action.encode(), data)
 
 
-def _selected(change: Change, terms: Terms) -> bool:
+def _selected(change: Change, terms: SelectorTerms) -> bool:
     metadata = change.object["metadata"]
     key = Key(change.kind, change.tenant, metadata["name"])
     entries = set(selectable(Manifest(*key, change.object["spec"], metadata["labels"])))

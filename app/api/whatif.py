@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from app.access import Noun, Verb, require
-from app.api import asides, asking
-from app.api.asking import Asked, By, Who, answer
+from app.api import questions, requests
 from app.api.bodies import manifests
+from app.api.requests import By, Ctx, Who, answer
 from app.api.solvers import with_solvers
-from app.control.answer.whatif.change import Change, Rate
+from app.control.answer.whatif.change import RateChange, WhatIfChange
 from app.control.domain.snapshot import Declared, Snapshot
 from app.manifests.model import Manifest
 from app.problem import Problem
@@ -31,10 +31,10 @@ NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 @router.post("", summary="What a change would cost, move and do to each service; touches nothing")
 def what_if(
     request: Request,
-    ctx: Asked,
+    ctx: Ctx,
     who: Who,
     by: By,
-    body: asking.Body,
+    body: requests.Body,
     add_gpu: Annotated[
         list[str], Query(alias="addGpu", max_length=50, default_factory=list, description="a100=4: so many more")
     ],
@@ -57,16 +57,16 @@ def what_if(
     slos = {name: _ms(text) for name, text in _pairs(slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(rate, "rate", SERVICE)}
 
-    def read(connection: Connection) -> tuple[Snapshot, Change]:
+    def read(connection: Connection) -> tuple[Snapshot, WhatIfChange]:
         if wanted:
             declare(connection, by, wanted, dry_run=True, currency=ctx.settings.currency)
-        snapshot = with_solvers(lambda: asides.now(connection))
+        snapshot = with_solvers(lambda: questions.read_now(connection))
         known = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind == "Service"}
         known |= {f"{one.tenant}/{one.name}" for one in wanted if one.kind == "Service"}
         for name in (*slos, *rates, *price_slo):
             if name not in known:
                 raise Problem("not-found", f"there is no service {name}")
-        return snapshot, Change(_declared(wanted), (), gpus, slos, rates)
+        return snapshot, WhatIfChange(_declared(wanted), (), gpus, slos, rates)
 
     snapshot, change = ctx.database.read(read)
 
@@ -76,7 +76,7 @@ def what_if(
         prices: Sequence[str] | None = tuple(price_slo) if price_slos or price_slo else None
         return WhatIf(snapshot, change, seconds, work, 0, prices, plan)
 
-    said: dict[str, Any] = asides.ask(ctx, who, with_solvers(order), seconds)
+    said: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), seconds)
     if said.get("refused"):
         raise Problem("invalid", said["failed"])
     if "failed" in said:
@@ -113,9 +113,9 @@ def _ms(text: str) -> float:
     return value
 
 
-def _rate(text: str) -> Rate:
+def _rate(text: str) -> RateChange:
     match = re.fullmatch(rf"(x?)({NUMBER})", text)
     value = float(match[2]) if match else 0.0
     if match is None or not 0 < value <= 1e9:
         raise Problem("bad-request", f"rate {text[:40]!r}: allowed is x2 for twice as much, or 500 a second")
-    return Rate(times=value) if match[1] else Rate(per_second=value)
+    return RateChange(times=value) if match[1] else RateChange(per_second=value)

@@ -22,7 +22,7 @@ MUTED = "o"
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class GpuResident:
     """What is planned on a GPU: a service's instance, or a job."""
 
     name: str  # tenant/name
@@ -32,7 +32,7 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class NodeDrawing:
     """One node, ready to be drawn."""
 
     name: str
@@ -46,13 +46,13 @@ class Drawn:
     more: int  # GPUs that are not drawn
 
 
-def on_gpus(body: Mapping[str, Any]) -> dict[str, dict[int, list[Resident]]]:
+def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResident]]]:
     """By node and GPU what the plan has there, the largest first."""
-    found: dict[str, dict[int, list[Resident]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[int, list[GpuResident]]] = defaultdict(lambda: defaultdict(list))
     for one in body.get("instances", ()):
-        found[one["node"]][one["gpu"]].append(Resident(one["service"], False, one["smPercent"], one["memoryGib"]))
+        found[one["node"]][one["gpu"]].append(GpuResident(one["service"], False, one["smPercent"], one["memoryGib"]))
     for one in body.get("jobs", ()):
-        found[one["node"]][one["gpu"]].append(Resident(one["job"], True, one["smPercent"], one["memoryGib"]))
+        found[one["node"]][one["gpu"]].append(GpuResident(one["job"], True, one["smPercent"], one["memoryGib"]))
     for gpus in found.values():
         for residents in gpus.values():
             residents.sort(key=lambda one: (one.is_job, -one.sm_percent, one.name))
@@ -67,13 +67,13 @@ def hue(name: str) -> str:
 def draw(
     node: NodeRow,
     prefix: str,
-    residents: Mapping[int, Sequence[Resident]],
+    residents: Mapping[int, Sequence[GpuResident]],
     memory_gib: float,
     silent: str,
     ailing: Sequence[int],
     room: int,
     only: str = "",
-) -> Drawn:
+) -> NodeDrawing:
     """Its boxes, each told in about `room` characters. With `only`, what is not that service is muted."""
     indexes = range(node.gpus) if node.gpus else sorted(residents)  # a tenant sees but its own
     drawn = list(indexes)[:MOST_OF_NODE]
@@ -95,7 +95,7 @@ def draw(
         if index in ailing:
             paths["x"].append(f"M{x} 0l18 20m0-20l-18 20")
         titles.append((x, _title(index, on, index in ailing, room)))
-    return Drawn(
+    return NodeDrawing(
         name=node.name,
         short=node.name.removeprefix(prefix),
         label=_label(node, residents, memory_gib, silent, ailing),
@@ -108,7 +108,7 @@ def draw(
     )
 
 
-def _title(index: int, on: Sequence[Resident], is_ailing: bool, room: int) -> str:
+def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
     told = [f"{one.name} {one.sm_percent:g}" for one in on]
     while len(told) > 1 and sum(map(len, told)) > room:
         told.pop()
@@ -117,7 +117,7 @@ def _title(index: int, on: Sequence[Resident], is_ailing: bool, room: int) -> st
 
 
 def _label(
-    node: NodeRow, residents: Mapping[int, Sequence[Resident]], memory_gib: float, silent: str, ailing: Sequence[int]
+    node: NodeRow, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float, silent: str, ailing: Sequence[int]
 ) -> str:
     everything = [one for on in residents.values() for one in on]
     gpus = node.gpus or len(residents)

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.console.asked import Asked
-from app.console.boxes import MOST_OF_NODE, Drawn, Resident, draw, on_gpus
-from app.console.reading import Seen
+from app.console.boxes import MOST_OF_NODE, GpuResident, NodeDrawing, draw, group_by_gpu
+from app.console.data import ConsoleData
+from app.console.page_request import PageRequest
 from app.console.wording import age
-from app.nodes.reporting import PATIENCE
+from app.nodes.reporting_condition import PATIENCE
 from app.store.fleet.fleet_map import NodeRow
 
 MOST_GPUS = 1024  # boxes on a page
@@ -22,7 +22,7 @@ WELL = ("ok", "degraded", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """The nodes of one GPU type."""
 
     gpu_type: str
@@ -32,12 +32,12 @@ class Group:
     used: int
     sm_share: float | None
     memory_share: float | None
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[NodeDrawing, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    groups: tuple[Group, ...]
+class FleetPicture:
+    groups: tuple[NodeGroup, ...]
     nodes: int
     gpus: int
     used: int
@@ -48,9 +48,9 @@ class Fleet:
     page: int
 
 
-def fleet(seen: Seen, asked: Asked) -> Fleet:
+def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
     """The whole fleet counted, and one page of it drawn."""
-    residents = on_gpus(seen.body)
+    residents = group_by_gpu(seen.body)
     silence = {one.name: _silent(one, seen.at) for one in seen.nodes}
     ailing = {one.name: _ailing(one) for one in seen.nodes}
     wrong = {one.name for one in seen.nodes if silence[one.name] or ailing[one.name]}
@@ -80,7 +80,7 @@ def fleet(seen: Seen, asked: Asked) -> Fleet:
     heard = [one.received_at for one in seen.nodes if one.received_at]
     since = {one.name: one.received_at for one in seen.nodes}
     silent.sort(key=lambda one: (since[one[0]] is None, since[one[0]] or seen.at, one[0]))
-    return Fleet(
+    return FleetPicture(
         groups=tuple(groups),
         nodes=len(seen.nodes),
         gpus=sum(one.gpus for one in seen.nodes),
@@ -97,16 +97,16 @@ def _group(
     gpu_type: str,
     prefix: str,
     nodes: Sequence[NodeRow],
-    residents: Mapping[str, Mapping[int, Sequence[Resident]]],
+    residents: Mapping[str, Mapping[int, Sequence[GpuResident]]],
     memory_gib: float,
-    drawn: tuple[Drawn, ...],
-) -> Group:
+    drawn: tuple[NodeDrawing, ...],
+) -> NodeGroup:
     on = [residents.get(one.name, {}) for one in nodes]
     gpus, used = sum(one.gpus for one in nodes), sum(map(len, on))
     everything = [one for gpus_of in on for found in gpus_of.values() for one in found]
     sm = sum(one.sm_percent for one in everything) / 100 / gpus if gpus else None
     memory = sum(one.memory_gib for one in everything) / (gpus * memory_gib) if gpus and memory_gib else None
-    return Group(gpu_type, prefix, len(nodes), gpus, used, sm, memory, drawn)
+    return NodeGroup(gpu_type, prefix, len(nodes), gpus, used, sm, memory, drawn)
 
 
 def _silent(node: NodeRow, at: datetime) -> str:

@@ -22,7 +22,7 @@ class Money:
     realised: Decimal | None = None  # by nodes that were really given back
 
 
-def told(currency: str, cost: Rows, savings: Rows, realised: Rows) -> Money:
+def summarize_money(currency: str, cost: Rows, savings: Rows, realised: Rows) -> Money:
     """From the reports' rows: cost by tenant and service, savings by baseline, realised in one row."""
     booked = [row for row in cost if row["cost"] is not None]
     against = min((row for row in savings if row["saved"] is not None), key=lambda row: row["saved"], default=None)

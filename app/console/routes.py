@@ -10,12 +10,11 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import Connection
 
 from app.access import Principal
-from app.api.asking import Asked as Ctx
-from app.api.asking import body
+from app.api.requests import Ctx, body
 from app.console import view
-from app.console.asked import asked
+from app.console.data import ConsoleData, read_data, read_money
 from app.console.money import Money
-from app.console.reading import Seen, money, seen
+from app.console.page_request import read_page_request
 from app.http import cookies
 from app.http.answers import PAGE_HEADERS
 from app.problem import Problem
@@ -42,11 +41,11 @@ Visitor = Annotated[Principal | None, Depends(_visitor)]
 def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
     if who is None:
         return _to("/sign-in", cookies.drop(request.scope))
-    wanted = asked(request.query_params)
+    wanted = read_page_request(request.query_params)
 
-    def read(connection: Connection) -> tuple[Seen, Money]:
-        found = seen(connection, who, wanted)
-        return found, money(connection, who, found.at, ctx.settings.currency)
+    def read(connection: Connection) -> tuple[ConsoleData, Money]:
+        found = read_data(connection, who, wanted)
+        return found, read_money(connection, who, found.at, ctx.settings.currency)
 
     return page(request, view.page(*ctx.database.read(read), wanted))
 

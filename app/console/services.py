@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.asked import Asked
 from app.console.boxes import hue
-from app.console.reading import Seen
+from app.console.data import ConsoleData
+from app.console.page_request import PageRequest
 
 PAGE = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ServiceRow:
     """One service with its promise, how it is kept, and what that costs."""
 
     name: str
@@ -40,10 +40,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ServicePage:
     """One page of them, and how many there are of each state."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ServiceRow, ...]
     found: int
     page: int
     pages: int
@@ -51,7 +51,7 @@ class Listed:
 
 
 ORDER = ("unserved", "late", "kept", "quiet")
-SORTED: Mapping[str, Callable[[Row], Any]] = {
+SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
     "worst": lambda row: (ORDER.index(row.state), -row.unserved, -(row.burn or 0.0), row.name),
     "name": lambda row: row.name,
     "rate": lambda row: (-(row.rate or 0.0), row.name),
@@ -61,25 +61,25 @@ SORTED: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-def rows(seen: Seen) -> list[Row]:
+def make_rows(seen: ConsoleData) -> list[ServiceRow]:
     """Every service."""
     why = {one["service"]: one for one in seen.body.get("unserved", ())}
     return [_row(one, why.get(one["service"], {})) for one in seen.services]
 
 
-def listed(found: Sequence[Row], asked: Asked) -> Listed:
+def make_page(found: Sequence[ServiceRow], asked: PageRequest) -> ServicePage:
     """The page of them that is asked for."""
     counts = {state: sum(row.state == state for row in found) for state in ORDER}
     wanted = [row for row in found if asked.find in row.name.lower() and asked.state in ("", row.state)]
     wanted.sort(key=SORTED[asked.sort])
     pages = max(1, -(-len(wanted) // PAGE))
     page = min(asked.page, pages)
-    return Listed(tuple(wanted[(page - 1) * PAGE : page * PAGE]), len(wanted), page, pages, counts)
+    return ServicePage(tuple(wanted[(page - 1) * PAGE : page * PAGE]), len(wanted), page, pages, counts)
 
 
-def _row(one: Mapping[str, Any], why: Mapping[str, Any]) -> Row:
+def _row(one: Mapping[str, Any], why: Mapping[str, Any]) -> ServiceRow:
     state, said = _state(one)
-    return Row(
+    return ServiceRow(
         name=one["service"],
         hue=hue(one["service"]),
         state=state,

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.console.asked import DEFAULT
-from app.console.fleet import Fleet
-from app.console.reading import Seen
-from app.console.services import Row
+from app.console.data import ConsoleData
+from app.console.fleet import FleetPicture
+from app.console.page_request import DEFAULT
+from app.console.services import ServiceRow
 from app.console.wording import age, number
 from app.control.domain.events import Reason, known
 
@@ -20,7 +20,7 @@ FAILED = (Reason.SOLVER_OUT_OF_TIME, Reason.SOLVER_CRASHED, Reason.SOLVER_WRONG)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class TroubleLine:
     """One line, and where it leads. `alarm` or `warning`."""
 
     severity: str
@@ -29,73 +29,75 @@ class Trouble:
     link: str
 
 
-def troubles(seen: Seen, rows: Sequence[Row], fleet: Fleet) -> list[Trouble]:
+def find_troubles(seen: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Alarms before warnings."""
     found = [*_unserved(rows), *_fleet(fleet), *_planner(seen), *_late(rows)]
     return sorted(found, key=lambda one: one.severity != "alarm")
 
 
-def _unserved(rows: Sequence[Row]) -> Iterator[Trouble]:
+def _unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     short = [row for row in rows if row.state == "unserved"]
     if short:
         short.sort(key=lambda row: (-row.unserved, row.name))
         lost = sum(row.unserved for row in short)
         said = f"{_count(len(short), 'service is', 'services are')} not served in full"
         said += f", {number(lost)} requests a second short" if lost else ""
-        yield Trouble("alarm", said, _listed([row.name for row in short]), DEFAULT.url("services", state="unserved"))
+        yield TroubleLine(
+            "alarm", said, _listed([row.name for row in short]), DEFAULT.url("services", state="unserved")
+        )
 
 
-def _late(rows: Sequence[Row]) -> Iterator[Trouble]:
+def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     late = [row for row in rows if row.state == "late"]
     if late:
         late.sort(key=lambda row: -(row.burn or 0.0))
         burning = [row for row in late if (row.burn or 0.0) >= BURNS]
         said = f"{_count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
         link = DEFAULT.url("services", state="late")
-        yield Trouble("alarm" if burning else "warning", said, _listed([row.name for row in late]), link)
+        yield TroubleLine("alarm" if burning else "warning", said, _listed([row.name for row in late]), link)
 
 
-def _fleet(fleet: Fleet) -> Iterator[Trouble]:
+def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
     if fleet.unheard:
         said = f"no node is heard: all {fleet.nodes} are silent; it may be this server that does not hear"
-        yield Trouble("alarm", said, _listed([name for name, _ in fleet.silent]), "#fleet")
+        yield TroubleLine("alarm", said, _listed([name for name, _ in fleet.silent]), "#fleet")
     elif fleet.silent:
         never = sum(told == "never heard" for _, told in fleet.silent)
         severity = "warning" if never == len(fleet.silent) else "alarm"
         said = f"{_count(len(fleet.silent), 'node is', 'nodes are')} silent"
         named = [f"{name} ({told})" for name, told in fleet.silent]
-        yield Trouble(severity, said, _listed(named), DEFAULT.url("node", node=fleet.silent[0][0]))
+        yield TroubleLine(severity, said, _listed(named), DEFAULT.url("node", node=fleet.silent[0][0]))
     if fleet.ailing:
         named = [f"{node}/{index} ({why.replace('_', ' ')})" for node, index, why in fleet.ailing]
         said = f"{_count(len(fleet.ailing), 'GPU is', 'GPUs are')} not well"
-        yield Trouble("alarm", said, _listed(named), DEFAULT.url("node", node=fleet.ailing[0][0]))
+        yield TroubleLine("alarm", said, _listed(named), DEFAULT.url("node", node=fleet.ailing[0][0]))
 
 
-def _planner(seen: Seen) -> Iterator[Trouble]:
+def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
     if seen.tenant:
         return
     if seen.leader is None:
-        yield Trouble("alarm", "no planner has ever led", "gpuwright planner starts one", "#plan")
+        yield TroubleLine("alarm", "no planner has ever led", "gpuwright planner starts one", "#plan")
     elif not seen.leader.held:
         silent = age((seen.at - seen.leader.renewed_at).total_seconds())
-        yield Trouble("alarm", f"no planner leads since {silent}", f"the last was {seen.leader.holder}", "#plan")
+        yield TroubleLine("alarm", f"no planner leads since {silent}", f"the last was {seen.leader.holder}", "#plan")
     reason = known(seen.cycle["reason"]) if seen.cycle else None
     if reason in FAILED and reason is not None:
-        yield Trouble(reason.severity, "the last cycle made no plan", reason.sentence, "#plan")
+        yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, "#plan")
     elif seen.cycle and seen.at - seen.cycle["at"] > CYCLE_LATE:
         late = age((seen.at - seen.cycle["at"]).total_seconds())
-        yield Trouble("warning", f"the last cycle was {late} ago", "", "#plan")
+        yield TroubleLine("warning", f"the last cycle was {late} ago", "", "#plan")
     state = seen.plan["state"] if seen.plan else ""
     if seen.plan and state in ("stopped", "paused"):
         said = f"the rollout of plan {seen.plan['generation']} is {state}"
-        yield Trouble("warning", said, str(seen.plan.get("message") or ""), "#plan")
+        yield TroubleLine("warning", said, str(seen.plan.get("message") or ""), "#plan")
     if seen.waiting:
         said = f"plan {seen.waiting} waits for approval"
-        yield Trouble("warning", said, f"gpuwright plan approve {seen.waiting}", "#plan")
+        yield TroubleLine("warning", said, f"gpuwright plan approve {seen.waiting}", "#plan")
     lost = len(seen.body.get("unplaced", ()))
     if lost:
         names = _listed([one["job"] for one in seen.body["unplaced"]])
-        yield Trouble("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "#plan")
+        yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "#plan")
 
 
 def _count(count: int, one: str, many: str) -> str:

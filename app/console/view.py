@@ -10,14 +10,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.console import wording
-from app.console.asked import SORTS, Asked
-from app.console.boxes import MOST_OF_NODE, hue, on_gpus
-from app.console.fleet import Fleet, fleet
+from app.console.boxes import MOST_OF_NODE, group_by_gpu, hue
+from app.console.data import ConsoleData
+from app.console.events import group_events
+from app.console.fleet import FleetPicture, draw_fleet
 from app.console.money import Money
-from app.console.news import gathered
-from app.console.reading import Seen
-from app.console.services import listed, rows
-from app.console.trouble import troubles
+from app.console.page_request import SORTS, PageRequest
+from app.console.services import make_page, make_rows
+from app.console.trouble import find_troubles
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -62,18 +62,18 @@ def render(name: str, **values: object) -> str:
     return templates().get_template(name).render(**values)
 
 
-def page(seen: Seen, money: Money, asked: Asked) -> str:
+def page(seen: ConsoleData, money: Money, asked: PageRequest) -> str:
     """The console's page."""
-    every, whole = rows(seen), fleet(seen, asked)
+    every, whole = make_rows(seen), draw_fleet(seen, asked)
     shown = next((row for row in every if row.name == asked.service), None)
     return render(
         "page.html",
         seen=seen,
         asked=asked,
-        troubles=troubles(seen, every, whole),
-        services=listed(every, asked),
+        troubles=find_troubles(seen, every, whole),
+        services=make_page(every, asked),
         fleet=whole,
-        news=gathered(seen.events),
+        news=group_events(seen.events),
         shown=shown,
         instances=[one for one in seen.body.get("instances", ()) if shown and one["service"] == shown.name],
         node=_node(seen, asked, whole),
@@ -88,7 +88,7 @@ def page(seen: Seen, money: Money, asked: Asked) -> str:
     )
 
 
-def _rate(seen: Seen) -> float | None:
+def _rate(seen: ConsoleData) -> float | None:
     """What the plan in force costs an hour: a tenant's own services, or everything."""
     if not seen.tenant:
         certificate = seen.body.get("certificate") or {}
@@ -98,12 +98,12 @@ def _rate(seen: Seen) -> float | None:
     return sum(prices) if prices else None
 
 
-def _node(seen: Seen, asked: Asked, whole: Fleet) -> dict[str, Any] | None:
+def _node(seen: ConsoleData, asked: PageRequest, whole: FleetPicture) -> dict[str, Any] | None:
     """The node asked for, GPU by GPU."""
     row = next((one for one in seen.nodes if one.name == asked.node), None)
     if row is None:
         return None
-    residents = on_gpus(seen.body).get(row.name, {})
+    residents = group_by_gpu(seen.body).get(row.name, {})
     memory_gib = seen.memory_gib.get(row.gpu_type)
     why = {index: said for node, index, said in whole.ailing if node == row.name}
     indexes = range(min(row.gpus, MOST_OF_NODE)) if row.gpus else sorted(residents)

@@ -31,8 +31,8 @@ from app.control.measure.metrics import Figures
 from app.control.measure.tracing import phase
 from app.control.observe.observer import Knowledge
 from app.control.record.planner_store import Store
-from app.control.tell.figures import After
-from app.control.tell.tell import Telling
+from app.control.tell.figures import CycleOutcome
+from app.control.tell.tell import Announcer
 from app.store.database.database import Unavailable
 from app.store.plans import plans
 from app.store.plans.plans import Overtaken
@@ -61,7 +61,7 @@ class Planner:
     called_for: Reason | None = None  # a cycle is wanted before its time
     _asked: Asked = field(default_factory=Asked)
     _lane: FastLane = field(init=False)
-    _telling: Telling = field(init=False)
+    _telling: Announcer = field(init=False)
     _last_at: datetime | None = None
     _lived_at: datetime | None = None
     _brought_at: datetime | None = None
@@ -73,7 +73,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self._lane = FastLane(self.store, self.solver)
-        self._telling = Telling(self.store.database, self.solver, self.currency)
+        self._telling = Announcer(self.store.database, self.solver, self.currency)
 
     def world_moved(self) -> bool:
         """Whether anything is declared otherwise than the last cycle knew; statuses do not count.
@@ -166,7 +166,7 @@ class Planner:
                 # Of the plan in force as the base has it, and of all else as it is now.
                 now = replace(snapshot, standing=base.snapshot.standing, target=base.snapshot.target)
                 blamed = {f"{one.tenant}/{one.name}": found.message for one in found.suspects if one.kind == "Service"}
-                after = After(now, base.posed, shown or base.plan, found.decision, blamed)
+                after = CycleOutcome(now, base.posed, shown or base.plan, found.decision, blamed)
                 if not self._telling.tell(self.store.epoch, after):
                     raise Deposed(f"epoch {self.store.epoch} is over")
                 self._lane.make_ready()  # told first: this keeps a core busy
@@ -260,5 +260,5 @@ class Planner:
         self._lane = FastLane(self.store, self.solver)
         self._declared, self._window = None, Window()
         self._brought_at = self._lived_at = None
-        self._telling = Telling(self.store.database, self.solver, self.currency)
+        self._telling = Announcer(self.store.database, self.solver, self.currency)
         metrics.show(Figures())

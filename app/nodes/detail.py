@@ -13,7 +13,7 @@ AGAIN_SECONDS = 60.0  # written again after so long: the database may have been 
 MOST_NODES = 50_000
 
 
-class Ailing(msgspec.Struct, rename="camel", omit_defaults=True):
+class AilingGpu(msgspec.Struct, rename="camel", omit_defaults=True):
     """A device that is not well, or fenced."""
 
     index: int
@@ -22,7 +22,7 @@ class Ailing(msgspec.Struct, rename="camel", omit_defaults=True):
     reason: str = ""
 
 
-class Owner(msgspec.Struct, omit_defaults=True):
+class InstanceOwner(msgspec.Struct, omit_defaults=True):
     """Whose an instance is."""
 
     tenant: str = ""
@@ -30,24 +30,26 @@ class Owner(msgspec.Struct, omit_defaults=True):
     job: str = ""
 
 
-class Detail(msgspec.Struct, rename="camel", omit_defaults=True):
+class NodeDetail(msgspec.Struct, rename="camel", omit_defaults=True):
     """As it is stored, one row a node."""
 
-    gpus: tuple[Ailing, ...] = ()
+    gpus: tuple[AilingGpu, ...] = ()
     copies: tuple[Copy, ...] = ()
     held_back: tuple[HeldBack, ...] = ()
     excursions: tuple[Excursion, ...] = ()
     repartition: tuple[int, ...] = ()
-    owners: Mapping[str, Owner] = {}
+    owners: Mapping[str, InstanceOwner] = {}
 
 
-def detail_of(report: Report) -> Detail:
+def detail_of(report: Report) -> NodeDetail:
     """What of the report is kept until the node says something else."""
     named = {copy.instance for copy in report.copies} | {held.instance for held in report.held_back}
     named |= {excursion.instance for excursion in report.excursions}
-    owners = {one.id: Owner(one.tenant, one.service, one.job) for one in report.instances if named and one.id in named}
-    return Detail(
-        tuple(ailing(gpu) for gpu in report.gpus if _unwell(gpu)),
+    owners = {
+        one.id: InstanceOwner(one.tenant, one.service, one.job) for one in report.instances if named and one.id in named
+    }
+    return NodeDetail(
+        tuple(describe_ailing(gpu) for gpu in report.gpus if _unwell(gpu)),
         report.copies,
         report.held_back,
         report.excursions,
@@ -56,26 +58,26 @@ def detail_of(report: Report) -> Detail:
     )
 
 
-def encoded(report: Report) -> bytes:
+def encode(report: Report) -> bytes:
     return msgspec.json.encode(detail_of(report))
 
 
-def worded(report: Report) -> bytes:
+def fingerprint(report: Report) -> bytes:
     """Sixteen bytes that stay the same while the node says the same."""
-    unwell = [ailing(gpu) for gpu in report.gpus if _unwell(gpu)]
+    unwell = [describe_ailing(gpu) for gpu in report.gpus if _unwell(gpu)]
     said = (unwell, report.copies, report.held_back, report.excursions, report.repartition)
     return blake2b(msgspec.json.encode(said), digest_size=16).digest()
 
 
-def ailing(gpu: GpuMinute) -> Ailing:
-    return Ailing(gpu.index, gpu.health, gpu.fenced, gpu.reason)
+def describe_ailing(gpu: GpuMinute) -> AilingGpu:
+    return AilingGpu(gpu.index, gpu.health, gpu.fenced, gpu.reason)
 
 
 def _unwell(gpu: GpuMinute) -> bool:
     return gpu.fenced or gpu.health != "ok"
 
 
-class Told:
+class StoredDetails:
     """What each node was last stored to have said, by this process.
 
     That the report before is the one stored here proves that no other replica has stored anything since: only

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.contract import GpuFacts, Inventory
 from app.manifests.model import JSON
-from app.nodes.detail import Ailing
+from app.nodes.detail import AilingGpu
 from app.world.conditions import Condition
 
 MEMORY_TOLERANCE = 0.1  # a driver reports 3..5 % less than the name of a type promises
@@ -18,7 +18,7 @@ WELL_ENOUGH = ("ok", "degraded", "unknown")
 Entry = dict[str, JSON]
 
 
-def fixed(before: Sequence[Mapping[str, JSON]], inventory: Inventory, ailing: Sequence[Ailing]) -> list[Entry]:
+def fix_indexes(before: Sequence[Mapping[str, JSON]], inventory: Inventory, ailing: Sequence[AilingGpu]) -> list[Entry]:
     """`status.gpus`: an index once fixed to a UUID stays it, also while the device is away or elsewhere."""
     found = {gpu.uuid: gpu for gpu in inventory.gpus}
     of_index: dict[int, str] = {int(str(entry["index"])): str(entry["uuid"]) for entry in before}
@@ -36,7 +36,7 @@ def fixed(before: Sequence[Mapping[str, JSON]], inventory: Inventory, ailing: Se
     return entries
 
 
-def mismatches(
+def find_mismatches(
     spec: Mapping[str, JSON],
     types: Mapping[str, Mapping[str, JSON]],
     gpus: Sequence[Mapping[str, JSON]],
@@ -68,14 +68,14 @@ def mismatches(
     return said
 
 
-def as_declared(said: Sequence[str]) -> Condition:
+def mismatch_condition(said: Sequence[str]) -> Condition:
     """The condition InventoryMismatch."""
     if not said:
         return Condition("InventoryMismatch", "False", "AsDeclared", "the GPUs are those that were declared and joined")
     return Condition("InventoryMismatch", "True", "Mismatch", _sentence(said))
 
 
-def healthy(gpus: Sequence[Mapping[str, JSON]]) -> Condition:
+def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> Condition:
     """The condition GpusHealthy: false while one is fenced, has failed, or is said to be what nobody here knows."""
     bad = [entry for entry in gpus if entry.get("fenced") or entry.get("health") not in WELL_ENOUGH]
     if not bad:
@@ -96,7 +96,7 @@ def _facts(gpu: GpuFacts) -> Entry:
     return {name: value for name, value in facts.items() if value}
 
 
-def _health(ailing: Ailing | None, present: bool) -> Entry:
+def _health(ailing: AilingGpu | None, present: bool) -> Entry:
     if ailing is not None:
         return {"health": ailing.health, "fenced": ailing.fenced, "reason": ailing.reason}
     if not present:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment, EndpointCopy, ServiceEndpoints
-from app.nodes.detail import Detail, Owner
+from app.nodes.detail import InstanceOwner, NodeDetail
 from app.store.fleet.endpoints import Limit
 
 UP = ("routing", "ready")
@@ -22,7 +22,7 @@ SMALLEST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ServiceCopy:
     """A copy of a service on a node."""
 
     service: str  # tenant/name
@@ -35,24 +35,28 @@ class Placed:
         return not self.copy.drained
 
 
-def placed(node: str, detail: Detail, assignment: Assignment | None) -> tuple[Placed, ...]:
+def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) -> tuple[ServiceCopy, ...]:
     """The copies of services that a node has, as gateways should treat them if there were no others."""
     told = {one.id: one for one in (assignment.instances if assignment else ())}
     found = []
     for copy in detail.copies:
         instance = told.get(copy.instance)
-        owner = Owner(instance.tenant, instance.service) if instance else detail.owners.get(copy.instance, Owner())
+        owner = (
+            InstanceOwner(instance.tenant, instance.service)
+            if instance
+            else detail.owners.get(copy.instance, InstanceOwner())
+        )
         if not (owner.service and copy.address) or copy.stage not in UP + GOING:
             continue
         weight = max(instance.rate_per_second if instance else 0.0, SMALLEST_WEIGHT)
         endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in GOING)
-        found.append(Placed(f"{owner.tenant or 'default'}/{owner.service}", copy.instance, endpoint, instance))
+        found.append(ServiceCopy(f"{owner.tenant or 'default'}/{owner.service}", copy.instance, endpoint, instance))
     return tuple(found)
 
 
-def services(copies: Iterable[Placed], limits: Mapping[str, Limit]) -> tuple[ServiceEndpoints, ...]:
+def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, Limit]) -> tuple[ServiceEndpoints, ...]:
     """Every service that has a copy or a limit, by name."""
-    by_service: dict[str, list[Placed]] = {name: [] for name in limits}
+    by_service: dict[str, list[ServiceCopy]] = {name: [] for name in limits}
     known = list(copies)
     told = {one.instance for one in known if one.told is not None}
     for one in known:
@@ -61,7 +65,7 @@ def services(copies: Iterable[Placed], limits: Mapping[str, Limit]) -> tuple[Ser
     return tuple(_service(name, by_service[name], limits.get(name, Limit())) for name in sorted(by_service))
 
 
-def _service(name: str, copies: list[Placed], limit: Limit) -> ServiceEndpoints:
+def _service(name: str, copies: list[ServiceCopy], limit: Limit) -> ServiceEndpoints:
     promised = next((one.told for one in copies if one.told is not None), None)
     wanted = any(one.up and one.told is not None for one in copies)
     routed = [_without_orders(one) if wanted and one.told is None else one for one in copies]
@@ -76,12 +80,12 @@ def _service(name: str, copies: list[Placed], limit: Limit) -> ServiceEndpoints:
     )
 
 
-def _without_orders(one: Placed) -> Placed:
+def _without_orders(one: ServiceCopy) -> ServiceCopy:
     """Its node will drain it, and needs not be waited for: others serve."""
     return replace(one, copy=msgspec.structs.replace(one.copy, drained=True))
 
 
-def of_tenant(told: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:
+def filter_tenant(told: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:
     """A tenant's own services, without addresses: a copy takes commands where it takes requests."""
     mine = [one for one in told if one.service.startswith(f"{tenant}/")]
     return tuple(

@@ -11,8 +11,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract import GpuMinute, InstanceMinute, Report
-from app.nodes import counted
-from app.nodes.pace import Pace
+from app.nodes import metrics
+from app.nodes.pace import WorkPace
 from app.store.database import partitions
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import telemetry
@@ -35,7 +35,7 @@ class Expanded(msgspec.Struct):
     instances: Sequence[InstanceMinute]
 
 
-def expand_finished(database: Database, pace: Pace) -> int:
+def expand_finished(database: Database, pace: WorkPace) -> int:
     """Expand every minute that is over; how many minutes of nodes that were."""
     days = database.read(telemetry.days_due)
     if not days:
@@ -51,7 +51,7 @@ def expand_finished(database: Database, pace: Pace) -> int:
             # One of them cannot be stored. Alone, it is found and given up; the others go on.
             log.exception("expansion_failed")
             count = _one_by_one(database)
-        counted.EXPANDED.inc(count)
+        metrics.EXPANDED.inc(count)
         total += count
         if count < NODES_AT_ONCE:
             break
@@ -75,7 +75,7 @@ def _one_by_one(database: Database) -> int:
             raise
         except Exception:
             lost = database.write(_give_up)
-            counted.REFUSED.labels("not_expandable").inc()
+            metrics.REFUSED.labels("not_expandable").inc()
             log.exception("minute_lost", extra={"node": lost})
     return NODES_AT_ONCE
 

@@ -17,8 +17,8 @@ from psycopg import errors as pg
 from sqlalchemy import Connection
 
 from agents.contract import Dropped, Report, UsageInterval
-from app.nodes import counted, detail
-from app.nodes.detail import Told
+from app.nodes import detail, metrics
+from app.nodes.detail import StoredDetails
 from app.problem import Problem
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import node_reports, node_state
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredReport:
     """What became of a report."""
 
     now: datetime
@@ -46,12 +46,12 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReport:
     """A report, as sent and as read, and who waits for it."""
 
     report: Report
     raw: bytes
-    answer: asyncio.Future[Stored]
+    answer: asyncio.Future[StoredReport]
 
 
 class Intake:
@@ -60,10 +60,10 @@ class Intake:
     def __init__(self, database: Database, retention: timedelta) -> None:
         self._database = database
         self._retention = retention
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingReport] = deque()
         self._news = threading.Event()
         self._stopping = False
-        self._told = Told()
+        self._told = StoredDetails()
         self._closed_until = 0.0
         self._closed_reason = ""
         self._thread: threading.Thread | None = None
@@ -80,17 +80,17 @@ class Intake:
         if self._thread is not None:
             self._thread.join(timeout=30)
 
-    async def store(self, report: Report, raw: bytes) -> Stored:
+    async def store(self, report: Report, raw: bytes) -> StoredReport:
         """Returns once the report is stored; 503 when it cannot be."""
         if self._stopping:
-            raise turned_away("stopping")
+            raise turn_away("stopping")
         if time.monotonic() < self._closed_until:
-            raise turned_away(self._closed_reason)
+            raise turn_away(self._closed_reason)
         if len(self._waiting) >= MOST_WAITING:
-            raise turned_away("too_many")
+            raise turn_away("too_many")
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Stored] = loop.create_future()
-        self._waiting.append(Waiting(report, raw, answer))
+        answer: asyncio.Future[StoredReport] = loop.create_future()
+        self._waiting.append(WaitingReport(report, raw, answer))
         self._news.set()
         return await answer
 
@@ -107,13 +107,13 @@ class Intake:
             if self._stopping:
                 return
 
-    def _write(self, batch: Sequence[Waiting]) -> None:
+    def _write(self, batch: Sequence[WaitingReport]) -> None:
         started = time.perf_counter()
         try:
             answers = self.keep([one.report for one in batch], [one.raw for one in batch])
         except Unavailable as error:
             self._close(error)
-            _deliver(batch, [turned_away(self._closed_reason)] * len(batch))
+            _deliver(batch, [turn_away(self._closed_reason)] * len(batch))
         except Exception as error:
             if len(batch) > 1:  # none may fail for another's fault
                 for one in batch:
@@ -122,16 +122,16 @@ class Intake:
                 log.exception("report_not_stored", extra={"node": batch[0].report.node})
                 _deliver(batch, [error])
         else:
-            counted.REPORTS.inc(len(batch))
-            counted.BATCH.observe(len(batch))
-            counted.WRITE_SECONDS.observe(time.perf_counter() - started)
+            metrics.REPORTS.inc(len(batch))
+            metrics.BATCH.observe(len(batch))
+            metrics.WRITE_SECONDS.observe(time.perf_counter() - started)
             _deliver(batch, answers)
-        counted.WAITING.set(len(self._waiting))
+        metrics.WAITING.set(len(self._waiting))
 
-    def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[Stored]:
+    def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[StoredReport]:
         """Store these reports now, as read and as sent; one statement. Raises Unavailable."""
         bodies = [_compressed(report, raw) for report, raw in zip(batch, raws, strict=True)]
-        words = [detail.worded(report) for report in batch]
+        words = [detail.fingerprint(report) for report in batch]
         details = self._details(batch, words)
         answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details))
         for report, said in zip(batch, words, strict=True):
@@ -151,7 +151,7 @@ class Intake:
         """Of the reports that say something else than the one before: all others are spared the writing."""
         now = time.monotonic()
         return [
-            node_reports.Detail(report.node, ordinal_of(report), msgspec.Raw(detail.encoded(report)))
+            node_reports.Detail(report.node, ordinal_of(report), msgspec.Raw(detail.encode(report)))
             for report, said in zip(batch, words, strict=True)
             if not self._told.known(report.node, ordinal_of(report), said, now)
         ]
@@ -162,7 +162,7 @@ class Intake:
         batch: Sequence[Report],
         bodies: Sequence[bytes],
         details: Sequence[node_reports.Detail],
-    ) -> list[Stored]:
+    ) -> list[StoredReport]:
         now, late, strange = node_reports.keep(
             connection,
             [_told(report) for report in batch],
@@ -176,7 +176,9 @@ class Intake:
         known = node_state.ordinals(connection, late) if late else {}
         return [self._stored(report, now, known, strange) for report in batch]
 
-    def _stored(self, report: Report, now: datetime, known: Mapping[str, int], strange: Set[tuple[str, str]]) -> Stored:
+    def _stored(
+        self, report: Report, now: datetime, known: Mapping[str, int], strange: Set[tuple[str, str]]
+    ) -> StoredReport:
         """The answer to a report: what of it was not kept, and why."""
         dropped = []
         ordinal = ordinal_of(report)
@@ -192,7 +194,7 @@ class Intake:
                 dropped.append(Dropped(f"usage {interval.id}", reason))
             elif (report.node, interval.id) in strange:
                 dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _strange(interval)))
-        return Stored(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped)
+        return StoredReport(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped)
 
 
 def ordinal_of(report: Report) -> int:
@@ -200,9 +202,9 @@ def ordinal_of(report: Report) -> int:
     return report.incarnation << SEQUENCE_BITS | report.sequence
 
 
-def turned_away(reason: str) -> Problem:
+def turn_away(reason: str) -> Problem:
     """The report could not be stored now; the agent says the same again later."""
-    counted.SHED.labels(reason).inc()
+    metrics.SHED.labels(reason).inc()
     return Problem(
         "unavailable",
         f"reports cannot be stored right now ({reason}); send the next one later",
@@ -265,9 +267,9 @@ def _interval(node: str, told: UsageInterval) -> node_reports.Interval:
     )
 
 
-def _deliver(batch: Sequence[Waiting], answers: Sequence[Stored | Exception]) -> None:
+def _deliver(batch: Sequence[WaitingReport], answers: Sequence[StoredReport | Exception]) -> None:
     """Hand the answers to the loops that wait for them, one wake-up a loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Stored], Stored | Exception]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[StoredReport], StoredReport | Exception]]] = {}
     for one, answer in zip(batch, answers, strict=True):
         by_loop.setdefault(one.answer.get_loop(), []).append((one.answer, answer))
     for loop, pairs in by_loop.items():
@@ -277,7 +279,7 @@ def _deliver(batch: Sequence[Waiting], answers: Sequence[Stored | Exception]) ->
             continue
 
 
-def _resolve(pairs: Sequence[tuple[asyncio.Future[Stored], Stored | Exception]]) -> None:
+def _resolve(pairs: Sequence[tuple[asyncio.Future[StoredReport], StoredReport | Exception]]) -> None:
     for future, answer in pairs:
         if future.done():
             continue

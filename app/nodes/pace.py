@@ -10,7 +10,7 @@ from threading import Event
 RESTS = 2.0  # a third of one core at most: the rest is for those who wait for an answer
 
 
-class Pace:
+class WorkPace:
     """How housekeeping goes about its work, until it is told to stop."""
 
     def __init__(self, rests: float = RESTS) -> None:

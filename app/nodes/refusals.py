@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from agents.contract import Assignment, HeldBack, Report
 from app.http.buckets import Buckets
-from app.nodes import counted
-from app.nodes.detail import Owner
+from app.nodes import metrics
+from app.nodes.detail import InstanceOwner
 from app.store.fleet import assignments, refusals
 from app.store.world import audit
 from app.world.write import Actor
@@ -23,30 +23,34 @@ _AUDITED = Buckets(0.1, 20.0)  # of one node; what is too much now is told again
 Known = set[tuple[str, str, int]]  # (node, instance, generation)
 
 
-def news(report: Report, known: Known) -> list[HeldBack]:
+def find_new(report: Report, known: Known) -> list[HeldBack]:
     """The refusals of the report that are to be written down now; few, however many there are."""
     fresh = []
     for held in report.held_back:
         if held.reason not in REASONS or (report.node, held.instance, report.generation) in known:
             continue
         if _AUDITED.take(report.node, time.monotonic()):
-            counted.REFUSED.labels("not_audited").inc()
+            metrics.REFUSED.labels("not_audited").inc()
             break
         fresh.append(held)
     return fresh
 
 
-def write(connection: Connection, actor: Actor, report: Report, fresh: Sequence[HeldBack]) -> None:
+def write_refusals(connection: Connection, actor: Actor, report: Report, fresh: Sequence[HeldBack]) -> None:
     """One audit record an instance and generation, however often and to whichever replica it is told."""
     noted = refusals.note(connection, report.node, report.generation, [held.instance for held in fresh])
     if not noted:
         return
     found = assignments.of_node(connection, report.node)
     assigned = msgspec.json.decode(found[1], type=Assignment).instances if found else ()
-    owners = {one.id: Owner(one.tenant, one.service, one.job) for one in assigned}
+    owners = {one.id: InstanceOwner(one.tenant, one.service, one.job) for one in assigned}
     audit.record(
         connection,
-        [_entry(actor, report, held, owners.get(held.instance, Owner())) for held in fresh if held.instance in noted],
+        [
+            _entry(actor, report, held, owners.get(held.instance, InstanceOwner()))
+            for held in fresh
+            if held.instance in noted
+        ],
     )
 
 
@@ -56,7 +60,7 @@ def remember(known: Known, report: Report, fresh: Sequence[HeldBack]) -> None:
     known.update((report.node, held.instance, report.generation) for held in fresh)
 
 
-def _entry(actor: Actor, report: Report, held: HeldBack, owner: Owner) -> audit.Entry:
+def _entry(actor: Actor, report: Report, held: HeldBack, owner: InstanceOwner) -> audit.Entry:
     whose = f" of {owner.tenant}/{owner.service or owner.job}" if owner.service or owner.job else ""
     detail = f"{report.node} refused generation {report.generation}{whose}: {held.reason}"
     return actor.entry(

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 
 from agents.contract import Assignment
-from app.nodes.detail import Detail, Owner
+from app.nodes.detail import InstanceOwner, NodeDetail
 
 ANOTHER = "another tenant"
 
 
-def owners_of(detail: Detail, assignment: Assignment | None) -> dict[str, Owner]:
+def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, InstanceOwner]:
     """Whose each instance is: as assigned, and as the node says of what is no longer assigned."""
     assigned = assignment.instances if assignment else ()
-    return dict(detail.owners) | {one.id: Owner(one.tenant, one.service, one.job) for one in assigned}
+    return dict(detail.owners) | {one.id: InstanceOwner(one.tenant, one.service, one.job) for one in assigned}
 
 
-def running(detail: Detail, owners: Mapping[str, Owner]) -> dict[str, Any]:
+def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> dict[str, Any]:
     """Everything, with its owner beside it."""
     return {
         "copies": _owned(detail.copies, owners),
@@ -29,7 +29,7 @@ def running(detail: Detail, owners: Mapping[str, Owner]) -> dict[str, Any]:
     }
 
 
-def running_of_tenant(detail: Detail, owners: Mapping[str, Owner], tenant: str) -> dict[str, Any] | None:
+def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> dict[str, Any] | None:
     """What is the tenant's, and how much more there is; None where nothing is the tenant's.
 
     Of what is shared, clocks and re-partitions, those of GPUs that the tenant runs on. A sentence that names what
@@ -59,8 +59,10 @@ def running_of_tenant(detail: Detail, owners: Mapping[str, Owner], tenant: str) 
     }
 
 
-def _owned(told: Iterable[Any], owners: Mapping[str, Owner]) -> list[dict[str, Any]]:
-    return [{**msgspec.to_builtins(owners.get(one.instance, Owner())), **msgspec.to_builtins(one)} for one in told]
+def _owned(told: Iterable[Any], owners: Mapping[str, InstanceOwner]) -> list[dict[str, Any]]:
+    return [
+        {**msgspec.to_builtins(owners.get(one.instance, InstanceOwner())), **msgspec.to_builtins(one)} for one in told
+    ]
 
 
 def _shown(one: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
@@ -68,10 +70,10 @@ def _shown(one: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
     return {key: value for key, value in one.items() if key != "address" and not (key == "message" and names_others)}
 
 
-def _foreign(detail: Detail, owners: Mapping[str, Owner], tenant: str) -> set[str]:
+def _foreign(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> set[str]:
     """Every word by which something of another tenant could be named."""
     named = {copy.instance for copy in detail.copies} | {held.instance for held in detail.held_back} | owners.keys()
-    others = {name: owners.get(name, Owner()) for name in named}
+    others = {name: owners.get(name, InstanceOwner()) for name in named}
     words = set[str]()
     for name, owner in others.items():
         if owner.tenant != tenant:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.nodes.following import EndpointPolls
+from app.nodes.assignment_polls import AssignmentPolls
+from app.nodes.endpoint_polls import EndpointPolls
 from app.nodes.intake import Intake
-from app.nodes.polls import AssignmentPolls
 from app.nodes.refusals import Known
 from app.settings import Settings
 from app.store.database.database import Database

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.reports.words import NOBODYS, utc
+from app.reports.documents import NOBODYS, utc
 from app.store.money.report_queries import Asked, Report
 
 Row = Mapping[str, Any]

@@ -40,18 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
-    from app.control.answer.replay import Refused, from_json, replay
+    from app.control.answer.replay import ReplayRefused, from_json, replay
     from app.control.solve import Solver
 
     body = _body(args)
     try:
         record = from_json(body)
-    except Refused as refused:
+    except ReplayRefused as refused:
         raise Failed(f"{args.file or args.plan}: {refused}") from None
     solver = Solver()
     try:
         found = replay(record, solver)
-    except Refused as refused:
+    except ReplayRefused as refused:
         raise Failed(str(refused)) from None
     finally:
         solver.close()

@@ -23,7 +23,7 @@ from sqlalchemy import text
 
 from agents.keeper.copies import Copy
 from app.ledger import keeping
-from app.nodes.pace import Pace
+from app.nodes.pace import WorkPace
 from app.store.database.database import Database
 from tests.app.ledger.judge import EPOCH, MICROSECOND, QUARTER, Held, Paid, Priced, judged
 from tests.proofs.town import RATE, Town, town, world
@@ -94,7 +94,7 @@ def judged_by_journals(made: Town, journals: Journals, database_url: str) -> Ver
     later = datetime.now(UTC) + timedelta(hours=2)
     database = Database(database_url, pool_size=2, direct=True, moment=lambda: later)
     for _ in range(3):
-        keeping.bring_up_to_date(database, Pace(0))
+        keeping.bring_up_to_date(database, WorkPace(0))
     rows = database.read(lambda c: {tuple(row[:5]): row.nano for row in c.execute(text(PARTS))})
     verdict = _compared(made, journals, heard, rows)
     database.close()

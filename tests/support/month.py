@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from app.ledger import keeping
-from app.nodes.pace import Pace
+from app.nodes.pace import WorkPace
 from app.store.database import partitions
 from app.store.database.database import Database, libpq_url
 
@@ -180,6 +180,6 @@ def account_for(url: str, moment: datetime) -> float:
     """Have the real ledger account for all that is final at the moment; seconds that it took."""
     database = Database(url, pool_size=1, direct=True, moment=lambda: moment)
     started = time.perf_counter()
-    keeping.bring_up_to_date(database, Pace(0))
+    keeping.bring_up_to_date(database, WorkPace(0))
     database.close()
     return time.perf_counter() - started

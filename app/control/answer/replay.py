@@ -30,7 +30,7 @@ from solvers.planning.problem import Problem
 SECONDS = 3600.0  # steps are counted, not time: this is a guard against a fault of ours
 
 
-class Refused(Exception):
+class ReplayRefused(Exception):
     """This decision cannot be made again here: the message says why."""
 
 
@@ -69,7 +69,7 @@ def replay(record: Record, solver: Remakes) -> Replayed:
     """Pose, solve, draft and hold back as it was done then; Refused where that would prove nothing."""
     others = other_versions(record.versions)
     if others:
-        raise Refused(f"plan {record.generation} was decided by other versions: {'; '.join(others)}")
+        raise ReplayRefused(f"plan {record.generation} was decided by other versions: {'; '.join(others)}")
     if record.plan is None:
         return Replayed(True, message=f"no plan came of it: {record.outcome}; that is what is on record")
     kind = record.recipe.get("kind", "")
@@ -81,7 +81,7 @@ def replay(record: Record, solver: Remakes) -> Replayed:
     elif kind == "quicken":
         decision = _quickened_again(record, posed, solver)
     else:
-        raise Refused(f"plan {record.generation} was not found by a solver: its lane is {record.lane}")
+        raise ReplayRefused(f"plan {record.generation} was not found by a solver: its lane is {record.lane}")
     differences = [
         _difference(record, record.plan, part) for part in split_by_mode(record.snapshot, decision) or (decision,)
     ]
@@ -116,13 +116,13 @@ def from_json(body: bytes) -> Record:
     try:
         return msgspec.json.decode(body, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Refused(f"no record of a decision: {error}") from None
+        raise ReplayRefused(f"no record of a decision: {error}") from None
 
 
 def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
-        raise Refused(f"plan {record.generation} cannot be found again: {answer.message}")
+        raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
     decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
     return hold_back(record.snapshot, posed, decision)
 
@@ -130,7 +130,7 @@ def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
 def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     answer = solver.follow(*following(posed), seconds=SECONDS)
     if answer.plan is None:
-        raise Refused(f"plan {record.generation} cannot be found again: {answer.message}")
+        raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
     decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
     return hold_back(record.snapshot, posed, decision)
 
@@ -142,7 +142,7 @@ def _quickened_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     then = _AsThen(solver, list(recipe["followed"])) if recipe["solver"] else None
     quick = quicken(base.posed.problem, base.plan, calls, then, strict=recipe["strict"], seconds=SECONDS)
     if quick is None:
-        raise Refused(f"plan {record.generation} cannot be found again: no quick step helps")
+        raise ReplayRefused(f"plan {record.generation} cannot be found again: no quick step helps")
     return base.decided(quick)[1]
 
 

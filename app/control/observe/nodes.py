@@ -9,7 +9,7 @@ import msgspec
 
 from app.control.domain.snapshot import NodeFacts, NodeState
 from app.control.observe.silence import SILENT_SECONDS
-from app.nodes.detail import Ailing
+from app.nodes.detail import AilingGpu
 from app.store.fleet.cordons import WHOLE, Cordon
 from app.store.fleet.observed import NodeRow
 
@@ -40,7 +40,7 @@ def _facts(
             sorted(wanted - {WHOLE})
         )
 
-    ailing = msgspec.convert(row.ailing or [], list[Ailing])
+    ailing = msgspec.convert(row.ailing or [], list[AilingGpu])
     return NodeFacts(
         name=row.name,
         state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", lost_after_seconds),
@@ -62,6 +62,6 @@ def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: flo
     return "mismatch" if mismatch else "reporting"
 
 
-def is_out(gpu: Ailing) -> bool:
+def is_out(gpu: AilingGpu) -> bool:
     """Whether nothing runs on it any more."""
     return gpu.fenced or gpu.health == "failed"

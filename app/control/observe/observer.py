@@ -19,7 +19,7 @@ from app.control.observe.silence import SILENT_SECONDS, Silence
 from app.control.observe.spending import Spending
 from app.control.observe.world import World
 from app.manifests.fleet import PolicySpec
-from app.nodes.detail import Detail
+from app.nodes.detail import NodeDetail
 from app.store.fleet import cordons, observed
 from app.store.plans import pieces, plans
 from app.store.plans.plans import InForce
@@ -64,7 +64,7 @@ class Observer:
     _told_version: int = 0
     _asked: dict[str, int] = field(default_factory=dict)
     _lost_after: float = PolicySpec.model_fields["lost_after_seconds"].default
-    _details: dict[str, Detail] = field(default_factory=dict)
+    _details: dict[str, NodeDetail] = field(default_factory=dict)
     _details_at: datetime = EPOCH
     _in_force: tuple[tuple[bytes, bytes], Desired, Mapping[str, float]] = ((b"", b""), {}, {})
 
@@ -122,7 +122,7 @@ class Observer:
     def observed(self, connection: Connection) -> Observed:
         """What nodes last said of what they run. Of what one was told, no other one is heard."""
         for node, at, detail in observed.details(connection, self._details_at):
-            self._details[node] = msgspec.convert(detail, Detail)
+            self._details[node] = msgspec.convert(detail, NodeDetail)
             self._details_at = max(self._details_at, at)
         heard = observed.generations(connection)
         silent_seconds = self.silence.seconds({node: at for node, _, at in heard}, observed.moment(connection))
@@ -179,7 +179,7 @@ def told_of(assignment: Assignment) -> NodeDesired:
     )
 
 
-def seen_of(said: Detail, generation: int) -> dict[str, Seen]:
+def seen_of(said: NodeDetail, generation: int) -> dict[str, Seen]:
     """By instance, what a node says of its copies and of what it holds back."""
     held = {one.instance: one for one in said.held_back}
     copies: dict[str, list[Copy]] = {}

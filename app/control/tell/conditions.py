@@ -34,7 +34,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Ground:
+class CycleFacts:
     """What is known when a cycle is over. Plan and problem are in the same words; reasons come from the last answer."""
 
     problem: Problem
@@ -50,7 +50,7 @@ class Ground:
     currency: str = ""  # of all prices; empty: it is not known
 
 
-def said(ground: Ground) -> dict[Key, tuple[Statement, ...]]:
+def make_statements(ground: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
     """By object; every statement has its type once."""
     found: dict[Key, tuple[Statement, ...]] = {}
     carried: dict[str, float] = {}
@@ -59,21 +59,21 @@ def said(ground: Ground) -> dict[Key, tuple[Statement, ...]]:
     short = {one.service: one for one in ground.plan.unserved}
     for name, service in ground.problem.services.items():
         tenant, label = name.split("/", 1)
-        found[Key(Kind.SERVICE, tenant, label)] = of_service(
+        found[Key(Kind.SERVICE, tenant, label)] = describe_service(
             ground, service, carried.get(name, 0.0), short.get(name)
         )  # fmt: skip
     for tenant in ground.terms:
-        found[Key(Kind.TENANT, "", tenant)] = of_tenant(ground, tenant)
+        found[Key(Kind.TENANT, "", tenant)] = describe_tenant(ground, tenant)
     return found
 
 
-def of_service(
-    ground: Ground, service: Service, carried: float, left: Unserved | None
+def describe_service(
+    ground: CycleFacts, service: Service, carried: float, left: Unserved | None
 ) -> tuple[Statement, ...]:  # fmt: skip
     """Served, SloAttained, Degraded, and WithinBudget where its tenant has a budget."""
     name = service.name
-    found = [served(service, carried, left, ground.reasons.get(name), ground.mode)]
-    found.append(attained(service, ground.attained.get(name)))
+    found = [describe_served(service, carried, left, ground.reasons.get(name), ground.mode)]
+    found.append(describe_attained(service, ground.attained.get(name)))
     worse = ground.degraded.get(name)
     found.append(
         Statement("Degraded", TRUE, worse.reason, worse.message)
@@ -82,11 +82,13 @@ def of_service(
     )
     account = ground.accounts.get(service.tenant)
     if account:
-        found.append(within_budget(service.tenant, account, ground.currency))
+        found.append(describe_budget(service.tenant, account, ground.currency))
     return tuple(found)
 
 
-def served(service: Service, carried: float, left: Unserved | None, why: Unserved | None, mode: str) -> Statement:
+def describe_served(
+    service: Service, carried: float, left: Unserved | None, why: Unserved | None, mode: str
+) -> Statement:
     """Whether the plan carries the whole rate; if not, why, and the least change that would help."""
     asked = service.rate_per_second
     if left is None:
@@ -102,7 +104,7 @@ def served(service: Service, carried: float, left: Unserved | None, why: Unserve
     return Statement("Served", FALSE, Reason.UNSERVED, told[:LONGEST])
 
 
-def attained(service: Service, share: float | None) -> Statement:
+def describe_attained(service: Service, share: float | None) -> Statement:
     """Whether so many requests are answered in time as the SLO says."""
     promised = f"{service.percentile:g} % within {service.slo_ms:g} ms"
     if share is None:
@@ -113,7 +115,7 @@ def attained(service: Service, share: float | None) -> Statement:
     return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"fewer are in time than promised: {promised}")
 
 
-def within_budget(tenant: str, account: Account, currency: str) -> Statement:
+def describe_budget(tenant: str, account: Account, currency: str) -> Statement:
     """How the tenant stands with its budget, and what follows."""
     amount = f"{account.per_month:.12g} {currency}".strip()
     budget = f"the budget of {amount} a month"
@@ -131,12 +133,12 @@ def within_budget(tenant: str, account: Account, currency: str) -> Statement:
     return Statement("WithinBudget", TRUE, Reason.WITHIN_BUDGET, f"{tenant} is within {budget}")
 
 
-def of_tenant(ground: Ground, tenant: str) -> tuple[Statement, ...]:
+def describe_tenant(ground: CycleFacts, tenant: str) -> tuple[Statement, ...]:
     """WithinBudget where there is one, and whether it gets what it asks for or has borrowed."""
     terms, limit = ground.terms[tenant], ground.limits.get(tenant, Limit())
     gpus = ground.used.get(tenant, Used()).gpus
     account = ground.accounts.get(tenant)
-    found = [within_budget(tenant, account, ground.currency)] if account else []
+    found = [describe_budget(tenant, account, ground.currency)] if account else []
     is_cut = limit.gpus is not None and (terms.limit.gpus is None or limit.gpus < terms.limit.gpus * (1 - 1e-6))
     if is_cut:
         told = f"there is not enough for all: it is entitled to {limit.gpus:.3g} GPUs now"

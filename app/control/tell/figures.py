@@ -10,17 +10,17 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Posed
 from app.control.formulate.tenants import Used
 from app.control.measure.metrics import Figures, ServiceFigures, TenantFigures
-from app.control.tell.conditions import Ground
-from app.control.tell.degrade import Shed
-from app.control.tell.rates import cost_rates, named
-from app.control.tell.slo import Kept
+from app.control.tell.conditions import CycleFacts
+from app.control.tell.degrade import Shedding
+from app.control.tell.rates import cost_rates, top_tenants
+from app.control.tell.slo import SloStatus
 from solvers.planning.plan import Certificate, Plan, Releasable
 
 ATTAINED_IN = "1h"  # the window that conditions and metrics speak of
 
 
 @dataclass(frozen=True)
-class After:
+class CycleOutcome:
     """What a cycle leaves behind. `plan` is the one that stands, in the problem's words."""
 
     snapshot: Snapshot
@@ -30,14 +30,14 @@ class After:
     blamed: Mapping[str, str] = field(default_factory=dict)  # by service: why it may be that no plan came
 
 
-def figures(
+def make_figures(
     epoch: int,
-    after: After,
-    ground: Ground,
+    after: CycleOutcome,
+    ground: CycleFacts,
     certificate: Certificate | None,
     held_back: Sequence[HeldBack],
-    sheds: Mapping[str, Shed],
-    promises: Mapping[str, Kept],
+    sheds: Mapping[str, Shedding],
+    promises: Mapping[str, SloStatus],
     free: Sequence[Releasable],
 ) -> Figures:
     """All of them; `certificate` is that of the last plan that was made."""
@@ -66,21 +66,23 @@ def figures(
             )
             for tenant, one in ground.terms.items()
         },
-        cost_rates=named(cost_rates(after.posed.problem, after.plan)),
+        cost_rates=top_tenants(cost_rates(after.posed.problem, after.plan)),
         corrections={name: one.latency_factor for name, one in snapshot.corrections.items()},
     )
 
 
-def _services(after: After, sheds: Mapping[str, Shed], promises: Mapping[str, Kept]) -> dict[str, ServiceFigures]:
+def _services(
+    after: CycleOutcome, sheds: Mapping[str, Shedding], promises: Mapping[str, SloStatus]
+) -> dict[str, ServiceFigures]:
     short = {one.service: one.rate_per_second for one in after.plan.unserved}
     found = {}
     for name in after.posed.problem.services:
-        expected, kept = after.snapshot.expected.get(name), promises.get(name, Kept())
+        expected, kept = after.snapshot.expected.get(name), promises.get(name, SloStatus())
         found[name] = ServiceFigures(
             asked_per_second=expected.seen_per_second if expected else 0.0,
             expected_per_second=expected.rate_per_second if expected else 0.0,
             unserved_per_second=short.get(name, 0.0),
-            shed_share=sheds.get(name, Shed()).share,
+            shed_share=sheds.get(name, Shedding()).share,
             attainment=kept.attainment.get(ATTAINED_IN),
             burn_rates=kept.burn_rates,
         )

@@ -32,13 +32,13 @@ class Addition:
         if not self.gpus:
             return ""
         rented = " and ".join(f"{count} more {gpu_type}" for gpu_type, count in sorted(self.gpus.items()))
-        helped = [listed(self.serves)] if self.serves else []
-        helped += [f"a part of {listed(self.in_part)}"] if self.in_part else []
+        helped = [join_names(self.serves)] if self.serves else []
+        helped += [f"a part of {join_names(self.in_part)}"] if self.in_part else []
         said = f"{rented}, {self.price_per_hour:.6g} an hour, would serve {' and '.join(helped)}"
-        return said + (f"; nothing that could be rented helps {listed(self.leaves)}" if self.leaves else "")
+        return said + (f"; nothing that could be rented helps {join_names(self.leaves)}" if self.leaves else "")
 
 
-def empty_nodes(problem: Problem, plan: Plan) -> tuple[str, ...]:
+def find_empty_nodes(problem: Problem, plan: Plan) -> tuple[str, ...]:
     """Nodes that nothing runs on, and that cost less when they are given back: owned and reserved ones do not."""
     used = {one.node for one in plan.instances} | {one.node for one in plan.jobs}
     return tuple(
@@ -46,7 +46,7 @@ def empty_nodes(problem: Problem, plan: Plan) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def releasable(
+def find_releasable(
     problem: Problem, idle_seconds: Mapping[str, float], idle_minutes: float
 ) -> tuple[Releasable, ...]:  # fmt: skip
     """Those that have been empty for longer than `idle_minutes`, the dearest first."""
@@ -58,7 +58,7 @@ def releasable(
     return tuple(sorted(found, key=lambda one: (-one.price_per_hour, one.node)))
 
 
-def renting(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float]) -> Problem | None:
+def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float]) -> Problem | None:
     """The question which GPUs to rent: only what is unserved, on nothing but GPUs that could be had.
 
     All others keep their plan, so the answer is true whatever becomes of it. A tenant has left of its limit what it
@@ -82,7 +82,7 @@ def renting(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float]) -
     return replace(asked, nodes=nodes, limits=limits, policy=policy)
 
 
-def addition(asked: Problem, answer: Plan) -> Addition:
+def read_rental(asked: Problem, answer: Plan) -> Addition:
     """What the answer to `renting` says."""
     used = {one.place for one in answer.instances}
     short = {one.service for one in answer.unserved}
@@ -96,7 +96,7 @@ def addition(asked: Problem, answer: Plan) -> Addition:
     )
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """A few names, and how many more there are."""
     if len(names) <= NAMED:
         return ", ".join(names)

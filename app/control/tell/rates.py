@@ -15,7 +15,7 @@ MOST_TENANTS = 100  # that metrics name; the others are one
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class GpuHolder:
     """Who holds which part of a GPU."""
 
     tenant: str
@@ -26,16 +26,16 @@ class Holder:
 
 def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
     """By tenant, with what of used GPUs is idle and what GPUs without anything on them cost (docs/money.md)."""
-    gpus: dict[tuple[str, int], list[Holder]] = defaultdict(list)
+    gpus: dict[tuple[str, int], list[GpuHolder]] = defaultdict(list)
     for one in plan.instances:
         service = problem.services[one.service]
         memory = one.memory_gib / problem.type_of(one.node).memory_gib
-        gpus[one.place].append(Holder(service.tenant, one.sm_percent / 100, memory, service.is_dedicated))
+        gpus[one.place].append(GpuHolder(service.tenant, one.sm_percent / 100, memory, service.is_dedicated))
     for job in plan.jobs:
         if job.job not in problem.jobs or job.node not in problem.nodes:
             continue  # it has ended since, or its node is lost
         memory = job.memory_gib / problem.type_of(job.node).memory_gib
-        gpus[job.node, job.gpu].append(Holder(problem.jobs[job.job].tenant, job.sm_percent / 100, memory))
+        gpus[job.node, job.gpu].append(GpuHolder(problem.jobs[job.job].tenant, job.sm_percent / 100, memory))
     found: dict[str, list[float]] = defaultdict(list)
     for (node, _), holders in gpus.items():
         price = problem.nodes[node].price_per_hour
@@ -52,7 +52,7 @@ def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
     return {tenant: fsum(parts) for tenant, parts in found.items()}
 
 
-def named(rates: Mapping[str, float], most: int = MOST_TENANTS) -> dict[str, float]:
+def top_tenants(rates: Mapping[str, float], most: int = MOST_TENANTS) -> dict[str, float]:
     """No more tenants than metrics can bear: the dearest by name, the others in one sum."""
     tenants = sorted((name for name in rates if name not in (IDLE, UNALLOCATED)), key=lambda name: (-rates[name], name))
     found = {name: rates[name] for name in (*tenants[:most], IDLE, UNALLOCATED) if name in rates}

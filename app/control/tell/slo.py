@@ -24,7 +24,7 @@ FEWEST = 20.0  # answers in the short window; of fewer, one alone would alarm
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WindowCounts:
     """What was counted in a window."""
 
     answers: float = 0.0
@@ -47,7 +47,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SloStatus:
     """How a service's promise is kept, by window."""
 
     attainment: Mapping[str, float] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class Kept:
     alarm: Alarm = ""
 
 
-def kept(windows: Mapping[str, Told], percentile: float) -> Kept:
+def assess_slo(windows: Mapping[str, WindowCounts], percentile: float) -> SloStatus:
     """What windows say of a promise at this percentile."""
     attainment = {name: told.attainment for name, told in windows.items()}
     burning = {name: told.burn_rate(percentile) for name, told in windows.items()}
     rates = {name: rate for name, rate in burning.items() if rate is not None}
-    return Kept(
+    return SloStatus(
         {name: share for name, share in attainment.items() if share is not None},
         rates,
         1 - rates.get(BUDGET, 0.0),
@@ -69,16 +69,16 @@ def kept(windows: Mapping[str, Told], percentile: float) -> Kept:
     )
 
 
-def all_kept(connection: Connection, percentiles: Mapping[str, float]) -> dict[str, Kept]:
+def assess_all(connection: Connection, percentiles: Mapping[str, float]) -> dict[str, SloStatus]:
     """How every promise is kept; of a service that was never asked, nothing is known."""
     told = loads.in_windows(connection)
     return {
-        service: kept({name: Told(*sums) for name, sums in told.get(service, {}).items()}, percentile)
+        service: assess_slo({name: WindowCounts(*sums) for name, sums in told.get(service, {}).items()}, percentile)
         for service, percentile in percentiles.items()
     }
 
 
-def _alarm(windows: Mapping[str, Told], rates: Mapping[str, float], percentile: float) -> Alarm:
+def _alarm(windows: Mapping[str, WindowCounts], rates: Mapping[str, float], percentile: float) -> Alarm:
     # Where much may be missed nothing burns fast: missing half of what can be missed is fast enough.
     most = 0.5 / (1 - percentile / 100)
     alarms: tuple[tuple[Alarm, tuple[str, str, float]], ...] = (("fast", FAST_BURN), ("slow", SLOW_BURN))

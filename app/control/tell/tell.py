@@ -24,12 +24,18 @@ from app.control.jobs import JobState, kept, works
 from app.control.jobs import said as said_of_job
 from app.control.measure import metrics
 from app.control.tell import slo
-from app.control.tell.conditions import Ground, said
-from app.control.tell.degrade import Degraded, Promise, Shed, degraded, shed
-from app.control.tell.figures import ATTAINED_IN, After, figures
-from app.control.tell.money import Addition, addition, empty_nodes, releasable, renting
-from app.control.tell.saying import Saying, Told, of_job
-from app.control.tell.turns import SILENT_SECONDS, burning, drains_turned, gateways_turned, turned
+from app.control.tell.conditions import CycleFacts, make_statements
+from app.control.tell.degrade import Degraded, Shedding, SloTarget, find_degraded, plan_shedding
+from app.control.tell.figures import ATTAINED_IN, CycleOutcome, make_figures
+from app.control.tell.money import Addition, find_empty_nodes, find_releasable, pose_rental, read_rental
+from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_status
+from app.control.tell.transitions import (
+    SILENT_SECONDS,
+    find_burn_events,
+    find_drain_events,
+    find_fleet_events,
+    find_gateway_events,
+)
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Key, Kind
 from app.store.database import lease
@@ -46,22 +52,22 @@ RENT_SECONDS, RENT_WORK = 3.0, 3
 
 
 @dataclass(slots=True)
-class Telling:
+class Announcer:
     """Remembers what it told, so that only what is new is told again. A new leader begins with a new one."""
 
     database: Database
     solver: Solving
     currency: str = ""  # of all prices
-    _saying: Saying = field(default_factory=Saying)
-    _sheds: Mapping[str, Shed] = field(default_factory=dict)
+    _saying: StatusWriter = field(default_factory=StatusWriter)
+    _sheds: Mapping[str, Shedding] = field(default_factory=dict)
     _reasons: dict[str, Unserved] = field(default_factory=dict)
     _held_back: Sequence[HeldBack] = ()
     _certificate: Certificate | None = None
     _rent: tuple[bytes, datetime, Addition | None] | None = None
-    _kept: tuple[datetime, Mapping[str, slo.Kept]] | None = None
+    _kept: tuple[datetime, Mapping[str, slo.SloStatus]] | None = None
     _before: Snapshot | None = None
     _heard: Mapping[str, float] = field(default_factory=dict)
-    _burned: Mapping[str, slo.Kept] = field(default_factory=dict)
+    _burned: Mapping[str, slo.SloStatus] = field(default_factory=dict)
     _releasable: frozenset[str] = frozenset()
     _drains: tuple[Drain, ...] | None = None
 
@@ -70,7 +76,7 @@ class Telling:
         with suppress(Unavailable):
             self._promises_kept(snapshot, posed.problem)
 
-    def tell(self, epoch: int, after: After) -> bool:
+    def tell(self, epoch: int, after: CycleOutcome) -> bool:
         """Everything that follows; False where a newer epoch won, and nothing more may be said."""
         snapshot, problem, plan = after.snapshot, after.posed.problem, after.plan
         self._remember(after)
@@ -82,7 +88,7 @@ class Telling:
         heard = self.database.read(gateways.heard)
         self._sheds = self._shed(after, heard) if snapshot.target > 0 else {}
         few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in after.posed.short.items()}
-        worse = few | degraded(problem, plan, self._sheds, known)
+        worse = few | find_degraded(problem, plan, self._sheds, known)
         rent = self._renting(snapshot, problem, plan)
         promises = self._promises_kept(snapshot, problem)
         found = self.database.write(lambda c: self._write(c, epoch, after, rent, promises, heard))
@@ -95,16 +101,18 @@ class Telling:
         attained = {
             name: one.attainment[ATTAINED_IN] for name, one in promises.items() if ATTAINED_IN in one.attainment
         }
-        ground = Ground(
+        ground = CycleFacts(
             problem, plan, self._reasons, attained, worse, terms, known, problem.limits, used, mode, self.currency
         )
-        told = {key: Told(statements) for key, statements in said(ground).items()} | jobs
+        told = {key: ObjectStatus(statements) for key, statements in make_statements(ground).items()} | jobs
         specs = {Key(Kind(one.kind), one.tenant, one.name): one.spec for one in snapshot.declared}
         self._saying.say(self.database, epoch, told, specs)
-        metrics.show(figures(epoch, after, ground, self._certificate, self._held_back, self._sheds, promises, free))
+        metrics.show(
+            make_figures(epoch, after, ground, self._certificate, self._held_back, self._sheds, promises, free)
+        )
         return True
 
-    def _remember(self, after: After) -> None:
+    def _remember(self, after: CycleOutcome) -> None:
         if after.decision:
             self._reasons = {one.service: one for one in after.decision.plan.unserved}
             self._certificate = after.decision.plan.certificate
@@ -112,7 +120,7 @@ class Telling:
         for name, reason in after.blamed.items():
             self._reasons[name] = Unserved(name, 0.0, reason)
 
-    def _shed(self, after: After, heard: Mapping[str, float]) -> Mapping[str, Shed]:
+    def _shed(self, after: CycleOutcome, heard: Mapping[str, float]) -> Mapping[str, Shedding]:
         problem, plan = after.posed.problem, after.plan
         pinned: dict[str, float] = {}
         for _, one in after.posed.pinned:
@@ -121,25 +129,25 @@ class Telling:
         acting = acting_services(after.snapshot)
         promises = {name: one for name, one in _promises(problem, plan).items() if name in acting}
         alive = sum(seconds <= SILENT_SECONDS for seconds in heard.values())
-        return shed(plan, after.snapshot.expected, promises, pinned, before=self._sheds, gateways=alive)
+        return plan_shedding(plan, after.snapshot.expected, promises, pinned, before=self._sheds, gateways=alive)
 
     def _write(
         self,
         connection: Connection,
         epoch: int,
-        after: After,
+        after: CycleOutcome,
         rent: Addition | None,
-        promises: Mapping[str, slo.Kept],
+        promises: Mapping[str, slo.SloStatus],
         heard: Mapping[str, float],
-    ) -> tuple[tuple[Releasable, ...], dict[Key, Told], list[Event]] | None:
+    ) -> tuple[tuple[Releasable, ...], dict[Key, ObjectStatus], list[Event]] | None:
         """In one transaction: limits of gateways, nodes to give back, GPUs to rent, and the events of that."""
         if not lease.held(connection, epoch):
             return None
         snapshot, problem, plan = after.snapshot, after.posed.problem, after.plan
         endpoints.limit(connection, {name: _limit(one) for name, one in self._sheds.items()})
-        empty = idle_nodes.keep(connection, empty_nodes(problem, plan))
-        free = releasable(problem, empty, _idle_minutes(snapshot))
-        outlook.put(connection, outlook.MONEY, money_said(free, rent))
+        empty = idle_nodes.keep(connection, find_empty_nodes(problem, plan))
+        free = find_releasable(problem, empty, _idle_minutes(snapshot))
+        outlook.put(connection, outlook.MONEY, encode_money(free, rent))
         fresh = [one for one in free if one.node not in self._releasable]
         happenings = [
             happened(Reason.RELEASABLE, f"empty for long; giving it back saves {one.price_per_hour:g} an hour",
@@ -149,9 +157,9 @@ class Telling:
         if self._before is None:
             happenings.append(happened(Reason.LEADER_CHANGED, f"epoch {epoch} began", kind="Planner"))
         else:
-            happenings += turned(self._before, snapshot)
-            happenings += gateways_turned(self._heard, heard)
-        happenings += burning(self._burned, promises)
+            happenings += find_fleet_events(self._before, snapshot)
+            happenings += find_gateway_events(self._heard, heard)
+        happenings += find_burn_events(self._burned, promises)
         happenings += self._drained(connection, snapshot)
         if rent and rent.gpus:
             happenings.append(happened(Reason.RENT_MORE, rent.words, kind="Plan"))
@@ -169,12 +177,12 @@ class Telling:
         # What was empty stays so, whatever else is rolled out.
         through = {one.asked: one for one in self._drains or () if one.is_done} if is_rolling else {}
         before, self._drains = self._drains, tuple(through.get(one.asked, one) for one in now)
-        return [] if before is None else drains_turned(before, self._drains)
+        return [] if before is None else find_drain_events(before, self._drains)
 
     def _renting(self, snapshot: Snapshot, problem: Problem, plan: Plan) -> Addition | None:
         """The cheapest addition, asked of the solver where the question is new, and not with every cycle."""
         prices = {one.name: float(str(one.spec["pricePerHour"])) for one in snapshot.declared if one.kind == "GpuType"}
-        asked = renting(problem, plan, prices)
+        asked = pose_rental(problem, plan, prices)
         if asked is None:
             self._rent = None
             return None
@@ -185,16 +193,16 @@ class Telling:
         if known and (known[0] == question or snapshot.at < known[1] + RENT_AGAIN_AFTER):
             return known[2]
         answer = self.solver.solve(asked, seconds=RENT_SECONDS, work=RENT_WORK)
-        found = addition(asked, answer.plan) if answer.plan else None
+        found = read_rental(asked, answer.plan) if answer.plan else None
         self._rent = (question, snapshot.at, found)
         return found
 
-    def _promises_kept(self, snapshot: Snapshot, problem: Problem) -> Mapping[str, slo.Kept]:
+    def _promises_kept(self, snapshot: Snapshot, problem: Problem) -> Mapping[str, slo.SloStatus]:
         """How promises are kept, asked for now and then: it is summed over hours."""
         known = self._kept
         if known is None or snapshot.at >= known[0] + PROMISES_AGAIN_AFTER:
             percentiles = {name: service.percentile for name, service in problem.services.items()}
-            known = (snapshot.at, self.database.read(lambda c: slo.all_kept(c, percentiles)))
+            known = (snapshot.at, self.database.read(lambda c: slo.assess_all(c, percentiles)))
             self._kept = known
         return known[1]
 
@@ -209,7 +217,7 @@ def acting_services(snapshot: Snapshot) -> set[str]:
     }
 
 
-def money_said(free: Sequence[Releasable], rent: Addition | None) -> dict[str, Any]:
+def encode_money(free: Sequence[Releasable], rent: Addition | None) -> dict[str, Any]:
     """As the API shows it."""
     found: dict[str, Any] = {"releasable": [{"node": one.node, "perHour": one.price_per_hour} for one in free]}
     if rent:
@@ -220,16 +228,16 @@ def money_said(free: Sequence[Releasable], rent: Addition | None) -> dict[str, A
     return found
 
 
-def _promises(problem: Problem, plan: Plan) -> dict[str, Promise]:
+def _promises(problem: Problem, plan: Plan) -> dict[str, SloTarget]:
     """What shedding asks of each service; whether anything could serve it, where nothing does."""
     stands, types = {one.service for one in plan.instances}, gpu_types(problem)
     return {
-        name: Promise(service.slo_ms, name in stands or gpus_per_rate(problem, service, types) < inf)
+        name: SloTarget(service.slo_ms, name in stands or gpus_per_rate(problem, service, types) < inf)
         for name, service in problem.services.items()
     }
 
 
-def _limit(one: Shed) -> endpoints.Limit:
+def _limit(one: Shedding) -> endpoints.Limit:
     return endpoints.Limit(one.queue_limit, one.share, one.retry_after_seconds)
 
 
@@ -238,10 +246,10 @@ def _idle_minutes(snapshot: Snapshot) -> float:
     return float(policy.get("idleMinutes", PolicySpec.model_fields["idle_minutes"].default))
 
 
-def _jobs(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, Told]:
+def _jobs(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:
     known = works(snapshot.declared)
     return {
-        Key(Kind.JOB, *name.split("/", 1)): of_job(said_of_job(state, known[name], snapshot.at))
+        Key(Kind.JOB, *name.split("/", 1)): make_job_status(said_of_job(state, known[name], snapshot.at))
         for name, state in states.items()
         if name in known
     }

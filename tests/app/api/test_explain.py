@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from app.access import Principal, Reach, Scope
-from app.api.explain import shown
+from app.api.explain import hide_neighbours
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import plans
@@ -17,15 +17,15 @@ TENANT, VIEWER = Principal("t1", Scope.VIEWER, "shop"), Principal("v1", Scope.VI
 
 
 def test_a_tenant_is_not_told_whose_services_pay_for_the_gpu_of_its_job() -> None:
-    own = shown(JOB, TENANT, Reach.OWN)
+    own = hide_neighbours(JOB, TENANT, Reach.OWN)
     assert "lab" not in json.dumps(own)
     assert own["sentences"] == ["shop/tune runs on node-0/1"]
-    assert shown(JOB, VIEWER, Reach.ALL) == JOB
+    assert hide_neighbours(JOB, VIEWER, Reach.ALL) == JOB
 
 
 def test_why_its_job_waits_is_told_to_a_tenant() -> None:
     waits = JOB | {"reason": "of 4 GPUs it has a profile for: 4 with too few SM% left"}
-    assert shown(waits, TENANT, Reach.OWN)["reason"] == waits["reason"]
+    assert hide_neighbours(waits, TENANT, Reach.OWN)["reason"] == waits["reason"]
 
 
 def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningServer) -> None:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from app.console.asked import Asked, asked
 from app.console.boxes import draw
-from app.console.fleet import fleet
-from app.console.money import Money, told
-from app.console.news import gathered
-from app.console.reading import Seen
-from app.console.services import listed, rows
-from app.console.trouble import troubles
+from app.console.data import ConsoleData
+from app.console.events import group_events
+from app.console.fleet import draw_fleet
+from app.console.money import Money, summarize_money
+from app.console.page_request import PageRequest, read_page_request
+from app.console.services import make_page, make_rows
+from app.console.trouble import find_troubles
 from app.console.view import page
 from app.console.wording import age, money, number, percent
 from app.store.database.lease import Lease
@@ -23,7 +23,7 @@ from app.store.fleet.fleet_map import NodeRow
 from app.store.world.events import Recorded
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
-NOW = Asked()
+NOW = PageRequest()
 LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
 
@@ -49,15 +49,15 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     return known | fields
 
 
-def seen(services: list[dict[str, Any]], nodes: list[NodeRow], **body: Any) -> Seen:
+def seen(services: list[dict[str, Any]], nodes: list[NodeRow], **body: Any) -> ConsoleData:
     plan = {"generation": 7, "state": "done", "reason": "cycle", "message": None}
-    return Seen(
+    return ConsoleData(
         at=AT, services=services, nodes=nodes, memory_gib={"l4-24gb": 24.0}, plan=plan, body=body, leader=LEADER
     )  # fmt: skip
 
 
-def said(whole: Seen) -> list[tuple[str, str]]:
-    return [(one.severity, one.said) for one in troubles(whole, rows(whole), fleet(whole, NOW))]
+def said(whole: ConsoleData) -> list[tuple[str, str]]:
+    return [(one.severity, one.said) for one in find_troubles(whole, make_rows(whole), draw_fleet(whole, NOW))]
 
 
 def test_nothing_is_wrong_where_nothing_is() -> None:
@@ -95,7 +95,7 @@ def test_a_planner_that_is_gone_or_fails_is_said() -> None:
 
 def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
     residents = [instance(f"shop/{name}", "n-1", 0, share) for name, share in (("a", 50), ("b", 30), ("c", 60))]
-    drawn = fleet(seen([], [node("n-1", gpus=1)], instances=residents), NOW).groups[0].drawn[0]
+    drawn = draw_fleet(seen([], [node("n-1", gpus=1)], instances=residents), NOW).groups[0].drawn[0]
     heights = [float(height) for _, path in drawn.paths for height in re.findall(r"h13v-([\d.]+)", path)]
     assert (max(heights), sum(heights)) == (12.0, 20.0)
     assert "SM 140" in drawn.label
@@ -109,16 +109,19 @@ def test_a_failed_gpu_is_crossed_out_and_a_large_node_is_cut_short() -> None:
 
 def test_a_tenant_is_drawn_the_gpus_that_it_runs_on_and_no_others() -> None:
     whole = replace(seen([], [node("n-1", gpus=0)], instances=[instance("shop/a", "n-1", 3)]), tenant="shop")
-    drawn = fleet(whole, NOW).groups[0].drawn[0]
+    drawn = draw_fleet(whole, NOW).groups[0].drawn[0]
     assert [title for _, title in drawn.titles] == ["3: shop/a 25"]
 
 
 def test_what_is_worst_is_listed_first_and_pages_are_short() -> None:
     services = [service(f"shop/s{n:03}") for n in range(100)]
     services += [service("shop/late", attained=0.5), service("shop/quiet", attained=None, ratePerSecond=None)]
-    found = listed(rows(seen(services, [])), NOW)
+    found = make_page(make_rows(seen(services, [])), NOW)
     assert (found.rows[0].name, found.found, found.pages, len(found.rows)) == ("shop/late", 102, 3, 40)
-    assert listed(rows(seen(services, [])), asked({"page": "99", "sort": "name"})).rows[-1].name == "shop/s099"
+    assert (
+        make_page(make_rows(seen(services, [])), read_page_request({"page": "99", "sort": "name"})).rows[-1].name
+        == "shop/s099"
+    )
 
 
 def test_the_same_that_befell_many_is_one_line() -> None:
@@ -126,18 +129,18 @@ def test_the_same_that_befell_many_is_one_line() -> None:
         Recorded(n, AT, AT + timedelta(seconds=n), 2, "burn_fast", "alarm", "Service", "shop", f"s{n}", f"m{n}", None)
         for n in range(50)
     ]
-    (line,) = gathered(events)
+    (line,) = group_events(events)
     assert (line.times, line.names, line.more, line.message) == (100, ("shop/s0", "shop/s1", "shop/s2"), 47, "m49")
 
 
 def test_money_is_what_is_booked_and_savings_are_the_least_that_a_baseline_says() -> None:
-    assert told("EUR", [], [], []) == Money("EUR")
+    assert summarize_money("EUR", [], [], []) == Money("EUR")
     cost = [
         {"tenant": "shop", "service": "a", "cost": Decimal("1.000000001")},
         {"tenant": "__idle__", "service": "", "cost": Decimal("2.5")},
     ]
     savings = [{"baseline": "hetsev", "saved": Decimal("3.25")}, {"baseline": "largest", "saved": Decimal(9)}]
-    found = told("EUR", cost, savings, [{"saved": None}])
+    found = summarize_money("EUR", cost, savings, [{"saved": None}])
     assert (found.today, found.by_service) == (Decimal("3.500000001"), {"shop/a": Decimal("1.000000001")})
     assert (found.saved, found.against, found.realised) == (Decimal("3.25"), "hetsev", None)
     shown = page(seen([service("shop/a")], []), found, NOW)
@@ -154,7 +157,7 @@ def test_numbers_are_short_and_a_share_that_is_not_whole_is_not_said_to_be() -> 
     assert [age(one) for one in (40, 190, 7200, 400_000)] == [f"40{thin}s", f"3{thin}min", f"2{thin}h", f"4{thin}d"]
 
 
-def large(nodes: int, gpus: int) -> Seen:
+def large(nodes: int, gpus: int) -> ConsoleData:
     """300 services with names and reasons as long as they come, three instances on each GPU."""
     names = [f"tenant-{n % 20:02}/service-with-a-long-name-{n:04}" for n in range(300)]
     instances = [
@@ -175,6 +178,8 @@ def test_a_page_is_small_however_large_the_fleet() -> None:
     for nodes, gpus in ((125, 8), (1000, 1), (1250, 8), (10_000, 1), (2, 5000)):
         whole = large(nodes, min(gpus, 64))
         drawn = page(
-            whole, Money(), asked({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"})
+            whole,
+            Money(),
+            read_page_request({"node": "h100-sxm-80gb-0001", "service": "tenant-01/service-with-a-long-name-0001"}),
         )
         assert len(drawn.encode()) <= MOST_BYTES, (nodes, gpus, len(drawn))

@@ -27,7 +27,7 @@ from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
 from app.nodes.intake import Intake
-from app.nodes.pace import Pace
+from app.nodes.pace import WorkPace
 from app.store.database.database import Database
 from app.store.fleet import assignments
 from app.store.money import closing
@@ -48,7 +48,7 @@ class Ledger:
     sequence: int = 0
     generation: int = 0
     assigned: dict[str, dict[str, UsageInterval]] = field(default_factory=dict)  # by node and instance
-    pace: Pace = field(default_factory=lambda: Pace(0))
+    pace: WorkPace = field(default_factory=lambda: WorkPace(0))
 
     def declare(self, *documents: Mapping[str, Any]) -> None:
         read = [Document("test", dict(one)) for one in documents]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agents.contract import GpuFacts, Inventory
-from app.nodes.detail import Ailing
-from app.nodes.devices import as_declared, fixed, healthy, mismatches
+from app.nodes.detail import AilingGpu
+from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition
 
 TYPES: dict[str, Any] = {"v100-16gb": {"memoryGib": 16, "smCount": 80}, "t4": {"memoryGib": 16, "smCount": 40}}
 SPEC: dict[str, Any] = {"gpuType": "v100-16gb", "gpus": 3}
@@ -28,25 +28,25 @@ def uuids(entries: list[Any]) -> dict[int, str]:
 
 
 def told(inventory: Inventory, before: Inventory | None = None, spec: dict[str, Any] = SPEC) -> list[str]:
-    there: list[Any] = fixed([], before or machine(), [])
-    return mismatches(spec, TYPES, fixed(there, inventory, []), inventory)
+    there: list[Any] = fix_indexes([], before or machine(), [])
+    return find_mismatches(spec, TYPES, fix_indexes(there, inventory, []), inventory)
 
 
 def test_what_was_declared_and_found_is_no_mismatch() -> None:
     assert told(machine()) == []
-    assert as_declared([]).status == "False"
+    assert mismatch_condition([]).status == "False"
 
 
 def test_the_first_inventory_fixes_which_index_is_which_device() -> None:
-    first = fixed([], machine(), [])
+    first = fix_indexes([], machine(), [])
     assert uuids(first) == {0: "GPU-0", 1: "GPU-1", 2: "GPU-2"}
     swapped = machine(gpu(0, "GPU-1"), gpu(1, "GPU-0"), gpu(2))
-    assert uuids(fixed(first, swapped, [])) == uuids(first)
+    assert uuids(fix_indexes(first, swapped, [])) == uuids(first)
 
 
 def test_a_gpu_beside_those_of_before_gets_an_index_of_its_own() -> None:
-    first = fixed([], machine(gpu(0)), [])
-    assert uuids(fixed(first, machine(gpu(0), gpu(1)), [])) == {0: "GPU-0", 1: "GPU-1"}
+    first = fix_indexes([], machine(gpu(0)), [])
+    assert uuids(fix_indexes(first, machine(gpu(0), gpu(1)), [])) == {0: "GPU-0", 1: "GPU-1"}
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_what_is_not_as_declared_is_named(inventory: Inventory, said: list[str])
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
-    many = as_declared([f"GPU {n} is missing" for n in range(100)])
+    many = mismatch_condition([f"GPU {n} is missing" for n in range(100)])
     assert "GPU 4 is missing; and 95 more" in many.message
     assert len(many.message) <= 500
 
 
 def test_health_is_of_the_device_wherever_it_is_now() -> None:
-    first = fixed([], machine(), [])
+    first = fix_indexes([], machine(), [])
     swapped = machine(gpu(0, "GPU-1"), gpu(1, "GPU-0"), gpu(2))
-    after = fixed(first, swapped, [Ailing(0, "failed", True, "xid_79")])
+    after = fix_indexes(first, swapped, [AilingGpu(0, "failed", True, "xid_79")])
     assert [(entry["uuid"], entry["health"], entry["fenced"], entry["reason"]) for entry in after] == [
         ("GPU-0", "ok", False, ""),
         ("GPU-1", "failed", True, "xid_79"),
@@ -99,19 +99,21 @@ def test_health_is_of_the_device_wherever_it_is_now() -> None:
 
 
 def test_a_device_that_is_gone_keeps_its_place_its_facts_and_the_agents_reason() -> None:
-    first = fixed([], machine(), [])
-    (*_, gone) = fixed(first, machine(gpu(0), gpu(1)), [])
+    first = fix_indexes([], machine(), [])
+    (*_, gone) = fix_indexes(first, machine(gpu(0), gpu(1)), [])
     assert (gone["index"], gone["smCount"], gone["health"], gone["reason"]) == (2, 80, "failed", "missing")
-    (*_, lost) = fixed(first, machine(gpu(0), gpu(1)), [Ailing(2, "failed", True, "lost")])
+    (*_, lost) = fix_indexes(first, machine(gpu(0), gpu(1)), [AilingGpu(2, "failed", True, "lost")])
     assert (lost["fenced"], lost["reason"]) == (True, "lost")
 
 
 def test_a_fenced_gpu_is_named_with_its_reason() -> None:
-    said = healthy(fixed([], machine(), [Ailing(1, "failed", True, "mps_fault"), Ailing(2, "degraded")]))
+    said = health_condition(
+        fix_indexes([], machine(), [AilingGpu(1, "failed", True, "mps_fault"), AilingGpu(2, "degraded")])
+    )
     assert (said.status, said.reason, said.message) == ("False", "Fenced", "GPU 1 (GPU-1) is fenced: mps_fault")
-    assert healthy(fixed([], machine(), [Ailing(2, "degraded")])).status == "True"
+    assert health_condition(fix_indexes([], machine(), [AilingGpu(2, "degraded")])).status == "True"
 
 
 def test_case_32_a_gpu_of_which_a_newer_agent_says_what_is_not_known_here_is_not_healthy() -> None:
-    said = healthy(fixed([], machine(), [Ailing(0, "dreaming")]))
+    said = health_condition(fix_indexes([], machine(), [AilingGpu(0, "dreaming")]))
     assert (said.status, said.reason, said.message) == ("False", "Failed", "GPU 0 (GPU-0) is dreaming")

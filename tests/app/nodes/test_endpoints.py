@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agents.contract import AssignedInstance, Assignment, Copy
-from app.nodes.detail import Detail, Owner
-from app.nodes.endpoints import Placed, of_tenant, placed, services
+from app.nodes.detail import InstanceOwner, NodeDetail
+from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
 from app.store.fleet.endpoints import Limit
 
 
@@ -20,27 +20,27 @@ def told(*instances: str, rate: float = 40.0) -> Assignment:
     return Assignment("node-1", 1, 1, 1, instances=tuple(assigned))
 
 
-def said(*copies: Copy) -> Detail:
-    return Detail(copies=copies, owners={copy.instance: Owner("shop", "search") for copy in copies})
+def said(*copies: Copy) -> NodeDetail:
+    return NodeDetail(copies=copies, owners={copy.instance: InstanceOwner("shop", "search") for copy in copies})
 
 
-def shown(*of_nodes: tuple[Placed, ...]) -> dict[str, bool]:
+def shown(*of_nodes: tuple[ServiceCopy, ...]) -> dict[str, bool]:
     """Whether each copy is drained."""
-    (service,) = services((one for copies in of_nodes for one in copies), {})
+    (service,) = list_services((one for copies in of_nodes for one in copies), {})
     return {copy.id: copy.drained for copy in service.copies}
 
 
 def test_a_copy_is_an_endpoint_from_routing_until_it_is_gone() -> None:
     stages = ("starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone", "unheard-of")
-    found = placed("node-1", said(*(copy(stage, stage) for stage in stages)), told("i-1"))
+    found = list_copies("node-1", said(*(copy(stage, stage) for stage in stages)), told("i-1"))
     assert [(one.copy.id, one.copy.drained) for one in found] == [
         ("routing", False), ("ready", False), ("draining", True), ("ending", True)
     ]  # fmt: skip
 
 
 def test_what_is_asked_of_a_copy_is_its_planned_rate() -> None:
-    (one,) = placed("node-1", said(copy("a")), told("i-1", rate=40.0))
-    (zero,) = placed("node-1", said(copy("a")), told("i-1", rate=0.0))
+    (one,) = list_copies("node-1", said(copy("a")), told("i-1", rate=40.0))
+    (zero,) = list_copies("node-1", said(copy("a")), told("i-1", rate=0.0))
     assert (one.service, one.copy.node, one.copy.address, one.copy.weight) == (
         "shop/search", "node-1", "10.0.0.1:9000", 40.0
     )  # fmt: skip
@@ -48,44 +48,52 @@ def test_what_is_asked_of_a_copy_is_its_planned_rate() -> None:
 
 
 def test_jobs_and_copies_without_an_address_are_no_endpoints() -> None:
-    job = Detail(copies=(copy("a"),), owners={"i-1": Owner("shop", "", "finetune")})
-    assert placed("node-1", job, None) == ()
-    assert placed("node-1", Detail(copies=(copy("a"),)), None) == ()
-    assert placed("node-1", said(copy("a", address="")), told("i-1")) == ()
+    job = NodeDetail(copies=(copy("a"),), owners={"i-1": InstanceOwner("shop", "", "finetune")})
+    assert list_copies("node-1", job, None) == ()
+    assert list_copies("node-1", NodeDetail(copies=(copy("a"),)), None) == ()
+    assert list_copies("node-1", said(copy("a", address="")), told("i-1")) == ()
 
 
 def test_what_nobody_is_told_to_run_is_drained_once_another_copy_is_up() -> None:
-    old = placed("node-1", said(copy("old", instance="i-1")), told())
+    old = list_copies("node-1", said(copy("old", instance="i-1")), told())
     for stage in ("starting", "warming", "draining"):
-        assert shown(old, placed("node-2", said(copy("new", stage, "i-2")), told("i-2")))["old"] is False
+        assert shown(old, list_copies("node-2", said(copy("new", stage, "i-2")), told("i-2")))["old"] is False
     for stage in ("routing", "ready"):
-        assert shown(old, placed("node-2", said(copy("new", stage, "i-2")), told("i-2"))) == {"old": True, "new": False}
+        assert shown(old, list_copies("node-2", said(copy("new", stage, "i-2")), told("i-2"))) == {
+            "old": True,
+            "new": False,
+        }
     assert shown(old) == {"old": False}  # the last one that serves goes when its node says so
 
 
 def test_both_copies_of_a_hand_over_serve_until_the_node_drains_one() -> None:
-    both = placed("node-1", said(copy("old"), copy("new")), told("i-1"))
+    both = list_copies("node-1", said(copy("old"), copy("new")), told("i-1"))
     assert shown(both) == {"old": False, "new": False}
-    assert shown(placed("node-1", said(copy("old", "draining"), copy("new")), told("i-1"))) == {
+    assert shown(list_copies("node-1", said(copy("old", "draining"), copy("new")), told("i-1"))) == {
         "old": True, "new": False
     }  # fmt: skip
 
 
 def test_a_service_says_its_promise_and_its_limit_also_without_a_copy() -> None:
     limits = {"shop/search": Limit(100, 0.25, 7), "lab/unserved": Limit(shed_share=1.0)}
-    unserved, search = services(placed("node-1", said(copy("a")), told("i-1")), limits)
+    unserved, search = list_services(list_copies("node-1", said(copy("a")), told("i-1")), limits)
     assert (search.slo_ms, search.percentile) == (80.0, 98.0)
     assert (search.queue_limit, search.shed_share, search.retry_after_seconds) == (100, 0.25, 7)
     assert (unserved.service, unserved.copies, unserved.shed_share) == ("lab/unserved", (), 1.0)
 
 
 def test_a_tenant_is_told_of_its_own_services_without_addresses() -> None:
-    other = Detail(copies=(copy("b", instance="i-2"),), owners={"i-2": Owner("shopping", "search")})
-    both = services((*placed("node-1", said(copy("a")), told("i-1")), *placed("node-2", other, None)), {})
-    (own,) = of_tenant(both, "shop")
+    other = NodeDetail(copies=(copy("b", instance="i-2"),), owners={"i-2": InstanceOwner("shopping", "search")})
+    both = list_services(
+        (*list_copies("node-1", said(copy("a")), told("i-1")), *list_copies("node-2", other, None)), {}
+    )
+    (own,) = filter_tenant(both, "shop")
     assert [(copy.id, copy.node, copy.address) for copy in own.copies] == [("a", "node-1", "")]
 
 
 def test_a_copy_of_an_instance_that_another_node_was_told_to_run_is_no_endpoint() -> None:
-    true, false = placed("node-1", said(copy("true")), told("i-1")), placed("liar", said(copy("false")), told())
+    true, false = (
+        list_copies("node-1", said(copy("true")), told("i-1")),
+        list_copies("liar", said(copy("false")), told()),
+    )
     assert shown(true, false) == {"true": False}

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from app.nodes import expansion
-from app.nodes.pace import Pace
+from app.nodes.pace import WorkPace
 from app.store.database import partitions
 from app.store.database.database import Database
 from app.store.money import rollups
@@ -31,7 +31,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def expand_finished(database: Database) -> int:
-    return expansion.expand_finished(database, Pace(rests=0))
+    return expansion.expand_finished(database, WorkPace(rests=0))
 
 
 def put(database: Database, body: dict[str, Any], quiet_seconds: float = 60) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.nodes import noting
+from app.nodes import device_status
 from app.store.database.database import Database
 from tests.cli.conftest import Run
 from tests.support.reports import instance, report, send
@@ -37,7 +37,7 @@ def test_a_node_that_never_reported_is_described_by_what_was_declared(world: Run
 def test_describe_shows_devices_copies_refusals_and_excursions(world: Run, server: RunningServer) -> None:
     assert send(server, server.token("node", node="node-1"), report("node-1", 1, **SAID)).status == 200
     database = Database(server.database_url, pool_size=1)
-    while database.write(noting.update):
+    while database.write(device_status.update_device_statuses):
         pass
     database.close()
     done = world("describe", "node", "node-1")

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Literal
 
-from app.control.answer.savings.fitting import EXACTLY, Placed, first_fit
-from app.control.answer.savings.paying import Gpu, Held, by_service, by_tenant, of_plan
-from app.control.answer.savings.shapes import Shape, prices, shapes
+from app.control.answer.savings.fitting import EXACTLY, BaselineInstance, first_fit
+from app.control.answer.savings.paying import GpuHolding, PaidGpu, by_service, by_tenant, of_plan
+from app.control.answer.savings.shapes import InstanceShape, prices, shapes
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
@@ -39,12 +39,12 @@ def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
     paid = by_service(problem, of_plan(problem, plan))
     found: dict[Baseline, dict[str, float]] = {}
     for baseline in BASELINES:
-        gpus: dict[tuple[str, int], list[Held]] = defaultdict(list)
+        gpus: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
         for one in placed(problem, rates, baseline):
-            held = Held(one.service, one.shape.sm_percent, one.shape.memory_gib)
+            held = GpuHolding(one.service, one.shape.sm_percent, one.shape.memory_gib)
             gpus[one.shape.gpu_type, one.gpu].append(held)
         is_alone = baseline == "one_per_gpu"
-        pays = by_service(problem, (Gpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
+        pays = by_service(problem, (PaidGpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
         found[baseline] = by_tenant(problem, {service: pays.get(service, paid[service]) for service in rates})
     return found
 
@@ -54,11 +54,11 @@ def plan_costs(problem: Problem, plan: Plan) -> dict[str, float]:
     return by_tenant(problem, by_service(problem, of_plan(problem, plan)))
 
 
-def placed(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[Placed]:
+def placed(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[BaselineInstance]:
     """All instances of a baseline; services that it cannot serve have none."""
     price = prices(problem)
     largest = max(price, key=lambda name: (problem.gpu_types[name].memory_gib, price[name], name))
-    wanted: list[tuple[Service, Shape]] = []
+    wanted: list[tuple[Service, InstanceShape]] = []
     for name, rate in sorted(rates.items()):
         service = problem.services[name]
         known = shapes(problem, service)
@@ -69,7 +69,7 @@ def placed(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> 
         else:
             wanted += _cheapest(service, [one for one in known if one.gpu_type == largest], rate)
     if baseline == "one_per_gpu":
-        return [Placed(service.name, shape, number) for number, (service, shape) in enumerate(wanted)]
+        return [BaselineInstance(service.name, shape, number) for number, (service, shape) in enumerate(wanted)]
     return first_fit(problem, wanted)
 
 
@@ -78,9 +78,9 @@ def _needed(service: Service, rate: float, each: float) -> int:
 
 
 def _alone(
-    service: Service, known: Sequence[Shape], rate: float, price: Mapping[str, float]
-) -> list[tuple[Service, Shape]]:
-    best: dict[str, Shape] = {}
+    service: Service, known: Sequence[InstanceShape], rate: float, price: Mapping[str, float]
+) -> list[tuple[Service, InstanceShape]]:
+    best: dict[str, InstanceShape] = {}
     for shape in known:
         if shape.gpu_type not in best or shape.rate_per_second > best[shape.gpu_type].rate_per_second:
             best[shape.gpu_type] = shape
@@ -93,7 +93,7 @@ def _alone(
     return [(service, shape)] * _needed(service, rate, shape.rate_per_second)
 
 
-def _cheapest(service: Service, known: Sequence[Shape], rate: float) -> list[tuple[Service, Shape]]:
+def _cheapest(service: Service, known: Sequence[InstanceShape], rate: float) -> list[tuple[Service, InstanceShape]]:
     """Of one type: the shape whose instances together take least of GPUs."""
     if not known:
         return []
@@ -104,10 +104,10 @@ def _cheapest(service: Service, known: Sequence[Shape], rate: float) -> list[tup
 
 
 def _hetsev(
-    problem: Problem, service: Service, known: Sequence[Shape], rate: float, price: Mapping[str, float]
-) -> list[tuple[Service, Shape]]:
+    problem: Problem, service: Service, known: Sequence[InstanceShape], rate: float, price: Mapping[str, float]
+) -> list[tuple[Service, InstanceShape]]:
     """HetSev's heuristic over one shape a type: the one of least price per rate. It bills the memory that is held."""
-    best: dict[str, Shape] = {}
+    best: dict[str, InstanceShape] = {}
     for shape in known:
         before = best.get(shape.gpu_type)
         if before is None or shape.share / shape.rate_per_second < before.share / before.rate_per_second:

@@ -6,18 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from app.control.answer.savings.shapes import Shape
+from app.control.answer.savings.shapes import InstanceShape
 from solvers.planning.problem import Policy, Problem, Service
 
 EXACTLY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class BaselineInstance:
     """An instance of a baseline on the `gpu`-th GPU of its type."""
 
     service: str
-    shape: Shape
+    shape: InstanceShape
     gpu: int
 
 
@@ -31,7 +31,7 @@ class _Open:
     is_dedicated: bool = False
     models: Counter[str] = field(default_factory=Counter)
 
-    def fits(self, service: Service, shape: Shape, whole_gib: float, policy: Policy) -> bool:
+    def fits(self, service: Service, shape: InstanceShape, whole_gib: float, policy: Policy) -> bool:
         return not (
             self.sm_percent + shape.sm_percent > 100
             or self.memory_gib + shape.memory_gib > whole_gib * (1 + EXACTLY)
@@ -41,7 +41,7 @@ class _Open:
             or (service.is_dedicated and self.clients)
         )
 
-    def take(self, service: Service, shape: Shape) -> None:
+    def take(self, service: Service, shape: InstanceShape) -> None:
         self.sm_percent += shape.sm_percent
         self.memory_gib += shape.memory_gib
         self.clients += 1
@@ -49,7 +49,7 @@ class _Open:
         self.is_dedicated = service.is_dedicated
 
 
-def first_fit(problem: Problem, wanted: Iterable[tuple[Service, Shape]]) -> list[Placed]:
+def first_fit(problem: Problem, wanted: Iterable[tuple[Service, InstanceShape]]) -> list[BaselineInstance]:
     """Each on the first GPU of its type that has room by SMs, memory, model and clients."""
     open_gpus: dict[str, list[_Open]] = defaultdict(list)
     found = []
@@ -60,5 +60,5 @@ def first_fit(problem: Problem, wanted: Iterable[tuple[Service, Shape]]) -> list
         if number == len(gpus):
             gpus.append(_Open())
         gpus[number].take(service, shape)
-        found.append(Placed(service.name, shape, number))
+        found.append(BaselineInstance(service.name, shape, number))
     return found

@@ -12,7 +12,7 @@ from solvers.planning.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GpuHolding:
     """What an instance holds of its GPU."""
 
     service: str
@@ -21,27 +21,27 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class PaidGpu:
     """A GPU that services run on. `is_whole`: they pay all of it, whatever the policy's pricing."""
 
     gpu_type: str
     price_per_hour: float
-    held: tuple[Held, ...]
+    held: tuple[GpuHolding, ...]
     is_whole: bool = False
 
 
-def of_plan(problem: Problem, plan: Plan) -> list[Gpu]:
+def of_plan(problem: Problem, plan: Plan) -> list[PaidGpu]:
     """The GPUs that a plan's services run on."""
-    found: dict[tuple[str, int], list[Held]] = defaultdict(list)
+    found: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
     for one in plan.instances:
-        found[one.place].append(Held(one.service, one.sm_percent, one.memory_gib))
+        found[one.place].append(GpuHolding(one.service, one.sm_percent, one.memory_gib))
     return [
-        Gpu(problem.nodes[node].gpu_type, problem.nodes[node].price_per_hour, tuple(held))
+        PaidGpu(problem.nodes[node].gpu_type, problem.nodes[node].price_per_hour, tuple(held))
         for (node, _), held in sorted(found.items())
     ]
 
 
-def by_service(problem: Problem, gpus: Iterable[Gpu]) -> dict[str, float]:
+def by_service(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
     """Per hour."""
     found: dict[str, float] = defaultdict(float)
     for gpu in gpus:
@@ -61,7 +61,7 @@ def by_tenant(problem: Problem, of_services: dict[str, float]) -> dict[str, floa
     return dict(found)
 
 
-def _part(problem: Problem, gpu: Gpu, whole_gib: float) -> float:
+def _part(problem: Problem, gpu: PaidGpu, whole_gib: float) -> float:
     dedicated = any(problem.services[one.service].is_dedicated for one in gpu.held)
     if gpu.is_whole or dedicated or problem.policy.pricing == "gpu":
         return 1.0

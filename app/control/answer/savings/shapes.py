@@ -17,7 +17,7 @@ from solvers.planning.search.promise import accepted_loads
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class InstanceShape:
     """An instance on one GPU type, and the most that it carries within the SLO."""
 
     gpu_type: str
@@ -30,10 +30,10 @@ class Shape:
     share: float  # of the GPU: the larger of its SMs and memory; 1 where the service is dedicated
 
 
-def shapes(problem: Problem, service: Service) -> list[Shape]:
+def shapes(problem: Problem, service: Service) -> list[InstanceShape]:
     """By GPU type and SM%, the batch and variant that carry most."""
     types = sorted({node.gpu_type for node in problem.nodes.values()})
-    found: dict[tuple[str, int], Shape] = {}
+    found: dict[tuple[str, int], InstanceShape] = {}
     for gpu_type in types:
         if service.gpu_types is not None and gpu_type not in service.gpu_types:
             continue
@@ -54,7 +54,7 @@ def prices(problem: Problem) -> dict[str, float]:
     return found
 
 
-def _of_profile(problem: Problem, service: Service, profile: Profile) -> Iterator[Shape]:
+def _of_profile(problem: Problem, service: Service, profile: Profile) -> Iterator[InstanceShape]:
     whole_gib = problem.gpu_types[profile.gpu_type].memory_gib
     margin = 1 + problem.policy.exec_margin
     batches = sorted(batch for batch in profile.latency_ms if profile.memory_gib[batch] <= whole_gib)
@@ -70,7 +70,7 @@ def _of_profile(problem: Problem, service: Service, profile: Profile) -> Iterato
         for at in np.flatnonzero(rates > 0):
             sm_percent = int(percents[at])
             share = 1.0 if service.is_dedicated else max(sm_percent / 100, memory / whole_gib)
-            yield Shape(
+            yield InstanceShape(
                 profile.gpu_type, profile.variant, batch, sm_percent, memory, float(exec_ms[at]),
                 float(rates[at]) * (1 - 1e-9), share,
             )  # fmt: skip

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.control.answer.whatif.change import Change, WrongChange, changed
+from app.control.answer.whatif.change import WhatIfChange, WrongChange, changed
 from app.control.answer.whatif.compare import Side, compared, in_words
-from app.control.answer.whatif.prices import Amount, SloPrice, slo_prices
+from app.control.answer.whatif.prices import HourlyCost, SloPrice, slo_prices
 from app.control.domain.decision import Outcome
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
@@ -28,7 +28,7 @@ class WhatIf(Aside):
     """The question: what would this change do? Answered without touching anything."""
 
     snapshot: Snapshot
-    change: Change
+    change: WhatIfChange
     seconds: float
     work: int | None = None
     seed: int = 0
@@ -44,7 +44,7 @@ class WhatIf(Aside):
 
     def _compared(self) -> dict[str, Any]:
         deadline = time.monotonic() + self.seconds
-        same = self.change == Change()
+        same = self.change == WhatIfChange()
         share = 2 + 2 * (self.prices_of is not None)
         each = max(LEAST_SECONDS, self.seconds / share)
         now, then = formulate(self.snapshot).problem, formulate(changed(self.snapshot, self.change)).problem
@@ -103,5 +103,5 @@ def _wire(price: SloPrice) -> dict[str, Any]:
     }
 
 
-def _amount(amount: Amount | None) -> dict[str, float] | None:
+def _amount(amount: HourlyCost | None) -> dict[str, float] | None:
     return None if amount is None else {"gpus": amount.gpus, "unserved": amount.unserved}

@@ -17,7 +17,7 @@ class WrongChange(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateChange:
     """What is asked of a service: so many times as much, or so much."""
 
     times: float = 1.0
@@ -25,14 +25,14 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WhatIfChange:
     """What is asked about."""
 
     declared: tuple[Declared, ...] = ()  # put in place of what has the same name, or beside it
     gone: tuple[tuple[str, str, str], ...] = ()  # kind, tenant, name
     gpus: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more
     slos_ms: Mapping[str, float] = field(default_factory=dict)  # service -> its latency
-    rates: Mapping[str, Rate] = field(default_factory=dict)  # service -> what is asked of it
+    rates: Mapping[str, RateChange] = field(default_factory=dict)  # service -> what is asked of it
 
     @property
     def services(self) -> frozenset[str]:
@@ -41,7 +41,7 @@ class Change:
         return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
 
 
-def changed(snapshot: Snapshot, change: Change) -> Snapshot:
+def changed(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     """The snapshot with the change made."""
     world = {(one.kind, one.tenant, one.name): one for one in snapshot.declared}
     expected = dict(snapshot.expected)

@@ -17,15 +17,15 @@ Solve = Callable[[Problem], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class HourlyCost:
     """Money for GPUs an hour, and what the policy says that unserved requests are worth."""
 
     gpus: float
     unserved: float
 
-    def over(self, other: Amount | None) -> Amount | None:
+    def over(self, other: HourlyCost | None) -> HourlyCost | None:
         """How much more this is."""
-        return None if other is None else Amount(self.gpus - other.gpus, self.unserved - other.unserved)
+        return None if other is None else HourlyCost(self.gpus - other.gpus, self.unserved - other.unserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class SloPrice:
 
     service: str
     slo_ms: float
-    costs: Amount | None  # what the fleet would cost less without the service
-    shorter_adds: Amount | None  # at 0.9 of its latency
-    longer_saves: Amount | None  # at 1.1 of it
+    costs: HourlyCost | None  # what the fleet would cost less without the service
+    shorter_adds: HourlyCost | None  # at 0.9 of its latency
+    longer_saves: HourlyCost | None  # at 1.1 of it
 
 
 def slo_prices(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPrice]:
@@ -58,14 +58,14 @@ def slo_prices(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] 
         )
 
 
-def _no_dearer(less: Amount | None, more: Amount) -> Amount | None:
+def _no_dearer(less: HourlyCost | None, more: HourlyCost) -> HourlyCost | None:
     """What must not cost more than the other; where a search did not find that, the other."""
     if less is None:
         return None
     return less if less.gpus + less.unserved < more.gpus + more.unserved else more
 
 
-def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> Amount | None:
+def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> HourlyCost | None:
     """The least cost of what is found and what is known to be right, as far as it is; None if there was no time."""
     found = solve(problem)
     if found is None:
@@ -73,13 +73,13 @@ def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> Amount | No
     costs = [_cost(problem, found)]
     if known is not None:
         verdict = judge(problem, known, simulate=False, keeps=keep)
-        costs += [Amount(verdict.cost.resource, verdict.cost.unserved)] if verdict.is_right else []
+        costs += [HourlyCost(verdict.cost.resource, verdict.cost.unserved)] if verdict.is_right else []
     return min(costs, key=lambda cost: cost.gpus + cost.unserved)
 
 
-def _cost(problem: Problem, plan: Plan) -> Amount:
+def _cost(problem: Problem, plan: Plan) -> HourlyCost:
     cost = judge(problem, plan, simulate=False).cost
-    return Amount(cost.resource, cost.unserved)
+    return HourlyCost(cost.resource, cost.unserved)
 
 
 def _without(problem: Problem, name: str) -> Problem:

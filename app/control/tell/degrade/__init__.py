@@ -6,7 +6,7 @@ least before it leaves anything out, and leaves out first what weighs least. Wha
 
 from __future__ import annotations
 
-from app.control.tell.degrade.shedding import Promise, Shed, shed
-from app.control.tell.degrade.standing import Degraded, Why, degraded
+from app.control.tell.degrade.degradation import Degraded, Why, find_degraded
+from app.control.tell.degrade.shedding import Shedding, SloTarget, plan_shedding
 
-__all__ = ["Degraded", "Promise", "Shed", "Why", "degraded", "shed"]
+__all__ = ["Degraded", "Shedding", "SloTarget", "Why", "find_degraded", "plan_shedding"]

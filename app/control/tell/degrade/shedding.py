@@ -28,7 +28,7 @@ AGAIN_MUCH_LATER = 300  # nothing but a change of manifests or fleet helps
 
 
 @dataclass(frozen=True, slots=True)
-class Shed:
+class Shedding:
     """What gateways take of one service's requests."""
 
     share: float = 0.0  # answered 503 at random
@@ -37,21 +37,21 @@ class Shed:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class SloTarget:
     """What shedding needs to know of a service."""
 
     slo_ms: float
     is_attainable: bool = True  # some profile meets the SLO
 
 
-def shed(
+def plan_shedding(
     plan: Plan,
     expected: Mapping[str, Expected],
-    promises: Mapping[str, Promise],
+    promises: Mapping[str, SloTarget],
     pinned: Mapping[str, float] | None = None,
-    before: Mapping[str, Shed] | None = None,
+    before: Mapping[str, Shedding] | None = None,
     gateways: int = 1,
-) -> dict[str, Shed]:
+) -> dict[str, Shedding]:
     """By service, of the plan that stands: what is lost is not in it, whatever was planned once.
 
     `pinned` is carried beside the plan, `before` is what stood.
@@ -64,10 +64,10 @@ def shed(
     for name, promise in sorted(promises.items()):
         asked = _asked(expected.get(name), carried[name])
         missing = 1 - carried[name] / asked if name in short and asked > carried[name] else 0.0
-        known = (before or {}).get(name, Shed())
+        known = (before or {}).get(name, Shedding())
         share = _steady(missing, known.share)
         limit = _open_at_once(carried[name], promise.slo_ms, WAITS_SHORT if name in short else WAITS)
-        found[name] = Shed(share, ceil(limit / max(gateways, 1)), _again(share, carried[name], promise))
+        found[name] = Shedding(share, ceil(limit / max(gateways, 1)), _again(share, carried[name], promise))
     return found
 
 
@@ -93,7 +93,7 @@ def _open_at_once(carried: float, slo_ms: float, waits: float) -> int:
     return round(LEAST_OPEN * LIMIT_STEP**steps)
 
 
-def _again(share: float, carried: float, promise: Promise) -> int:
+def _again(share: float, carried: float, promise: SloTarget) -> int:
     if not promise.is_attainable:
         return AGAIN_MUCH_LATER
     return AGAIN_LATER if share > 0 or carried == 0 else AGAIN_SOON

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.control.answer.replay import Record, Refused, difference, from_json, replay, to_json
+from app.control.answer.replay import Record, ReplayRefused, difference, from_json, replay, to_json
 from app.control.domain.decision import Answer, Lane, Outcome
 from app.control.domain.snapshot import Expected
 from app.control.solve import Inline, Solver, versions
@@ -56,7 +56,7 @@ def test_another_plan_on_record_is_named_by_its_first_difference(records: list[R
 
 def test_a_record_of_an_older_form_of_problems_is_refused_by_name(records: list[Record]) -> None:
     older = {name: version for name, version in records[0].versions.items() if name != "problem"}
-    with pytest.raises(Refused, match="problem is 2 here and was not recorded"):
+    with pytest.raises(ReplayRefused, match="problem is 2 here and was not recorded"):
         replay(replace(records[0], versions=older), Silent())
 
 
@@ -69,7 +69,7 @@ def test_another_snapshot_gives_another_plan(records: list[Record]) -> None:
 
 def test_other_versions_are_refused_by_name(records: list[Record]) -> None:
     old = replace(records[0], versions={**versions(), "numpy": "1.0", "gpuwright": "0.0.1"})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ReplayRefused) as refused:
         replay(old, Silent())
     here = versions()
     assert str(refused.value) == (
@@ -96,13 +96,13 @@ def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: li
 
 
 def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
-    with pytest.raises(Refused, match="not found by a solver: its lane is rollback"):
+    with pytest.raises(ReplayRefused, match="not found by a solver: its lane is rollback"):
         replay(replace(records[0], lane=Lane.ROLLBACK, recipe={}), Silent())
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"generation": 1, "lane": "other"}'])
 def test_what_is_no_record_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused, match="no record of a decision"):
+    with pytest.raises(ReplayRefused, match="no record of a decision"):
         from_json(body)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.control.domain.events import Reason
 from app.control.formulate.tenants import Account, Terms, Used
-from app.control.tell.conditions import Ground, Statement, attained, said
+from app.control.tell.conditions import CycleFacts, Statement, describe_attained, make_statements
 from app.control.tell.degrade import Degraded
 from app.manifests.model import Key, Kind
 from solvers.planning.plan import Unserved
@@ -19,11 +19,11 @@ from tests.solvers.planning.small_world import plan, problem
 RANK = Key(Kind.SERVICE, "shop", "rank")
 SEARCH = Key(Kind.SERVICE, "shop", "search")
 SHOP = Key(Kind.TENANT, "", "shop")
-GROUND = Ground(problem(), plan())
+GROUND = CycleFacts(problem(), plan())
 
 
-def statement(standing: Ground, key: Key, type_: str) -> Statement:
-    [found] = [one for one in said(standing)[key] if one.type == type_]
+def statement(standing: CycleFacts, key: Key, type_: str) -> Statement:
+    [found] = [one for one in make_statements(standing)[key] if one.type == type_]
     return found
 
 
@@ -44,15 +44,15 @@ def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
 
 def test_attainment_is_told_against_the_promise() -> None:
     service = GROUND.problem.services["shop/search"]
-    assert [attained(service, share).status for share in (None, 0.98, 0.979)] == ["Unknown", "True", "False"]
-    assert attained(service, 0.91).message == "fewer are in time than promised: 98 % within 200 ms"
+    assert [describe_attained(service, share).status for share in (None, 0.98, 0.979)] == ["Unknown", "True", "False"]
+    assert describe_attained(service, 0.91).message == "fewer are in time than promised: 98 % within 200 ms"
 
 
 @given(st.floats(0, 0.97), st.floats(0.98, 1.0))
 def test_an_attainment_that_breathes_changes_no_word(low: float, high: float) -> None:
     service = GROUND.problem.services["shop/search"]
-    assert attained(service, low) == attained(service, 0.5)
-    assert attained(service, high) == attained(service, 0.99)
+    assert describe_attained(service, low) == describe_attained(service, 0.5)
+    assert describe_attained(service, high) == describe_attained(service, 0.99)
 
 
 def test_a_degraded_service_says_why() -> None:
@@ -70,7 +70,9 @@ def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
         assert (told.status, told.reason) == ("False", "OverBudget")
         assert told.message.startswith("shop has spent the budget of 100 CHF a month; ")
         assert told.message.endswith("its services get nothing more than they have")
-    assert not [one for one in said(standing)[Key(Kind.SERVICE, "lab", "alone")] if one.type == "WithinBudget"]
+    assert not [
+        one for one in make_statements(standing)[Key(Kind.SERVICE, "lab", "alone")] if one.type == "WithinBudget"
+    ]
 
 
 def test_a_tenant_says_whether_it_has_borrowed_or_had_to_give_back() -> None:

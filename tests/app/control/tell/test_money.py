@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from app.control.tell.money import Addition, addition, empty_nodes, releasable, renting
+from app.control.tell.money import Addition, find_empty_nodes, find_releasable, pose_rental, read_rental
 from app.store.database.database import Database
 from app.store.plans import idle_nodes
 from solvers.planning.judge import judge
@@ -46,9 +46,9 @@ def service(name: str, rate: float, slo_ms: float = 200.0) -> Service:
 
 def rented(problem: Problem) -> tuple[Addition, Plan]:
     plan = solve(problem, Budget(work=2))
-    asked = renting(problem, plan, PRICES)
+    asked = pose_rental(problem, plan, PRICES)
     assert asked
-    return addition(asked, solve(asked, Budget(work=5))), plan
+    return read_rental(asked, solve(asked, Budget(work=5))), plan
 
 
 def with_rented(problem: Problem, found: Addition) -> Problem:
@@ -96,9 +96,9 @@ def test_a_tenant_at_its_limit_is_not_helped_by_more_gpus() -> None:
 
 def test_nothing_is_asked_where_nothing_is_unserved_or_could_be_rented() -> None:
     served = fleet(service("shop/a", 10.0), spare={"big": 4})
-    assert renting(served, solve(served, Budget(work=1)), PRICES) is None
+    assert pose_rental(served, solve(served, Budget(work=1)), PRICES) is None
     short = fleet(service("shop/a", 900.0), spare={})
-    assert renting(short, solve(short, Budget(work=1)), PRICES) is None
+    assert pose_rental(short, solve(short, Budget(work=1)), PRICES) is None
 
 
 def test_nodes_empty_for_long_enough_are_releasable_the_dearest_first() -> None:
@@ -110,8 +110,10 @@ def test_nodes_empty_for_long_enough_are_releasable_the_dearest_first() -> None:
     ]
     problem = fleet(spare={})
     problem = replace(problem, nodes={**problem.nodes, **{node.name: node for node in nodes}})
-    assert empty_nodes(problem, Plan(())) == ("n1", "n2", "n3", "n5"), "a reserved node is paid whether used or not"
-    found = releasable(problem, {"n1": 0.0, "n2": 900.0, "n3": 900.0, "n5": 901.0}, 15.0)
+    assert find_empty_nodes(problem, Plan(())) == ("n1", "n2", "n3", "n5"), (
+        "a reserved node is paid whether used or not"
+    )
+    found = find_releasable(problem, {"n1": 0.0, "n2": 900.0, "n3": 900.0, "n5": 901.0}, 15.0)
     assert found == (Releasable("n3", 8.0), Releasable("n2", 2.0), Releasable("n5", 2.0))
 
 

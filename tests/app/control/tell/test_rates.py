@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.tell.rates import IDLE, OTHERS, UNALLOCATED, cost_rates, named
+from app.control.tell.rates import IDLE, OTHERS, UNALLOCATED, cost_rates, top_tenants
 from app.ledger.division import shares_of
 from app.ledger.facts import Usage
 from solvers.planning.plan import Plan
@@ -58,7 +58,7 @@ def test_the_plans_cost_is_divided_as_the_ledger_divides_it() -> None:
 
 def test_metrics_name_the_dearest_and_sum_up_the_others() -> None:
     rates = {f"tenant-{n}": float(n) for n in range(10)} | {IDLE: 0.5, UNALLOCATED: 0.25}
-    found = named(rates, most=3)
+    found = top_tenants(rates, most=3)
     assert found == {"tenant-9": 9, "tenant-8": 8, "tenant-7": 7, IDLE: 0.5, UNALLOCATED: 0.25, OTHERS: 21}
     assert sum(found.values()) == pytest.approx(sum(rates.values()))
-    assert named({"shop": 1.0}) == {"shop": 1.0}
+    assert top_tenants({"shop": 1.0}) == {"shop": 1.0}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.tell.slo import Told, all_kept, kept
+from app.control.tell.slo import WindowCounts, assess_all, assess_slo
 from app.store.database.database import Database
 from app.store.fleet import loads
 from app.store.fleet.loads import WINDOWS, Bucket
@@ -22,51 +22,51 @@ def database(database_url: str) -> Iterator[Database]:
     opened.close()
 
 
-def windows(**shares: float) -> dict[str, Told]:
+def windows(**shares: float) -> dict[str, WindowCounts]:
     """A thousand answers in each window, of which a share was late."""
-    return {name: Told(1000, 0, 1000 * shares.get(f"w{name}", 0.0)) for name in WINDOWS}
+    return {name: WindowCounts(1000, 0, 1000 * shares.get(f"w{name}", 0.0)) for name in WINDOWS}
 
 
 def test_what_is_late_and_what_fails_is_missed() -> None:
-    assert Told(90, 10, 0).attainment == 0.9
-    assert Told(100, 0, 5).attainment == 0.95
-    assert Told(90, 10, 0).burn_rate(98) == pytest.approx(5)
+    assert WindowCounts(90, 10, 0).attainment == 0.9
+    assert WindowCounts(100, 0, 5).attainment == 0.95
+    assert WindowCounts(90, 10, 0).burn_rate(98) == pytest.approx(5)
 
 
 def test_where_nothing_was_asked_nothing_is_known() -> None:
-    assert (Told().attainment, Told().burn_rate(98)) == (None, None)
-    assert kept({name: Told() for name in WINDOWS}, 98).alarm == ""
+    assert (WindowCounts().attainment, WindowCounts().burn_rate(98)) == (None, None)
+    assert assess_slo({name: WindowCounts() for name in WINDOWS}, 98).alarm == ""
 
 
 def test_to_spend_just_what_is_allowed_leaves_nothing_and_alarms_nobody() -> None:
-    found = kept(windows(**{f"w{name}": 0.02 for name in WINDOWS}), 98)
+    found = assess_slo(windows(**{f"w{name}": 0.02 for name in WINDOWS}), 98)
     assert found.burn_rates == {name: pytest.approx(1) for name in WINDOWS}
     assert found.budget_left == pytest.approx(0)
     assert found.alarm == ""
 
 
 def test_a_fast_burn_wants_the_hour_and_the_last_minutes() -> None:
-    assert kept(windows(w5m=0.2, w1h=0.2), 99).alarm == "fast"
-    assert kept(windows(w5m=0.2), 99).alarm == ""
-    assert kept(windows(w1h=0.2), 99).alarm == ""
+    assert assess_slo(windows(w5m=0.2, w1h=0.2), 99).alarm == "fast"
+    assert assess_slo(windows(w5m=0.2), 99).alarm == ""
+    assert assess_slo(windows(w1h=0.2), 99).alarm == ""
 
 
 def test_a_slow_burn_wants_six_hours_and_the_last_half_hour() -> None:
-    assert kept(windows(w30m=0.08, w6h=0.08), 99).alarm == "slow"
+    assert assess_slo(windows(w30m=0.08, w6h=0.08), 99).alarm == "slow"
 
 
 def test_a_promise_that_allows_much_alarms_when_half_is_missed() -> None:
-    assert kept(windows(w5m=0.6, w1h=0.6), 90).alarm == "fast"
+    assert assess_slo(windows(w5m=0.6, w1h=0.6), 90).alarm == "fast"
 
 
 def test_one_late_answer_among_few_alarms_nobody() -> None:
-    few = {name: Told(3, 0, 1) for name in WINDOWS}
-    assert kept(few, 99).alarm == ""
+    few = {name: WindowCounts(3, 0, 1) for name in WINDOWS}
+    assert assess_slo(few, 99).alarm == ""
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9), st.floats(0, 1e9), st.floats(50, 99.9))
 def test_an_attainment_is_a_share(answers: float, errors: float, slow: float, percentile: float) -> None:
-    found = kept({name: Told(answers, errors, slow) for name in WINDOWS}, percentile)
+    found = assess_slo({name: WindowCounts(answers, errors, slow) for name in WINDOWS}, percentile)
     assert all(0 <= share <= 1 for share in found.attainment.values())
     assert all(rate >= 0 for rate in found.burn_rates.values())
 
@@ -81,7 +81,7 @@ def test_windows_reach_as_far_as_they_say(database: Database) -> None:
     ]  # fmt: skip
     database.repeatable(lambda connection: loads.keep(connection, buckets))
     for _ in range(2):  # as they came, and with old hours rolled up
-        found = database.read(lambda connection: all_kept(connection, {"shop/search": 98.0, "shop/new": 98.0}))
+        found = database.read(lambda connection: assess_all(connection, {"shop/search": 98.0, "shop/new": 98.0}))
         late = {name: 1 - share for name, share in found["shop/search"].attainment.items()}
         assert late == {
             "5m": pytest.approx(0.01), "30m": pytest.approx(0.015), "1h": pytest.approx(7 / 300),

@@ -15,8 +15,8 @@ from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.running import as_it_stands
 from app.control.solve.inline import Inline
-from app.control.tell.figures import After
-from app.control.tell.tell import Telling
+from app.control.tell.figures import CycleOutcome
+from app.control.tell.tell import Announcer
 from app.http.metrics import REGISTRY
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
@@ -74,17 +74,17 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
     )
 
 
-def after(rate: float, minute: int = 0, mode: str = "auto") -> After:
+def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     """A cycle that planned this, in one go: what it decided stands already."""
     seen = snapshot(rate, minute, mode)
     posed = formulate(seen)
     answer = Inline().solve(posed.problem, seconds=60.0, work=2)
     decision = draft(seen, posed, answer)
     stands = replace(seen, standing=decision.desired)
-    return After(stands, formulate(stands), as_it_stands(formulate(stands).problem), decision)
+    return CycleOutcome(stands, formulate(stands), as_it_stands(formulate(stands).problem), decision)
 
 
-def told(database: Database, telling: Telling, what: After) -> bool:
+def told(database: Database, telling: Announcer, what: CycleOutcome) -> bool:
     NOW[0] = what.snapshot.at
     return telling.tell(1, what)
 
@@ -100,7 +100,7 @@ SEARCH = Key(Kind.SERVICE, "shop", "search")
 
 
 def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database: Database) -> None:
-    telling = Telling(database, Inline())
+    telling = Announcer(database, Inline())
     assert told(database, telling, after(200.0))
     assert conditions(database, SEARCH)["Served"]["status"] == "True"
     assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
@@ -121,7 +121,7 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
 
 
 def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
-    telling = Telling(database, Inline())
+    telling = Announcer(database, Inline())
     assert told(database, telling, after(1500.0))
     served = conditions(database, SEARCH)["Served"]
     assert (served["status"], served["reason"]) == ("False", "Unserved")
@@ -136,7 +136,7 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
 
 
 def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
-    assert told(database, Telling(database, Inline()), after(1500.0, mode="advisory"))
+    assert told(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
     assert database.read(endpoints.limits) == {}
     found = conditions(database, SEARCH)
     assert found["Served"]["message"].endswith("; the mode is advisory")
@@ -144,6 +144,6 @@ def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
 
 
 def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
-    assert not Telling(database, Inline()).tell(7, after(1500.0))
+    assert not Announcer(database, Inline()).tell(7, after(1500.0))
     assert database.read(endpoints.limits) == {}
     assert "Served" not in conditions(database, SEARCH)

@@ -9,7 +9,7 @@ from math import ceil
 import pytest
 
 from app.control.answer.savings.baselines import BASELINES, Baseline, costs, placed, plan_costs
-from app.control.answer.savings.fitting import Placed
+from app.control.answer.savings.fitting import BaselineInstance
 from app.control.formulate.problem import build_problem
 from simulation.world import of_documents
 from solvers.latency import max_rate
@@ -40,7 +40,7 @@ def fleet(pricing: str = "gpu") -> Problem:
     )  # fmt: skip
 
 
-def exec_ms(problem: Problem, one: Placed) -> float:
+def exec_ms(problem: Problem, one: BaselineInstance) -> float:
     """On the profile's curve, between its points in a straight line."""
     found = problem.profiles[problem.services[one.service].model, one.shape.variant, one.shape.gpu_type]
     points = found.latency_ms[one.shape.batch]
@@ -50,10 +50,12 @@ def exec_ms(problem: Problem, one: Placed) -> float:
     raise AssertionError(f"{one.shape.sm_percent} is not on the curve")
 
 
-def violations(problem: Problem, baseline: Baseline, rates: dict[str, float], standing: list[Placed]) -> list[str]:
+def violations(
+    problem: Problem, baseline: Baseline, rates: dict[str, float], standing: list[BaselineInstance]
+) -> list[str]:
     found = []
     carried: dict[str, float] = defaultdict(float)
-    gpus: dict[tuple[str, int], list[Placed]] = defaultdict(list)
+    gpus: dict[tuple[str, int], list[BaselineInstance]] = defaultdict(list)
     for one in standing:
         of, shape = problem.services[one.service], one.shape
         alone = exec_ms(problem, one)
@@ -103,7 +105,7 @@ def plan_of(problem: Problem, rates: dict[str, float]) -> Plan:
 def test_what_tenants_pay_is_what_the_gpus_cost(pricing: str, baseline: Baseline) -> None:
     problem = fleet(pricing)
     price = {"v100-16gb": 1.2, "t4-8gb": 0.4}
-    gpus: dict[tuple[str, int], list[Placed]] = defaultdict(list)
+    gpus: dict[tuple[str, int], list[BaselineInstance]] = defaultdict(list)
     for one in placed(problem, RATES, baseline):
         gpus[one.shape.gpu_type, one.gpu].append(one)
     total = 0.0

@@ -8,51 +8,53 @@ from typing import Any
 import pytest
 
 from app.control.answer.whatif.asked import WhatIf
-from app.control.answer.whatif.change import Change, Rate, WrongChange, changed
+from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, changed
 from app.control.domain.snapshot import Declared, Snapshot
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
-def asked(world: Snapshot, change: Change, **more: Any) -> dict[str, Any]:
+def asked(world: Snapshot, change: WhatIfChange, **more: Any) -> dict[str, Any]:
     return WhatIf(world, change, seconds=60.0, work=2, **more).answered()
 
 
 def test_more_load_costs_more_and_more_gpus_serve_what_was_left_out() -> None:
     world = snapshot(search=300.0, ads=200.0)
-    more = asked(world, Change(rates={"shop/search": Rate(times=2.0)}))
+    more = asked(world, WhatIfChange(rates={"shop/search": RateChange(times=2.0)}))
     assert more["costDelta"] >= 0
     assert more["services"][0]["service"] == "shop/search"
     assert more["services"][0]["after"]["ratePerSecond"] == 600.0
     flooded = snapshot(search=30_000.0)
-    helped = asked(flooded, Change(gpus={"v100": 8}))
+    helped = asked(flooded, WhatIfChange(gpus={"v100": 8}))
     assert helped["before"]["unserved"] == 1
     assert helped["after"]["unservedCost"] < helped["before"]["unservedCost"]
     assert helped["costDelta"] < 0
 
 
 def test_nothing_asked_changes_nothing() -> None:
-    said = asked(snapshot(search=300.0), Change())
+    said = asked(snapshot(search=300.0), WhatIfChange())
     assert said["costDelta"] == 0.0
     assert said["services"] == []
 
 
 def test_a_longer_slo_never_costs_more_and_a_shorter_one_never_less() -> None:
     world = snapshot(search=300.0, ads=200.0)
-    assert asked(world, Change(slos_ms={"shop/search": 160.0}))["costDelta"] <= 0
-    assert asked(world, Change(slos_ms={"shop/search": 40.0}))["costDelta"] >= 0
+    assert asked(world, WhatIfChange(slos_ms={"shop/search": 160.0}))["costDelta"] <= 0
+    assert asked(world, WhatIfChange(slos_ms={"shop/search": 40.0}))["costDelta"] >= 0
 
 
 def test_the_snapshot_is_not_touched() -> None:
     world = snapshot(search=300.0)
     before = copy.deepcopy(world)
-    change = Change(gpus={"t4": 3}, slos_ms={"shop/search": 160.0}, rates={"shop/search": Rate(per_second=10.0)})
+    change = WhatIfChange(
+        gpus={"t4": 3}, slos_ms={"shop/search": 160.0}, rates={"shop/search": RateChange(per_second=10.0)}
+    )
     assert changed(world, change) != before
     asked(world, change)
     assert world == before
 
 
 def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
-    world = changed(snapshot(search=300.0), Change(gpus={"t4": 3}))
+    world = changed(snapshot(search=300.0), WhatIfChange(gpus={"t4": 3}))
     fresh = [one for one in world.declared if one.name.startswith("what-if-t4")]
     assert [one.spec["gpus"] for one in fresh] == [2, 1]
     assert {world.nodes[one.name].state for one in fresh} == {"reporting"}
@@ -61,24 +63,28 @@ def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
 def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
     world = snapshot(search=300.0, ads=100.0)
     new = next(one for one in world.declared if one.name == "search" and one.kind == "Service")
-    added = changed(world, Change(declared=(Declared("Service", "lab", "twin", dict(new.spec)),)))
+    added = changed(world, WhatIfChange(declared=(Declared("Service", "lab", "twin", dict(new.spec)),)))
     assert added.expected["lab/twin"].rate_per_second == 300.0
-    gone = changed(world, Change(gone=(("Service", "shop", "ads"),)))
+    gone = changed(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))
     assert "shop/ads" not in gone.expected
-    assert asked(world, Change(gone=(("Service", "shop", "ads"),)))["costDelta"] <= 0
+    assert asked(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))["costDelta"] <= 0
 
 
 @pytest.mark.parametrize(
     "change",
-    [Change(gpus={"h100": 1}), Change(slos_ms={"shop/none": 5.0}), Change(rates={"shop/none": Rate(2.0)})],
+    [
+        WhatIfChange(gpus={"h100": 1}),
+        WhatIfChange(slos_ms={"shop/none": 5.0}),
+        WhatIfChange(rates={"shop/none": RateChange(2.0)}),
+    ],
 )
-def test_what_is_not_there_is_refused_by_name(change: Change) -> None:
+def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
     with pytest.raises(WrongChange, match=r"there is no (GPU type h100|service shop/none)"):
         changed(snapshot(search=300.0), change)
 
 
 def test_each_slo_has_its_price() -> None:
-    said = asked(snapshot(search=300.0, ads=200.0), Change(), prices_of=())
+    said = asked(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
     assert {one["service"] for one in said["sloPrices"]} == {"shop/search", "shop/ads"}
     for price in said["sloPrices"]:
         for name in ("costsPerHour", "shorterAddsPerHour", "longerSavesPerHour"):

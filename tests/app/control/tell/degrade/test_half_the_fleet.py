@@ -9,7 +9,7 @@ import pytest
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Expected
 from app.control.formulate.running import as_it_stands
-from app.control.tell.degrade import Promise, degraded, shed
+from app.control.tell.degrade import SloTarget, find_degraded, plan_shedding
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import GpuType, Node, Policy, Problem, Profile, Service, State, Variant
@@ -70,14 +70,14 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
     problem, lost = half(whole, before)
     stands = as_it_stands(problem)
     expected = {name: Expected(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
-    sheds = shed(stands, expected, {name: Promise(200.0) for name in SERVICES})
+    sheds = plan_shedding(stands, expected, {name: SloTarget(200.0) for name in SERVICES})
     alive = dict.fromkeys(SERVICES, 0.0)
     for one in before.instances:
         if one.node not in lost:
             alive[one.service] += one.rate_per_second
     for name, found in sheds.items():
         assert found.share == pytest.approx(1 - alive[name] / 1500.0, abs=0.05)
-    why = degraded(problem, stands, sheds, {})
+    why = find_degraded(problem, stands, sheds, {})
     assert {one.reason for one in why.values()} <= {Reason.SHEDDING, Reason.QUEUEING}
     assert why.keys() == {one.service for one in stands.unserved}
 
@@ -86,6 +86,6 @@ def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before
     problem, _ = half(whole, before)
     plan = solve(problem, Budget(work=10))
     expected = {name: Expected(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
-    sheds = shed(plan, expected, {name: Promise(200.0) for name in SERVICES})
+    sheds = plan_shedding(plan, expected, {name: SloTarget(200.0) for name in SERVICES})
     assert [name for name, found in sheds.items() if found.share] == ["lab/spare"]
-    assert set(degraded(problem, plan, sheds, {})) == {"lab/spare"}
+    assert set(find_degraded(problem, plan, sheds, {})) == {"lab/spare"}

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.control.domain.snapshot import Expected
-from app.control.tell.degrade import Promise, Shed, shed
+from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance
 
 SEARCH = "shop/search"
-PROMISES = {SEARCH: Promise(100.0)}
+PROMISES = {SEARCH: SloTarget(100.0)}
 
 
 def instance(rate: float, node: str = "n1", service: str = SEARCH) -> Instance:
@@ -29,49 +29,51 @@ def plan(carried: float, unserved: float) -> Plan:
 
 
 def test_a_service_that_is_served_is_not_shed_and_may_queue_for_bursts() -> None:
-    assert shed(plan(90.0, 0.0), seen(200.0), PROMISES) == {SEARCH: Shed(0.0, 31, 2)}
+    assert plan_shedding(plan(90.0, 0.0), seen(200.0), PROMISES) == {SEARCH: Shedding(0.0, 31, 2)}
 
 
 def test_what_cannot_be_carried_is_shed_and_what_waits_is_what_can_still_be_in_time() -> None:
-    assert shed(plan(60.0, 40.0), seen(100.0), PROMISES) == {SEARCH: Shed(0.4, 16, 30)}
+    assert plan_shedding(plan(60.0, 40.0), seen(100.0), PROMISES) == {SEARCH: Shedding(0.4, 16, 30)}
 
 
 def test_a_little_too_much_only_waits() -> None:
-    assert shed(plan(97.0, 3.0), seen(100.0), PROMISES)[SEARCH].share == 0
+    assert plan_shedding(plan(97.0, 3.0), seen(100.0), PROMISES)[SEARCH].share == 0
 
 
 def test_nothing_is_refused_while_less_is_asked_than_was_expected() -> None:
-    assert shed(plan(60.0, 40.0), seen(55.0), PROMISES)[SEARCH].share == 0
+    assert plan_shedding(plan(60.0, 40.0), seen(55.0), PROMISES)[SEARCH].share == 0
 
 
 def test_a_service_that_no_profile_serves_is_told_to_come_back_much_later() -> None:
-    found = shed(Plan((), unserved=(Unserved(SEARCH, 10.0),)), seen(10.0), {SEARCH: Promise(100.0, False)})
+    found = plan_shedding(Plan((), unserved=(Unserved(SEARCH, 10.0),)), seen(10.0), {SEARCH: SloTarget(100.0, False)})
     assert (found[SEARCH].share, found[SEARCH].retry_after_seconds) == (1.0, 300)
 
 
 def test_what_pinned_instances_carry_is_not_missing() -> None:
-    assert shed(plan(30.0, 10.0), seen(100.0), PROMISES)[SEARCH].share == 0.7
-    assert shed(plan(30.0, 10.0), seen(100.0), PROMISES, pinned={SEARCH: 60.0})[SEARCH].share == 0.1
+    assert plan_shedding(plan(30.0, 10.0), seen(100.0), PROMISES)[SEARCH].share == 0.7
+    assert plan_shedding(plan(30.0, 10.0), seen(100.0), PROMISES, pinned={SEARCH: 60.0})[SEARCH].share == 0.1
 
 
 def test_a_limit_is_parted_among_gateways() -> None:
-    alone, three = (shed(plan(900.0, 0.0), seen(900.0), PROMISES, gateways=n)[SEARCH].queue_limit for n in (1, 3))
+    alone, three = (
+        plan_shedding(plan(900.0, 0.0), seen(900.0), PROMISES, gateways=n)[SEARCH].queue_limit for n in (1, 3)
+    )
     assert three * 3 >= alone > three
 
 
 @given(st.floats(0.1, 0.9), st.integers(0, 2**16))
 def test_a_load_that_breathes_by_two_per_cent_never_moves_the_share(part: float, seed: int) -> None:
     r, asked = Random(seed), 100.0
-    now = shed(plan(asked * part, asked * (1 - part)), seen(asked), PROMISES)
+    now = plan_shedding(plan(asked * part, asked * (1 - part)), seen(asked), PROMISES)
     for _ in range(50):
         breathing = asked * r.uniform(0.98, 1.02)
-        found = shed(plan(asked * part, asked * (1 - part)), seen(breathing), PROMISES, before=now)
+        found = plan_shedding(plan(asked * part, asked * (1 - part)), seen(breathing), PROMISES, before=now)
         assert found == now
 
 
 @given(st.floats(0, 200), st.floats(0, 200), st.floats(0, 1))
 def test_never_more_is_refused_than_a_step_beyond_what_is_missing(carried: float, asked: float, before: float) -> None:
-    found = shed(plan(carried, 1.0), seen(asked), PROMISES, before={SEARCH: Shed(before)})[SEARCH]
+    found = plan_shedding(plan(carried, 1.0), seen(asked), PROMISES, before={SEARCH: Shedding(before)})[SEARCH]
     missing = max(0.0, 1 - carried / asked) if asked else 0.0
     assert 0 <= found.share <= 1
     assert found.share <= missing + 0.075

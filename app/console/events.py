@@ -13,7 +13,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EventLine:
     """One reason, whom it befell, and the newest words."""
 
     at: datetime
@@ -26,7 +26,7 @@ class Line:
     message: str
 
 
-def gathered(events: Sequence[Recorded]) -> list[Line]:
+def group_events(events: Sequence[Recorded]) -> list[EventLine]:
     """The newest first, alarms before warnings before news."""
     found: dict[tuple[str, ...], list[Recorded]] = {}
     for one in events:
@@ -36,10 +36,10 @@ def gathered(events: Sequence[Recorded]) -> list[Line]:
     return sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST]
 
 
-def _line(same: Sequence[Recorded]) -> Line:
+def _line(same: Sequence[Recorded]) -> EventLine:
     newest = max(same, key=lambda one: (one.last_at, one.id))
     names = dict.fromkeys("/".join(filter(None, (one.tenant, one.name))) for one in same if one.name)
-    return Line(
+    return EventLine(
         at=newest.last_at,
         severity=newest.severity,
         reason=newest.reason,

@@ -33,7 +33,7 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
         raise Problem("unavailable", f"the question was given up: {lost}", headers=RETRY) from None
 
 
-def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
+def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
     """A plan and what it was made from. Generation 0: the one in force, else the newest."""
     from app.control.record.encoding import whole
     from solvers.planning.plan import Plan
@@ -50,7 +50,7 @@ def recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
     return whole([found[digest] for digest in hashes]), msgspec.json.decode(found[bytes(row["body"])], type=Plan)
 
 
-def now(connection: Connection) -> Snapshot:
+def read_now(connection: Connection) -> Snapshot:
     """The world as it is, with the rates that were planned for last where services still are what they were."""
     from app.control.domain.snapshot import Expected
     from app.control.observe.observer import Knowledge, Observer
@@ -59,7 +59,7 @@ def now(connection: Connection) -> Snapshot:
     last: Mapping[str, Expected] = {}
     if number:
         try:
-            last = recorded(connection, number)[0].expected
+            last = read_recorded(connection, number)[0].expected
         except Problem:  # no longer kept: what is declared will do
             last = {}
 

@@ -7,14 +7,14 @@ from typing import Any
 from app.manifests.model import Kind
 
 
-def shown(wire: dict[str, Any], tenant: str) -> dict[str, Any]:
+def show_object(wire: dict[str, Any], tenant: str) -> dict[str, Any]:
     """The object as `tenant` may see it (empty: everything). A Model names only the tenant that asks."""
     if not tenant or wire["kind"] != Kind.MODEL or "tenants" not in wire["spec"]:
         return wire
     return {**wire, "spec": {**wire["spec"], "tenants": [tenant]}}
 
 
-def farewell(wire: dict[str, Any]) -> dict[str, Any]:
+def show_removal(wire: dict[str, Any]) -> dict[str, Any]:
     """What a watcher is told of an object that it may no longer see: its name."""
     named = {key: wire["metadata"][key] for key in ("name", "uid", "resourceVersion")}
     return {**wire, "metadata": named, "spec": {}, "status": {}}

@@ -11,8 +11,8 @@ from agents.contract import AssignedInstance
 from app.control.decide.cordons import Drain
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
-from app.control.tell.slo import Kept
-from app.control.tell.turns import burning, drains_turned, gateways_turned, turned
+from app.control.tell.slo import SloStatus
+from app.control.tell.transitions import find_burn_events, find_drain_events, find_fleet_events, find_gateway_events
 from app.store.fleet.cordons import Cordon
 
 NODE = NodeFacts("node-1", "reporting")
@@ -21,11 +21,11 @@ BEFORE = Snapshot(at=datetime(2026, 3, 2, tzinfo=UTC), epoch=1, nodes={"node-1":
 
 def reasons(**facts: object) -> list[str]:
     now = replace(BEFORE, nodes={"node-1": replace(NODE, **facts)})  # type: ignore[arg-type]
-    return [one.reason for one in turned(BEFORE, now)]
+    return [one.reason for one in find_fleet_events(BEFORE, now)]
 
 
 def test_what_stays_is_no_event() -> None:
-    assert turned(BEFORE, BEFORE) == []
+    assert find_fleet_events(BEFORE, BEFORE) == []
 
 
 @pytest.mark.parametrize(
@@ -34,35 +34,35 @@ def test_what_stays_is_no_event() -> None:
 def test_a_node_that_turns_says_how_and_when_it_is_back(state: str, reason: str) -> None:
     away = replace(BEFORE, nodes={"node-1": replace(NODE, state=state)})  # type: ignore[arg-type]
     assert reasons(state=state) == [reason]
-    assert [one.reason for one in turned(away, BEFORE)] == ["node_back"]
+    assert [one.reason for one in find_fleet_events(away, BEFORE)] == ["node_back"]
 
 
 def test_a_node_that_reports_for_the_first_time_joined() -> None:
-    assert [one.reason for one in turned(replace(BEFORE, nodes={}), BEFORE)] == ["node_joined"]
+    assert [one.reason for one in find_fleet_events(replace(BEFORE, nodes={}), BEFORE)] == ["node_joined"]
     never = replace(BEFORE, nodes={"node-1": replace(NODE, state="never")})
-    assert [one.reason for one in turned(never, BEFORE)] == ["node_joined"]
-    assert turned(replace(BEFORE, nodes={}), never) == []
+    assert [one.reason for one in find_fleet_events(never, BEFORE)] == ["node_joined"]
+    assert find_fleet_events(replace(BEFORE, nodes={}), never) == []
 
 
 def test_each_gpu_that_fails_and_comes_back_is_an_event_of_its_own() -> None:
     failed = replace(BEFORE, nodes={"node-1": replace(NODE, failed_gpus=(0, 2))})
-    told = turned(BEFORE, failed)
+    told = find_fleet_events(BEFORE, failed)
     assert [(one.reason, one.about) for one in told] == [("gpu_failed", "0"), ("gpu_failed", "2")]
     assert len({one.fingerprint for one in told}) == 2
-    assert [one.reason for one in turned(failed, BEFORE)] == ["gpu_back", "gpu_back"]
+    assert [one.reason for one in find_fleet_events(failed, BEFORE)] == ["gpu_back", "gpu_back"]
 
 
 def test_a_drain_says_how_much_is_to_leave() -> None:
     standing = {"node-1": NodeDesired(tuple(AssignedInstance(f"i{gpu}", gpu) for gpu in (0, 1, 1)))}
     moved = replace(BEFORE, nodes={"node-1": replace(NODE, draining_gpus=(1,))})
     before = replace(BEFORE, standing=standing)
-    assert [one.message for one in turned(before, moved)] == ["2 instances and jobs are to leave"]
+    assert [one.message for one in find_fleet_events(before, moved)] == ["2 instances and jobs are to leave"]
 
 
 def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> None:
     def told(before: float, now: float) -> list[str]:
         first, second = (replace(BEFORE, corrections={"m/v/big": Correction(factor)}) for factor in (before, now))
-        return [one.reason for one in turned(first, second)]
+        return [one.reason for one in find_fleet_events(first, second)]
 
     assert told(1.0, 1.04) == []
     assert told(1.0, 1.1) == ["profile_corrected"]
@@ -71,27 +71,27 @@ def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> No
 
 
 def test_a_service_alarms_when_it_begins_to_burn() -> None:
-    fast = {"shop/search": Kept(alarm="fast")}
-    assert [one.reason for one in burning({}, fast)] == ["burn_fast"]
-    assert burning(fast, fast) == []
-    assert [one.severity for one in burning(fast, {"shop/search": Kept(alarm="slow")})] == ["warning"]
+    fast = {"shop/search": SloStatus(alarm="fast")}
+    assert [one.reason for one in find_burn_events({}, fast)] == ["burn_fast"]
+    assert find_burn_events(fast, fast) == []
+    assert [one.severity for one in find_burn_events(fast, {"shop/search": SloStatus(alarm="slow")})] == ["warning"]
 
 
 def test_a_gateway_that_falls_silent_and_one_that_is_back_are_events() -> None:
-    assert gateways_turned({}, {"edge": 1.0}) == []
-    assert [one.reason for one in gateways_turned({"edge": 1.0}, {"edge": 31.0})] == ["gateway_silent"]
-    assert gateways_turned({"edge": 31.0}, {"edge": 61.0}) == []
-    assert [one.reason for one in gateways_turned({"edge": 61.0}, {"edge": 0.5})] == ["gateway_back"]
+    assert find_gateway_events({}, {"edge": 1.0}) == []
+    assert [one.reason for one in find_gateway_events({"edge": 1.0}, {"edge": 31.0})] == ["gateway_silent"]
+    assert find_gateway_events({"edge": 31.0}, {"edge": 61.0}) == []
+    assert [one.reason for one in find_gateway_events({"edge": 61.0}, {"edge": 0.5})] == ["gateway_back"]
 
 
 def test_a_drain_that_is_through_and_one_that_is_late_are_told_once() -> None:
     asked = Cordon("n1", 0, "drain", BEFORE.at, "ops", BEFORE.at)
     full, late, done = Drain(asked, ("shop/a",)), Drain(asked, ("shop/a",), is_late=True), Drain(asked, ())
-    assert drains_turned([], [full]) == drains_turned([late], [late]) == drains_turned([done], [done]) == []
-    (stuck,), (through,) = drains_turned([full], [late]), drains_turned([late], [done])
+    assert find_drain_events([], [full]) == find_drain_events([late], [late]) == find_drain_events([done], [done]) == []
+    (stuck,), (through,) = find_drain_events([full], [late]), find_drain_events([late], [done])
     assert (stuck.reason, stuck.message) == ("drain_stuck", "shop/a cannot leave")
     assert (through.reason, through.name, through.about) == ("drain_done", "n1", "0")
-    (slow,) = drains_turned([], [Drain(asked, (), is_late=True, is_under_way=True)])
+    (slow,) = find_drain_events([], [Drain(asked, (), is_late=True, is_under_way=True)])
     assert (slow.reason, slow.message) == (
         "drain_stuck", "its deadline has passed, and the rollout that empties it is still under way",
     )  # fmt: skip

@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 
 from agents.contract import Assignment, Endpoints, ServiceEndpoints
 from app.access import Principal
-from app.nodes.detail import Detail
-from app.nodes.endpoints import Placed, of_tenant, placed, services
+from app.nodes.detail import NodeDetail
+from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
 from app.problem import Problem
 from app.store.access import tokens
 from app.store.database.database import Database, Unavailable
@@ -34,7 +34,7 @@ _assignment = msgspec.json.Decoder(Assignment)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EndpointSnapshot:
     """The endpoints as they were read last."""
 
     read: int = -1  # up to this version of the stream
@@ -43,11 +43,11 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class NodeEndpoints:
     """What a node said and was told, as it was read last."""
 
     stamp: endpoints.Stamp
-    copies: tuple[Placed, ...]
+    copies: tuple[ServiceCopy, ...]
 
 
 class EndpointPolls:
@@ -56,8 +56,8 @@ class EndpointPolls:
     def __init__(self, database: Database, notices: Notices) -> None:
         self._database = database
         self._notices = notices
-        self._known = Known()
-        self._nodes: dict[str, Heard] = {}
+        self._known = EndpointSnapshot()
+        self._nodes: dict[str, NodeEndpoints] = {}
         self._changed = asyncio.Event()
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -125,39 +125,39 @@ class EndpointPolls:
             version = read if told != before.told.services or not before.body else before.told.version
             self._nodes = nodes
             if version == before.told.version and before.body:
-                self._known = Known(read, before.told, before.body)
+                self._known = EndpointSnapshot(read, before.told, before.body)
                 return
             fresh = Endpoints(version, told)
-            self._known = Known(read, fresh, msgspec.json.encode(fresh))
+            self._known = EndpointSnapshot(read, fresh, msgspec.json.encode(fresh))
             self._release()
 
     def _release(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _look(self, connection: Connection) -> tuple[int, dict[str, Heard], tuple[ServiceEndpoints, ...]]:
+    def _look(self, connection: Connection) -> tuple[int, dict[str, NodeEndpoints], tuple[ServiceEndpoints, ...]]:
         """One consistent moment; of nodes that say and are told the same as before, nothing is read."""
         version = endpoints.version(connection)
         stamps = endpoints.stamps(connection)
         nodes = {node: held for node, held in self._nodes.items() if stamps.get(node) == held.stamp}
         news = stamps.keys() - nodes.keys()
         for node, detail, body in endpoints.of_nodes(connection, news) if news else ():
-            nodes[node] = Heard(stamps[node], _placed(node, detail, body))
+            nodes[node] = NodeEndpoints(stamps[node], _placed(node, detail, body))
         limits = endpoints.limits(connection)
-        return version, nodes, services((copy for heard in nodes.values() for copy in heard.copies), limits)
+        return version, nodes, list_services((copy for heard in nodes.values() for copy in heard.copies), limits)
 
 
-def _placed(node: str, detail: object, body: str | None) -> tuple[Placed, ...]:
-    said = msgspec.convert(detail or {}, Detail)
-    return placed(node, said, _assignment.decode(body) if body else None)
+def _placed(node: str, detail: object, body: str | None) -> tuple[ServiceCopy, ...]:
+    said = msgspec.convert(detail or {}, NodeDetail)
+    return list_copies(node, said, _assignment.decode(body) if body else None)
 
 
-def _body(known: Known, who: Principal, service: str) -> bytes:
+def _body(known: EndpointSnapshot, who: Principal, service: str) -> bytes:
     if not who.tenant and not service:
         return known.body
     told: Sequence[ServiceEndpoints] = known.told.services
     if who.tenant:
-        told = of_tenant(told, who.tenant)
+        told = filter_tenant(told, who.tenant)
     if service:
         told = [one for one in told if one.service == service]
     return msgspec.json.encode(Endpoints(known.told.version, tuple(told)))

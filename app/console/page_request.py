@@ -13,7 +13,7 @@ LAST_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """Empty: nothing in particular."""
 
     service: str = ""  # shown in full, and alone on the map
@@ -31,12 +31,12 @@ class Asked:
         return f"/{'?' if said else ''}{urlencode(said, safe='/')}{'#' if anchor else ''}{anchor}"
 
 
-DEFAULT = Asked()
+DEFAULT = PageRequest()
 
 
-def asked(query: Mapping[str, str]) -> Asked:
+def read_page_request(query: Mapping[str, str]) -> PageRequest:
     """What of the query makes sense."""
-    return Asked(
+    return PageRequest(
         service=_text(query.get("service", "")),
         node=_text(query.get("node", "")),
         find=_text(query.get("find", "")).lower(),

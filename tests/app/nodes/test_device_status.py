@@ -14,9 +14,9 @@ import pytest
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.nodes import noting, reading
+from app.nodes import decoding, device_status
 from app.nodes.intake import Intake
-from app.nodes.reporting import SYSTEM
+from app.nodes.reporting_condition import SYSTEM
 from app.problem import Problem
 from app.store.database.database import Database
 from app.store.world import objects
@@ -56,10 +56,10 @@ class Heard:
 
     def send(self, sequence: int, **said: Any) -> None:
         raw = json.dumps(report("node-1", sequence, **said)).encode()
-        asyncio.run(self.intake.store(reading.read(raw), raw))
+        asyncio.run(self.intake.store(decoding.decode_report(raw), raw))
 
     def settle(self) -> None:
-        while self.database.write(noting.update):
+        while self.database.write(device_status.update_device_statuses):
             pass
 
     @property
@@ -170,7 +170,7 @@ def test_what_is_said_again_by_another_replica_is_not_taken_for_written(heard: H
 def test_an_inventory_that_names_a_device_twice_is_refused() -> None:
     for twice in ([GPUS[0], {**GPUS[1], "uuid": "GPU-0"}], [GPUS[0], {**GPUS[1], "index": 0}]):
         with pytest.raises(Problem):
-            reading.read(json.dumps(report("node-1", 1, inventory={"gpus": twice})).encode())
+            decoding.decode_report(json.dumps(report("node-1", 1, inventory={"gpus": twice})).encode())
 
 
 def test_devices_are_noted_on_every_kind_of_database(each_database: GivenDatabase) -> None:

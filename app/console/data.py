@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from app.access import Noun, Principal, Reach, Verb, require
 from app.api import overview, plan_wire
-from app.console.asked import Asked
-from app.console.money import Money, told
+from app.console.money import Money, summarize_money
+from app.console.page_request import PageRequest
 from app.store.database import lease
 from app.store.database.lease import Lease
 from app.store.fleet import fleet_map, observed, telemetry
@@ -29,7 +29,7 @@ MINUTES = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ConsoleData:
     """Everything of one moment, as the stores say it."""
 
     at: datetime
@@ -47,7 +47,7 @@ class Seen:
     minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the node asked for, by GPU: its last one
 
 
-def seen(connection: Connection, who: Principal, asked: Asked) -> Seen:
+def read_data(connection: Connection, who: Principal, asked: PageRequest) -> ConsoleData:
     """One consistent read."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
     at = observed.moment(connection)
@@ -59,7 +59,7 @@ def seen(connection: Connection, who: Principal, asked: Asked) -> Seen:
     nodes = fleet_map.nodes(connection)
     if tenant:
         nodes = _of_tenant(nodes, shown)
-    return Seen(
+    return ConsoleData(
         at=at,
         tenant=tenant,
         services=services,
@@ -76,7 +76,7 @@ def seen(connection: Connection, who: Principal, asked: Asked) -> Seen:
     )
 
 
-def money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:
+def read_money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:
     """Of the day so far; of a tenant its own."""
     tenant = who.tenant if require(who, Noun.MONEY, Verb.READ) is Reach.OWN else ""
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -85,7 +85,7 @@ def money(connection: Connection, who: Principal, at: datetime, currency: str) -
         return report_queries.read(connection, report_queries.Asked(report, by, "", midnight, at, tenant))
 
     realised = [] if tenant else rows("savings_realised")
-    return told(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
+    return summarize_money(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
 def _of_tenant(nodes: list[NodeRow], own: dict[str, Any]) -> list[NodeRow]:

@@ -10,7 +10,7 @@ import pytest
 from app.access import Principal, Scope
 from app.control.domain.events import Reason
 from app.control.tell.conditions import Statement
-from app.control.tell.saying import Saying, Specs, Statements, Told, of_job
+from app.control.tell.statuses import ObjectStatus, Specs, Statements, StatusWriter, make_job_status
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
@@ -62,15 +62,17 @@ def version(database: Database) -> int:
 
 
 def both(search: Statement, rank: Statement) -> Statements:
-    return {SEARCH: Told((search,)), RANK: Told((rank,))}
+    return {SEARCH: ObjectStatus((search,)), RANK: ObjectStatus((rank,))}
 
 
 def test_what_is_said_is_written_once_and_turns_are_events(database: Database) -> None:
-    saying = Saying()
+    saying = StatusWriter()
     assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
     before = version(database)
     assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 0
-    assert Saying().say(database, 1, both(SERVED, SHORT), specs(database)) == 2, "a new leader looks at all of them"
+    assert StatusWriter().say(database, 1, both(SERVED, SHORT), specs(database)) == 2, (
+        "a new leader looks at all of them"
+    )
     assert version(database) == before, "and writes nothing"
     assert saying.say(database, 1, both(SERVED, SERVED), specs(database)) == 1
     assert conditions(database, RANK)["Served"]["status"] == "True"
@@ -79,7 +81,7 @@ def test_what_is_said_is_written_once_and_turns_are_events(database: Database) -
 
 
 def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:
-    saying = Saying()
+    saying = StatusWriter()
     saying.say(database, 1, both(SERVED, SERVED), specs(database))
     assert conditions(database, SEARCH).keys() == {"SloAttainable", "Served"}
     apply(database, [service("search", "shop", ratePerSecond=50)])
@@ -88,7 +90,7 @@ def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Da
 
 
 def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> None:
-    saying = Saying()
+    saying = StatusWriter()
     assert saying.say(database, 7, both(SERVED, SHORT), specs(database)) == 0
     assert "Served" not in conditions(database, RANK)
     assert saying.say(database, 1, both(SERVED, SHORT), specs(database)) == 2
@@ -97,14 +99,16 @@ def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> N
 def test_what_is_no_longer_declared_is_passed_over(database: Database) -> None:
     gone = Key(Kind.SERVICE, "shop", "gone")
     known = specs(database)
-    assert Saying().say(database, 1, {gone: Told((SHORT,))}, known) == 0
-    assert Saying().say(database, 1, {gone: Told((SHORT,))}, {**known, gone: {}}) == 1  # deleted a moment ago
+    assert StatusWriter().say(database, 1, {gone: ObjectStatus((SHORT,))}, known) == 0
+    assert (
+        StatusWriter().say(database, 1, {gone: ObjectStatus((SHORT,))}, {**known, gone: {}}) == 1
+    )  # deleted a moment ago
 
 
 def test_a_jobs_progress_is_news_by_the_hundredth() -> None:
-    def job(progress: float, phase: str = "Running") -> Told:
+    def job(progress: float, phase: str = "Running") -> ObjectStatus:
         placed = {"type": "Placed", "status": "True", "reason": phase, "message": f"{progress} of it"}
-        return of_job({"phase": phase, "progress": progress, "conditions": [placed]})
+        return make_job_status({"phase": phase, "progress": progress, "conditions": [placed]})
 
     assert job(0.501).news == job(0.504).news
     assert job(0.501).news != job(0.511).news

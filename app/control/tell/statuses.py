@@ -29,7 +29,7 @@ Specs: TypeAlias = Mapping[Key, Mapping[str, JSON]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ObjectStatus:
     """What is said of one object: conditions and, beside them, fields of its status.
 
     `mark` is what has to differ for it to be news, where that is less than all of it.
@@ -44,11 +44,11 @@ class Told:
         return self.mark if self.mark is not None else (self.statements, self.fields)
 
 
-Statements: TypeAlias = Mapping[Key, Told]
+Statements: TypeAlias = Mapping[Key, ObjectStatus]
 
 
 @dataclass(slots=True)
-class Saying:
+class StatusWriter:
     """Remembers what it said of which spec, so that only what is new is looked at."""
 
     _known: dict[Key, tuple[object, Mapping[str, JSON]]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Saying:
         looked = 0
         for at in range(0, min(len(news), A_CYCLE), AT_ONCE):
             some = {key: statements[key] for key in news[at : at + AT_ONCE]}
-            done = database.write(lambda connection, some=some: tell(connection, epoch, some))  # type: ignore[misc]
+            done = database.write(lambda connection, some=some: write_statuses(connection, epoch, some))  # type: ignore[misc]
             if done is None:
                 self._known = {}
                 return looked
@@ -74,7 +74,7 @@ class Saying:
         return looked
 
 
-def tell(connection: Connection, epoch: int, statements: Statements) -> list[Event] | None:
+def write_statuses(connection: Connection, epoch: int, statements: Statements) -> list[Event] | None:
     """Write what is new of these statements, and an event for each that turned; None when a newer epoch won."""
     if not lease.held(connection, epoch):
         return None
@@ -113,9 +113,9 @@ def _turned(before: Stored, statement: Statement) -> Sequence[Event]:
     return [happened(statement.why, statement.message, kind=str(key.kind), tenant=key.tenant, name=key.name)]
 
 
-def of_job(status: Mapping[str, Any]) -> Told:
+def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:
     """A job's status, with its conditions; news when it takes a turn, or has come another hundredth of its way."""
     fields = {name: value for name, value in status.items() if name != "conditions"}
     conditions = tuple(Condition(**one) for one in status["conditions"])
     turns = tuple((one.type, one.status, one.reason) for one in conditions)
-    return Told(conditions, fields, (turns, round(float(status["progress"]), 2), status.get("node")))
+    return ObjectStatus(conditions, fields, (turns, round(float(status["progress"]), 2), status.get("node")))

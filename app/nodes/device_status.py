@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 
 from agents.contract import Inventory
 from app.manifests.model import JSON, Key, Kind
-from app.nodes.detail import Ailing
-from app.nodes.devices import as_declared, fixed, healthy, mismatches
-from app.nodes.reporting import AT_ONCE, SYSTEM
+from app.nodes.detail import AilingGpu
+from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition
+from app.nodes.reporting_condition import AT_ONCE, SYSTEM
 from app.store.database import clock, versions
 from app.store.fleet import node_state
 from app.store.fleet.node_state import News
@@ -26,7 +26,7 @@ from app.world.write import write
 Types = Mapping[str, Mapping[str, JSON]]
 
 
-def update(connection: Connection) -> int:
+def update_device_statuses(connection: Connection) -> int:
     """Bring statuses in line with what was reported; how many nodes were looked at."""
     if not node_state.news(connection, 1):
         return 0
@@ -39,7 +39,7 @@ def update(connection: Connection) -> int:
     decisions = []
     for news in found:
         before = stored[Key(Kind.NODE, "", news.node)]
-        after = noted(before, inventories[news.node], news, types, now)
+        after = apply_inventory(before, inventories[news.node], news, types, now)
         if after is not before:
             decisions.append(Decision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
@@ -47,10 +47,10 @@ def update(connection: Connection) -> int:
     return len(found)
 
 
-def noted(before: Stored, inventory: Inventory, news: News, types: Types, now: datetime) -> Stored:
+def apply_inventory(before: Stored, inventory: Inventory, news: News, types: Types, now: datetime) -> Stored:
     """The node with a status that says what its agent says; itself where it does already."""
     fixed_before = before.status.get("gpus") or []
-    gpus = fixed(fixed_before, inventory, msgspec.convert(news.gpus or [], list[Ailing]))  # type: ignore[arg-type]
+    gpus = fix_indexes(fixed_before, inventory, msgspec.convert(news.gpus or [], list[AilingGpu]))  # type: ignore[arg-type]
     said: dict[str, JSON] = {
         "gpus": gpus,  # type: ignore[dict-item]
         "templates": [*sorted(inventory.templates)],
@@ -60,8 +60,8 @@ def noted(before: Stored, inventory: Inventory, news: News, types: Types, now: d
     after = before
     if any(before.status.get(name) != value for name, value in said.items()):
         after = replace(before, status={**before.status, **said}, updated_at=now)
-    after = with_condition(after, as_declared(mismatches(before.spec, types, gpus, inventory)), now)
-    return with_condition(after, healthy(gpus), now)
+    after = with_condition(after, mismatch_condition(find_mismatches(before.spec, types, gpus, inventory)), now)
+    return with_condition(after, health_condition(gpus), now)
 
 
 def _types(connection: Connection, nodes: Sequence[Stored], inventories: Sequence[Inventory]) -> Types:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from app.control.decide.cordons import Drain
 from app.control.domain.events import Event, Reason, happened
 from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
-from app.control.tell.slo import Kept
+from app.control.tell.slo import SloStatus
 from app.store.fleet.cordons import WHOLE
 
 NODE_TURNS = {
@@ -22,7 +22,7 @@ NAMED = 5  # of what cannot leave
 ALARMS = {"fast": Reason.BURN_FAST, "slow": Reason.SLO_MISSED}
 
 
-def turned(before: Snapshot, now: Snapshot) -> list[Event]:
+def find_fleet_events(before: Snapshot, now: Snapshot) -> list[Event]:
     """Nodes, GPUs, drains and profiles that are otherwise than at the last look."""
     found: list[Event] = []
     for name, facts in sorted(now.nodes.items()):
@@ -32,7 +32,7 @@ def turned(before: Snapshot, now: Snapshot) -> list[Event]:
     return found
 
 
-def drains_turned(before: Iterable[Drain], now: Iterable[Drain]) -> list[Event]:
+def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[Event]:
     """Drains that are through, and those whose deadline passed with something left."""
     was = {(one.asked.node, one.asked.gpu): one for one in before}
     found = []
@@ -49,16 +49,16 @@ def drains_turned(before: Iterable[Drain], now: Iterable[Drain]) -> list[Event]:
     return found
 
 
-def burning(before: Mapping[str, Kept], now: Mapping[str, Kept]) -> list[Event]:
+def find_burn_events(before: Mapping[str, SloStatus], now: Mapping[str, SloStatus]) -> list[Event]:
     """Services that began to spend what may be missed too fast."""
     return [
         happened(ALARMS[kept.alarm], kind="Service", name=name)
         for name, kept in sorted(now.items())
-        if kept.alarm in ALARMS and kept.alarm != before.get(name, Kept()).alarm
+        if kept.alarm in ALARMS and kept.alarm != before.get(name, SloStatus()).alarm
     ]
 
 
-def gateways_turned(before: Mapping[str, float], now: Mapping[str, float]) -> list[Event]:
+def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -> list[Event]:
     """Gateways that fell silent, or are heard again; by how many seconds each has been silent."""
     found = []
     for name, seconds in sorted(now.items()):

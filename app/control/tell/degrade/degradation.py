@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.control.domain.events import Reason
 from app.control.formulate.tenants import Account
-from app.control.tell.degrade.shedding import Shed
+from app.control.tell.degrade.shedding import Shedding
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
@@ -23,10 +23,10 @@ class Degraded:
 Why = Mapping[str, Degraded]  # by service
 
 
-def degraded(
+def find_degraded(
     problem: Problem,
     plan: Plan,
-    sheds: Mapping[str, Shed],
+    sheds: Mapping[str, Shedding],
     accounts: Mapping[str, Account],
 ) -> dict[str, Degraded]:
     """The gravest thing that can be said of each service that is degraded; what nothing is done about is left out."""

@@ -80,7 +80,7 @@ async def known_parameters(request: Request) -> None:
             raise Problem("bad-request", f"there is no parameter {escaped(name)!r}; {hint}")
 
 
-Asked = Annotated[Context, Depends(_context)]
+Ctx = Annotated[Context, Depends(_context)]
 Who = Annotated[Principal, Depends(_principal)]
 By = Annotated[Actor, Depends(_actor)]
 Body = Annotated[bytes, Depends(_body)]

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import Noun, Scope, Verb, require
-from app.api.asking import Asked, By, Who, answer
-from app.nodes import counted
+from app.api.requests import By, Ctx, Who, answer
+from app.nodes import metrics
 from app.problem import Problem
 from app.store.access import rotation, tokens
 from app.store.access.tokens import TokenRow
@@ -23,7 +23,7 @@ DAY_SECONDS = 86400
 
 
 @router.post("/{name}/token", status_code=201, summary="The node's next token, asked for with the one it has")
-def rotate(request: Request, ctx: Asked, who: Who, by: By, name: Annotated[str, Path(max_length=63)]) -> Response:
+def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Path(max_length=63)]) -> Response:
     """Whose answer was lost asks again: a successor that nobody has used makes room for another.
 
     Once one was used, the old token has a minute left, and asking with it is an alarm.
@@ -36,7 +36,7 @@ def rotate(request: Request, ctx: Asked, who: Who, by: By, name: Annotated[str, 
             return Problem("unauthorized", "this token is unknown, expired or revoked", headers=secrets.UNAUTHORIZED)
         if in_use is not None:
             audit.record(connection, [secrets.reused(who.id, name, in_use)])
-            counted.NODE_TOKEN_REUSE.inc()
+            metrics.NODE_TOKEN_REUSE.inc()
             return Problem("conflict", "this token was given up for another one, which is in use")
         new = secrets.new()
         row = tokens.insert(
@@ -49,8 +49,8 @@ def rotate(request: Request, ctx: Asked, who: Who, by: By, name: Annotated[str, 
             expires_in_seconds=ctx.settings.node_token_days * DAY_SECONDS,
         )
         rotation.succeed(connection, who.id, new.id)
-        audit.record(connection, [by.entry("rotate", Noun.TOKEN, name=new.id, after=named(row))])
-        return answer({**named(row), "token": new.text}, 201)
+        audit.record(connection, [by.entry("rotate", Noun.TOKEN, name=new.id, after=describe_token(row))])
+        return answer({**describe_token(row), "token": new.text}, 201)
 
     outcome = ctx.database.write(once)
     if isinstance(outcome, Problem):
@@ -58,7 +58,7 @@ def rotate(request: Request, ctx: Asked, who: Who, by: By, name: Annotated[str, 
     return outcome
 
 
-def named(row: TokenRow) -> dict[str, str | None]:
+def describe_token(row: TokenRow) -> dict[str, str | None]:
     """A node's token without its secret."""
     ends = rfc3339(row.expires_at) if row.expires_at else None
     return {"id": row.id, "node": row.node, "issuedAt": rfc3339(row.created_at), "expiresAt": ends}

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.manifests.model import Key, Kind
-from app.nodes import reporting
+from app.nodes import reporting_condition
 from app.store.database import clock, versions
 from app.store.database.database import Database
 from app.store.world import objects
@@ -51,7 +51,7 @@ def long_ago(database: Database) -> datetime:
 
 
 def settle(database: Database, since: datetime) -> int:
-    return database.write(lambda connection: reporting.update(connection, since))
+    return database.write(lambda connection: reporting_condition.update_reporting(connection, since))
 
 
 def test_each_node_is_heard_silent_or_never_reported(database: Database) -> None:

@@ -22,7 +22,7 @@ AT_ONCE = 25  # other writers of objects wait for no longer than this takes
 SYSTEM = Actor(Principal("housekeeping", Scope.ADMIN), "housekeeping")
 
 
-def condition(reason: str, heard: datetime | None) -> Condition:
+def make_condition(reason: str, heard: datetime | None) -> Condition:
     """What is said of a node; constant while it lasts, so that silence is one change and not many."""
     match reason:
         case "Reporting":
@@ -35,7 +35,7 @@ def condition(reason: str, heard: datetime | None) -> Condition:
             return Condition("Reporting", "Unknown", "Silent", message)
 
 
-def update(connection: Connection, since: datetime) -> int:
+def update_reporting(connection: Connection, since: datetime) -> int:
     """Bring the conditions in line with what was heard; how many changed.
 
     `since` is when we began to listen without a gap. Silence is counted from then on, so that neither our own
@@ -50,7 +50,7 @@ def update(connection: Connection, since: datetime) -> int:
     decisions = []
     for name, heard, reason in found:
         before = stored[Key(Kind.NODE, "", name)]
-        after = with_condition(before, condition(reason, heard), now)
+        after = with_condition(before, make_condition(reason, heard), now)
         decisions.append(Decision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
     return len(decisions)

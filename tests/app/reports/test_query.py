@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from app.problem import Problem
-from app.reports.wanted import asked
+from app.reports.query import parse_query
 from app.store.money.report_queries import Asked
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
 def ask(name: str = "cost", by: str = "", begins: str = "", ends: str = "", zone: str = "UTC") -> Asked:
-    return asked(name, by, begins, ends, zone, "", NOW, 100)
+    return parse_query(name, by, begins, ends, zone, "", NOW, 100)
 
 
 def test_without_a_time_it_is_the_month_so_far() -> None:

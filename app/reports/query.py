@@ -21,9 +21,11 @@ OF_MACHINES = {"localtime", "posixrules", "Factory"}  # listed where they are in
 OLDEST = datetime(1970, 2, 1, tzinfo=UTC)  # nothing was booked before, and months before it can be reckoned with
 
 
-def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: str, now: datetime, most: int) -> Asked:
+def parse_query(
+    name: str, by: str, begins: str, ends: str, time_zone: str, tenant: str, now: datetime, most: int
+) -> Asked:
     """A question that can be answered; Problem names what cannot."""
-    report = known(name)
+    report = find_report(name)
     zone = _zone(time_zone)
     words = [word.strip() for word in by.split(",") if word.strip()] if by else list(report.default_by)
     grains = [word for word in words if word in GRAINS]
@@ -41,8 +43,8 @@ def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: st
             raise Problem("bad-request", f"a report of {name} is not by {escaped(word)!r}; {hint}")
     if len(grains) > 1 or len(set(dimensions)) < len(dimensions):
         raise Problem("bad-request", f"by={escaped(by)}: each word once, and one of {', '.join(GRAINS)}")
-    last = moment("to", ends, zone, now) if ends else now
-    first = moment("from", begins, zone, now) if begins else _month_of(last, zone)
+    last = parse_moment("to", ends, zone, now) if ends else now
+    first = parse_moment("from", begins, zone, now) if begins else _month_of(last, zone)
     if not first < last:
         raise Problem("bad-request", f"from {first.isoformat()} is not before to {last.isoformat()}")
     grain = grains[0] if grains else ""
@@ -52,14 +54,14 @@ def asked(name: str, by: str, begins: str, ends: str, time_zone: str, tenant: st
     return Asked(name, dimensions, grain, first, last, tenant, time_zone, most)
 
 
-def known(name: str) -> Report:
+def find_report(name: str) -> Report:
     """The report of that name."""
     if name not in REPORTS:
         raise Problem("not-found", f"there is no report {escaped(name)!r}; there are: {', '.join(REPORTS)}")
     return REPORTS[name]
 
 
-def moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> datetime:
+def parse_moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> datetime:
     """`2026-11-01` (midnight in the zone), an RFC 3339 moment, or `now`."""
     if text == "now":
         return now
