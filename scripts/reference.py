@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from agents.prometheus.text import families  # noqa: E402
-from agents.prometheus.view import View  # noqa: E402
+from agents.prometheus.view import AgentView  # noqa: E402
 from app.access import TABLE, Noun, Role, Verb  # noqa: E402
 from app.manifests.kinds import schema  # noqa: E402
 from app.manifests.model import STORED, Kind  # noqa: E402
@@ -195,7 +195,7 @@ def _metrics() -> Iterator[str]:
     yield "What `gpuwright agent run --metrics HOST:PORT` serves; of the gateway: [gateway.md](gateway.md).\n"
     yield from _table(
         ("metric", "kind", "what"),
-        ((f"`{family.name}`", family.kind, family.help) for family in families(View("node"))),
+        ((f"`{family.name}`", family.kind, family.help) for family in families(AgentView("node"))),
     )
 
 

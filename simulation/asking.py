@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoadSource:
     """One service, how it is asked, and how often."""
 
     service: str  # tenant/name
@@ -29,15 +29,15 @@ class Asked:
     most_open: int = CONNECTIONS
 
     @staticmethod
-    def of(words: str) -> Asked:
+    def of(words: str) -> LoadSource:
         service, path, rate = words.split("=")
-        return Asked(service, path, float(rate), moving(sum(map(ord, service))))
+        return LoadSource(service, path, float(rate), moving(sum(map(ord, service))))
 
 
-class Asker:
+class LoadGenerator:
     """Open loop: a request goes out when it is due, whatever became of those before."""
 
-    def __init__(self, host: str, port: int, asked: Asked) -> None:
+    def __init__(self, host: str, port: int, asked: LoadSource) -> None:
         self._host, self._port, self.asked = host, port, asked
         self.answered = self.failed = 0
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
@@ -93,14 +93,14 @@ class Asker:
         return said.partition(b"\r\n")[0]
 
 
-async def ask(address: str, asked: list[Asked]) -> None:
+async def ask(address: str, asked: list[LoadSource]) -> None:
     host, _, port = address.rpartition(":")
-    await asyncio.gather(*(Asker(host, int(port), one).run() for one in asked))
+    await asyncio.gather(*(LoadGenerator(host, int(port), one).run() for one in asked))
 
 
 def main() -> int:
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(ask(sys.argv[1], [Asked.of(words) for words in sys.argv[2:]]))
+        asyncio.run(ask(sys.argv[1], [LoadSource.of(words) for words in sys.argv[2:]]))
     return 0
 
 

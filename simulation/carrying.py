@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 from agents.contract import AssignedGpu, AssignedInstance, Assignment, Frame
-from simulation.fleet import Fleet
+from simulation.fleet import SimulatedFleet
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 
 
-def carry_out(fleet: Fleet, plan: Plan) -> None:
+def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
     """Tell every node what the plan wants of it."""
     problem = fleet.truth.problem
     by_node: dict[str, list[Instance]] = defaultdict(list)

@@ -20,7 +20,7 @@ DRAWS = 16  # different times of a batch in one tick
 
 
 @dataclass(slots=True)
-class Work:
+class CopyWork:
     """One copy's."""
 
     queue: Floats = field(default_factory=lambda: NOBODY)  # when each that waits arrived

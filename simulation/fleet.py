@@ -12,11 +12,11 @@ import numpy as np
 from agents.contract import LATENCY_EDGES_MS
 from agents.keeper.copies import Copy, Stage
 from simulation.clock import Clock
-from simulation.copies import DRAWS, Work
+from simulation.copies import DRAWS, CopyWork
 from simulation.node import LightNode
 from simulation.serving import Floats, Ints
 from simulation.shapes import Shape, steady
-from simulation.truth import Truth
+from simulation.truth import FleetTruth
 from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
@@ -47,12 +47,12 @@ class Total:
         return self.within / done if done else 1.0
 
 
-class Fleet:
+class SimulatedFleet:
     """Nodes, and the load on them. The clock is the caller's; `tick` catches up with it."""
 
     def __init__(
         self,
-        truth: Truth,
+        truth: FleetTruth,
         clock: Clock,
         shapes: Mapping[str, Shape] | None = None,
         seed: int = 0,
@@ -84,7 +84,7 @@ class Fleet:
         self._begun: dict[str, float] = {}  # when a service was first served
         self._known: dict[str, tuple[Ints, int, int, int]] = {}  # by copy: answered, within, errors, turned away
 
-    def follow(self, truth: Truth) -> None:
+    def follow(self, truth: FleetTruth) -> None:
         """The world was declared otherwise: services come and go, and rates change; what runs goes on."""
         self.truth = truth
         services = truth.problem.services.values()
@@ -105,7 +105,7 @@ class Fleet:
             node.tick()
         if until <= since:
             return
-        ready: dict[str, list[tuple[Work, float]]] = {}
+        ready: dict[str, list[tuple[CopyWork, float]]] = {}
         for node in self.nodes.values():
             for copy in node.serving():
                 ready.setdefault(copy.service, []).append((node.work[copy.id], copy.wanted.rate_per_second))
@@ -129,7 +129,7 @@ class Fleet:
         """How many copies serve it now."""
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
 
-    def _arrive(self, name: str, ready: list[tuple[Work, float]], since: float, until: float) -> None:
+    def _arrive(self, name: str, ready: list[tuple[CopyWork, float]], since: float, until: float) -> None:
         total = self.services[name]
         expected = self.rate(name, (since + until) / 2) * (until - since)
         if self.patient:
@@ -185,7 +185,7 @@ class Fleet:
     def _noise(self) -> Floats:
         return 1.0 + EXEC_NOISE * np.clip(self._rng.standard_normal(DRAWS), -3, 3)
 
-    def _add_up(self, copy: Copy, work: Work) -> None:
+    def _add_up(self, copy: Copy, work: CopyWork) -> None:
         total = self.services.get(copy.service)
         if total is None:
             return

@@ -9,7 +9,7 @@ from agents.contract import GatewayCounts, ServiceCounts
 from agents.gateway.overload import Counted, Pressure, pressed
 from app.store.database.database import Database
 from app.store.fleet import gateways
-from simulation.fleet import Fleet, Total
+from simulation.fleet import SimulatedFleet, Total
 
 SAY_SECONDS = 1.0
 
@@ -17,7 +17,7 @@ SAY_SECONDS = 1.0
 class Gateway:
     """Counts since it began; `restart` begins anew, `away` says nothing."""
 
-    def __init__(self, fleet: Fleet, database: Database, name: str = "simulated") -> None:
+    def __init__(self, fleet: SimulatedFleet, database: Database, name: str = "simulated") -> None:
         self.fleet = fleet
         self.name = name
         self.away = False

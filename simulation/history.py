@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agents.contract import AssignedInstance, Assignment
-from simulation.fleet import Fleet, Total
+from simulation.fleet import SimulatedFleet, Total
 
 What = Literal["start", "stop", "move", "resize", "retune"]
 TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InstanceChange:
     """One instance told otherwise than before. Its rate alone is a weight at the gateway, and no change."""
 
     at: float
@@ -25,7 +25,7 @@ class Change:
     what: What
 
 
-def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[Change]:
+def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[InstanceChange]:
     """What an assignment changes on its node."""
     were = {one.id: one for one in before.instances} if before else {}
     are = {one.id: one for one in after.instances}
@@ -36,13 +36,13 @@ def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator
         assert one is not None
         owner = f"{one.tenant}/{one.service or one.job}"
         if was is None or is_ is None:
-            yield Change(at, after.node, name, owner, "start" if was is None else "stop")
+            yield InstanceChange(at, after.node, name, owner, "start" if was is None else "stop")
         elif was.gpu != is_.gpu:
-            yield Change(at, after.node, name, owner, "move")
+            yield InstanceChange(at, after.node, name, owner, "move")
         elif (was.variant, was.sm_percent, was.memory_gib) != (is_.variant, is_.sm_percent, is_.memory_gib):
-            yield Change(at, after.node, name, owner, "resize")
+            yield InstanceChange(at, after.node, name, owner, "resize")
         elif _knobs(was) != _knobs(is_) or clocks[0].get(was.gpu) != clocks[1].get(is_.gpu):
-            yield Change(at, after.node, name, owner, "retune")
+            yield InstanceChange(at, after.node, name, owner, "retune")
 
 
 def _knobs(one: AssignedInstance) -> tuple[float, float]:
@@ -61,17 +61,17 @@ class Mark:
 class History:
     """Everything since the beginning."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[InstanceChange] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     costs: list[tuple[float, float]] = field(default_factory=list)  # what the GPUs cost that services run on
 
-    def mark(self, fleet: Fleet) -> Mark:
+    def mark(self, fleet: SimulatedFleet) -> Mark:
         made = Mark(fleet.clock.seconds, {name: _of(total) for name, total in fleet.services.items()})
         self.marks.append(made)
         self.costs.append((fleet.clock.seconds, cost_per_hour(fleet)))
         return made
 
-    def since(self, seconds: float) -> list[Change]:
+    def since(self, seconds: float) -> list[InstanceChange]:
         return [change for change in self.changes if change.at >= seconds]
 
     def kinds(self, seconds: float = 0.0) -> Counter[str]:
@@ -87,7 +87,7 @@ def attained(before: Mark, after: Mark, services: Iterable[str] | None = None) -
     return found
 
 
-def cost_per_hour(fleet: Fleet) -> float:
+def cost_per_hour(fleet: SimulatedFleet) -> float:
     """The price of every GPU that a service's copy stands on; a rollout pays for both sides."""
     used = {
         (node.name, copy.gpu): fleet.truth.problem.nodes[node.name].price_per_hour

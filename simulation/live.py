@@ -21,7 +21,7 @@ from app.store.database.database import Database, Unavailable
 from app.store.fleet import observed
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet import Fleet
+from simulation.fleet import SimulatedFleet
 from simulation.gateway import Gateway
 from simulation.post import Post
 from simulation.shapes import moving, noisy
@@ -55,7 +55,7 @@ class Live:
         world = database.read(worlds.of_store)
         truth = worlds.truth_of(world)
         others = left_out | (truth.problem.nodes.keys() - nodes)
-        self.fleet = Fleet(truth, self.clock, seed=seed, left_out=others, patient=True)
+        self.fleet = SimulatedFleet(truth, self.clock, seed=seed, left_out=others, patient=True)
         self.post = Post(self.fleet, database)
         self.gateway = Gateway(self.fleet, database)
         self._look_at = self._note_at = 0.0

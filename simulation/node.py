@@ -26,8 +26,8 @@ from agents.node.state import Seen
 from agents.runtime import Running
 from agents.seams.device import Reading
 from simulation.clock import Clock
-from simulation.copies import Work
-from simulation.truth import Resident, Truth
+from simulation.copies import CopyWork
+from simulation.truth import FleetTruth, SimulatedResident
 from solvers.planning.problem import Demand, ProfileKey
 
 ROUTE_SECONDS = 0.2
@@ -40,14 +40,14 @@ Key: TypeAlias = ProfileKey
 class LightNode:
     """One node of a simulated fleet. `tick` brings it up to the clock's time."""
 
-    def __init__(self, name: str, gpu_type: str, gpus: int, truth: Truth, clock: Clock, seed: int = 0) -> None:
+    def __init__(self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, seed: int = 0) -> None:
         self.name = name
         self.gpu_type = gpu_type
         self.truth = truth
         self.clock = clock
         self.uuids = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{name}/{place}')}" for place in range(gpus))
         self.copies: dict[str, Copy] = {}  # those that are gone stay until their usage was told
-        self.work: dict[str, Work] = {}
+        self.work: dict[str, CopyWork] = {}
         self.held: tuple[Held, ...] = ()
         self.seen = Seen(incarnation=1)
         self.stale = 0
@@ -139,14 +139,14 @@ class LightNode:
         frame = told[gpu].clock_mhz if gpu in told else None
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
-    def resident(self, copy: Copy) -> Resident:
+    def resident(self, copy: Copy) -> SimulatedResident:
         problem = self.truth.problem
         if copy.served:
             profile = problem.profiles.get(self.key(copy))
-            return Resident(profile.demand if profile else Demand(), copy.wanted.sm_percent)
+            return SimulatedResident(profile.demand if profile else Demand(), copy.wanted.sm_percent)
         job = problem.jobs.get(f"{copy.wanted.tenant}/{copy.wanted.job}")
         found = job.profiles.get(self.gpu_type) if job else None
-        return Resident(found.demand if found else Demand(), copy.wanted.sm_percent)
+        return SimulatedResident(found.demand if found else Demand(), copy.wanted.sm_percent)
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
         """A look at a device: what it drew, and how busy it was since the look before."""
@@ -224,7 +224,7 @@ class LightNode:
             started_at=self.date(),
         )
         self.copies[name] = copy
-        self.work[name] = Work(free=now)
+        self.work[name] = CopyWork(free=now)
         seconds = self.truth.starts_in(self.key(copy)) if copy.served else 5.0
         self._ready_at[name] = now + seconds * self._rng.uniform(0.95, 1.05)
         self.news = True

@@ -17,7 +17,7 @@ Standing = tuple[frozenset[str], ...]  # what stands on each GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class InstanceShape:
     """The one way in which a service runs: what an instance takes, and what it carries."""
 
     sm_percent: float
@@ -32,13 +32,13 @@ class Day:
     price_per_hour: float
     move_price: float
     step_hours: float
-    shapes: Mapping[str, Shape]
+    shapes: Mapping[str, InstanceShape]
     rates: Sequence[Mapping[str, float]]
     by_share: bool = False  # pays for the SM% that stand, not for whole GPUs
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PlanSequence:
     """A plan for every step, what they cost, and what changing from one to the next cost. The first is free."""
 
     plans: tuple[Standing, ...]
@@ -46,7 +46,7 @@ class Course:
     churn: float
 
 
-def optimum(day: Day) -> Course:
+def optimum(day: Day) -> PlanSequence:
     """The course of least cost and churn together."""
     standings = _standings(day)
     changes = _changes(day, standings)
@@ -68,7 +68,7 @@ def optimum(day: Day) -> Course:
         path.append(int(before[path[-1]]))
     path.reverse()
     churn = float(sum(changes[a, b] for a, b in pairwise(path)))
-    return Course(tuple(standings[one] for one in path), float(totals[at]) - churn, churn)
+    return PlanSequence(tuple(standings[one] for one in path), float(totals[at]) - churn, churn)
 
 
 def churn_between(day: Day, before: Standing, after: Standing) -> float:

@@ -13,7 +13,7 @@ from agents.contract import REPORT_SECONDS, Assignment, Report
 from app.nodes.intake import Intake
 from app.store.database.database import Database
 from app.store.fleet import assignments
-from simulation.fleet import Fleet
+from simulation.fleet import SimulatedFleet
 from simulation.node import LightNode
 from simulation.saying import Speaker
 from simulation.whole import WholeNode, WholeSpeaker
@@ -27,7 +27,7 @@ LATE_SECONDS = 45.0
 
 
 @dataclass(slots=True)
-class Line:
+class NodeLine:
     """A node's line to the control plane."""
 
     node: LightNode
@@ -40,12 +40,14 @@ class Line:
 class Post:
     """Delivers by the fleet's clock. `how` a node's messages fare can be set at any time."""
 
-    def __init__(self, fleet: Fleet, database: Database) -> None:
+    def __init__(self, fleet: SimulatedFleet, database: Database) -> None:
         self.fleet = fleet
         self.database = database
         self.intake = Intake(database, RETENTION)
         self.lines = {
-            name: Line(node, _speaker(node), fleet.clock.seconds + REPORT_SECONDS * place / max(1, len(fleet.nodes)))
+            name: NodeLine(
+                node, _speaker(node), fleet.clock.seconds + REPORT_SECONDS * place / max(1, len(fleet.nodes))
+            )
             for place, (name, node) in enumerate(sorted(fleet.nodes.items()))
         }
         self.delivered = 0  # assignments that were taken in
@@ -96,7 +98,7 @@ class Post:
             if how != "silent":  # it asks for its assignment as soon as it can
                 self._version = min(self._version, self.lines[name].node.version)
 
-    def _is_due(self, line: Line, now: float) -> bool:
+    def _is_due(self, line: NodeLine, now: float) -> bool:
         return now >= line.due or (line.node.news and now >= line.last + SOONEST_SECONDS)
 
     def _store(self, reports: list[Report]) -> None:

@@ -43,7 +43,7 @@ GATEWAY = "up"
 WEEK_SECONDS = 7 * 86400
 
 
-class Order(msgspec.Struct):
+class RealSetup(msgspec.Struct):
     """What to run."""
 
     server: str
@@ -62,10 +62,10 @@ def haproxy() -> str | None:
 
 
 @dataclass
-class Real:
+class RealPart:
     """What runs, in the order in which it was started."""
 
-    order: Order
+    order: RealSetup
     sockets: Path  # a short path: HAProxy's master socket must fit into 108 characters
     running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
 
@@ -183,7 +183,7 @@ def _free_datagram_port() -> int:
 
 
 def main() -> int:
-    order = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Order)
+    order = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=RealSetup)
     program = haproxy()
     if program is None:
         sys.exit("haproxy is not installed")
@@ -193,7 +193,7 @@ def main() -> int:
     Path(order.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     sockets = Path(tempfile.mkdtemp(prefix="gpuwright-up-"))
     sockets.chmod(0o755)  # HAProxy reads its maps there as a user of its own
-    real = Real(order, sockets)
+    real = RealPart(order, sockets)
     try:
         real.end_copies()  # of a run before that was killed
         real.start(program)

@@ -18,12 +18,12 @@ from app.nodes import device_status
 from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet import Fleet
+from simulation.fleet import SimulatedFleet
 from simulation.gateway import Gateway
 from simulation.history import History, changes
 from simulation.post import Post
 from simulation.shapes import Shape
-from simulation.truth import Truth
+from simulation.truth import FleetTruth
 from solvers.planning.problem import ProfileKey
 
 LEASE_SECONDS = 30.0
@@ -38,7 +38,7 @@ WORK = 12
 class Simulation:
     """One planner over one fleet; `go_on` lets time pass."""
 
-    def __init__(self, database: Database, fleet: Fleet, planner: Planner) -> None:
+    def __init__(self, database: Database, fleet: SimulatedFleet, planner: Planner) -> None:
         self.database = database
         self.fleet = fleet
         self.clock = fleet.clock
@@ -127,8 +127,8 @@ def simulated(
     database = Database(database_url, pool_size=3, direct=True, moment=clock.now)
     try:
         worlds.put(database, world)
-        truth: Truth = worlds.truth_of(world, wrong)
-        fleet = Fleet(truth, clock, shapes, seed, poisson, whole=whole)
+        truth: FleetTruth = worlds.truth_of(world, wrong)
+        fleet = SimulatedFleet(truth, clock, shapes, seed, poisson, whole=whole)
         planner = Planner(
             Store(database, "simulation", LEASE_SECONDS),
             Inline(),

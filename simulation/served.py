@@ -14,7 +14,7 @@ from app.store.fleet import observed
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedProgress:
     """How far a fleet is on its way up."""
 
     services: int
@@ -22,7 +22,7 @@ class Served:
     copies: int
 
 
-def served(connection: Connection) -> Served:
+def served(connection: Connection) -> ServedProgress:
     """As of now."""
     wanted = {f"{tenant}/{name}" for kind, tenant, name, _ in observed.world(connection) if kind == "Service"}
     owner: dict[str, str] = {}
@@ -35,4 +35,4 @@ def served(connection: Connection) -> Served:
         for copy in msgspec.convert(detail, NodeDetail).copies
         if copy.routed and copy.instance in owner
     ]
-    return Served(len(wanted), tuple(sorted(wanted - set(ready))), len(ready))
+    return ServedProgress(len(wanted), tuple(sorted(wanted - set(ready))), len(ready))

@@ -16,7 +16,7 @@ UNKNOWN_MS = 50.0  # of what runs on although its profile was deleted
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class SimulatedResident:
     """A process on a GPU, as far as it slows others down and draws power."""
 
     demand: Demand
@@ -24,7 +24,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Truth:
+class FleetTruth:
     """What a problem says, times what is wrong with it."""
 
     problem: Problem
@@ -32,7 +32,12 @@ class Truth:
     start_seconds: Mapping[ProfileKey, float] = field(default_factory=dict)
 
     def exec_ms(
-        self, key: ProfileKey, batch: float, sm_percent: float, beside: Sequence[Resident], clock_mhz: float = 0.0
+        self,
+        key: ProfileKey,
+        batch: float,
+        sm_percent: float,
+        beside: Sequence[SimulatedResident],
+        clock_mhz: float = 0.0,
     ) -> float:
         """The time of one batch of this size limit, beside these neighbours."""
         profile = self.problem.profiles.get(key)
@@ -44,7 +49,7 @@ class Truth:
         return alone * self._slow(profile.demand, key[2], sm_percent, beside, clock_mhz)
 
     def units_per_second(
-        self, job: str, gpu_type: str, sm_percent: float, beside: Sequence[Resident], clock_mhz: float = 0.0
+        self, job: str, gpu_type: str, sm_percent: float, beside: Sequence[SimulatedResident], clock_mhz: float = 0.0
     ) -> float:
         """The speed of a job; 0 where it was never measured."""
         profile = self.problem.jobs[job].profiles.get(gpu_type) if job in self.problem.jobs else None
@@ -57,7 +62,9 @@ class Truth:
     def starts_in(self, key: ProfileKey) -> float:
         return self.start_seconds.get(key, START_SECONDS)
 
-    def watts(self, gpu_type: str, residents: Sequence[tuple[Resident, float]], clock_mhz: float = 0.0) -> float:
+    def watts(
+        self, gpu_type: str, residents: Sequence[tuple[SimulatedResident, float]], clock_mhz: float = 0.0
+    ) -> float:
         """What a GPU draws; each resident with the part of the time in which it is busy."""
         kind = self.problem.gpu_types[gpu_type]
         ratio = (clock_mhz or kind.top_clock_mhz) / kind.top_clock_mhz
@@ -70,7 +77,7 @@ class Truth:
         return self.problem.gpu_types[gpu_type]
 
     def _slow(
-        self, demand: Demand, gpu_type: str, sm_percent: float, beside: Sequence[Resident], clock_mhz: float
+        self, demand: Demand, gpu_type: str, sm_percent: float, beside: Sequence[SimulatedResident], clock_mhz: float
     ) -> float:
         policy = self.problem.policy
         factor = 1.0 + demand.sensitivity * sum(at(one.demand.pressure, one.sm_percent) for one in beside)

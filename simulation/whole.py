@@ -22,9 +22,9 @@ from agents.run.opening import NoGateway
 from agents.runtime import Launch
 from agents.templates.reading import read
 from simulation.clock import Clock
-from simulation.copies import Work
+from simulation.copies import CopyWork
 from simulation.node import LightNode
-from simulation.truth import Truth
+from simulation.truth import FleetTruth
 
 TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
 
@@ -33,7 +33,7 @@ class WholeNode(LightNode):
     """To a fleet a node like any other: its copies are an agent's, its devices a simulated machine's."""
 
     def __init__(
-        self, name: str, gpu_type: str, gpus: int, truth: Truth, clock: Clock, folder: Path, seed: int = 0
+        self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, folder: Path, seed: int = 0
     ) -> None:
         super().__init__(name, gpu_type, gpus, truth, clock, seed)
         self.machine = Machine([gpu_type] * gpus, name=name)
@@ -72,7 +72,7 @@ class WholeNode(LightNode):
         if there.keys() != self.copies.keys() or any(there[name].stage != self.copies[name].stage for name in there):
             self.news = True
         self.copies = there
-        self.work = {name: self.work.get(name) or Work(free=self._now) for name in there}
+        self.work = {name: self.work.get(name) or CopyWork(free=self._now) for name in there}
 
     def clock_mhz(self, gpu: int) -> float:
         """As it is on the device, whoever set it."""

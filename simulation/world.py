@@ -17,7 +17,7 @@ from app.store.database.database import Database
 from app.store.fleet import observed
 from app.world.declare import declare, delete
 from app.world.write import Actor
-from simulation.truth import START_SECONDS, Truth
+from simulation.truth import START_SECONDS, FleetTruth
 from solvers.planning.problem import ProfileKey
 
 ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")
@@ -49,9 +49,9 @@ def withdraw(database: Database, key: Key) -> None:
     database.write(lambda connection: delete(connection, ACTOR, key))
 
 
-def truth_of(world: World, wrong: Mapping[ProfileKey, float] | None = None) -> Truth:
+def truth_of(world: World, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:
     """The fleet runs by the profiles, but for those that are wrong by a factor."""
-    return Truth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
+    return FleetTruth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
 
 
 def start_seconds(profiles: Iterable[Manifest]) -> dict[ProfileKey, float]:

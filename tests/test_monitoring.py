@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from agents.prometheus.text import families
-from agents.prometheus.view import View
+from agents.prometheus.view import AgentView
 from app.control.domain.events import known
 from app.http.metrics import REGISTRY
 
@@ -40,7 +40,7 @@ MONITORING = source()
 def series() -> set[str]:
     """Every name that is served by a server, a planner or an agent."""
     ours = {f"{one.name}{end}" for one in REGISTRY.collect() for end in SUFFIXES.get(one.type, ("",))}
-    return ours | {one.name for one in families(View("node"))}
+    return ours | {one.name for one in families(AgentView("node"))}
 
 
 def rules() -> list[dict[str, Any]]:

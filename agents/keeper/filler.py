@@ -8,7 +8,7 @@ from agents.contract import AssignedInstance
 from agents.keeper.copies import Copy
 from agents.keeper.hands import Fell
 from agents.templates import Filled
-from agents.templates.filling import Builtin, Refused, fill
+from agents.templates.filling import ArgumentRefused, Builtin, fill
 from agents.templates.reading import Template
 
 NO_TEMPLATE = "no_template"
@@ -34,7 +34,7 @@ class Filler:
                 why = known[1]
             else:
                 filled = self._fill(instance, Builtin("", ""))
-                why = _told(filled) if isinstance(filled, Refused) else None
+                why = _told(filled) if isinstance(filled, ArgumentRefused) else None
             judged[instance.id] = (instance, why)
             if why:
                 found[instance.id] = why
@@ -57,7 +57,7 @@ class Filler:
             memory_gib=instance.memory_gib,
         )
         filled = self._fill(instance, builtin)
-        if isinstance(filled, Refused):
+        if isinstance(filled, ArgumentRefused):
             raise Fell(*_told(filled))
         return filled
 
@@ -73,18 +73,18 @@ class Filler:
     def forget(self, copy: str) -> None:
         self._filled.pop(copy, None)
 
-    def _fill(self, instance: AssignedInstance, builtin: Builtin) -> Filled | Refused:
+    def _fill(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
         if len(instance.id) > LONGEST_ID:  # a copy's own name is longer, and a report has room for 100 characters
-            return Refused("out_of_range", "id", f"an instance is named in at most {LONGEST_ID} characters")
+            return ArgumentRefused("out_of_range", "id", f"an instance is named in at most {LONGEST_ID} characters")
         template = self._templates.get(instance.template)
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"
             name = instance.template or "(none named)"
-            return Refused(NO_TEMPLATE, "template", f"this node has no template {name}; it has {offered}"[:500])
+            return ArgumentRefused(NO_TEMPLATE, "template", f"this node has no template {name}; it has {offered}"[:500])
         return fill(template, instance.args or {}, builtin)
 
 
-def _told(refused: Refused) -> tuple[str, str]:
+def _told(refused: ArgumentRefused) -> tuple[str, str]:
     """As the control plane audits it: what was asked for is not what this node allows."""
     if refused.reason == NO_TEMPLATE:
         return "refused_template", refused.message

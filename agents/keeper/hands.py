@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.runtime import Runtime
+from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
 from agents.talk.copies import Talk
 
@@ -15,7 +15,7 @@ class Hands:
 
     device: Device
     mps: Mps
-    runtime: Runtime
+    runtime: CopyRuntime
     talk: Talk
 
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from agents.prometheus.exposition import Family, also, exposition, labelled
-from agents.prometheus.view import View
+from agents.prometheus.view import AgentView
 
 MIB_PER_GIB = 1024
 BYTES_PER_GIB = 2**30
 
 
-def render(view: View) -> bytes:
+def render(view: AgentView) -> bytes:
     """The exposition text of this moment."""
     return exposition(families(view)).encode()
 
 
-def families(view: View) -> tuple[Family, ...]:
+def families(view: AgentView) -> tuple[Family, ...]:
     """All that can be said, also what has no sample at this moment."""
     return *_of_gpus(view), *_of_copies(view), *_of_agent(view)
 
 
-def _of_gpus(view: View) -> Iterator[Family]:
+def _of_gpus(view: AgentView) -> Iterator[Family]:
     labels = {
         shown.gpu.uuid: labelled(
             gpu=str(shown.gpu.index),
@@ -90,7 +90,7 @@ def _of_gpus(view: View) -> Iterator[Family]:
     )
 
 
-def _of_copies(view: View) -> Iterator[Family]:
+def _of_copies(view: AgentView) -> Iterator[Family]:
     shown = [
         (
             labelled(
@@ -122,7 +122,7 @@ def _of_copies(view: View) -> Iterator[Family]:
     yield family("gpuwright_copy_steps_total", "counter", "Steps of a job.", "steps")
 
 
-def _of_agent(view: View) -> Iterator[Family]:
+def _of_agent(view: AgentView) -> Iterator[Family]:
     here = labelled(Hostname=view.hostname)
 
     def one(name: str, kind: str, text: str, value: float | None) -> Family:

@@ -44,7 +44,7 @@ class CopyView:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AgentView:
     """All that is shown, at one moment."""
 
     hostname: str

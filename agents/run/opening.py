@@ -14,7 +14,7 @@ from agents.gateway.followers import FOLLOWED, Followers
 from agents.keeper.hands import Hands
 from agents.keeper.ports import free_port
 from agents.node.node import Around
-from agents.runtime import Runtime
+from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
 from agents.seams.routes import Acknowledged, Route, Routes, RouteState
 from agents.seams.traffic import Counters
@@ -84,7 +84,7 @@ def _devices(options: Options) -> tuple[Device, Mps]:
     return device, MpsControl(options.folder / "mps")
 
 
-def _runtime(options: Options) -> Runtime:
+def _runtime(options: Options) -> CopyRuntime:
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 

@@ -14,7 +14,7 @@ from agents.node.node import VERSION, Node
 from agents.node.state import Credential
 
 if TYPE_CHECKING:
-    from agents.prometheus import View
+    from agents.prometheus import AgentView
 
 
 def of(agent: Agent, node: Node, credential: Credential) -> dict[str, Any]:
@@ -86,9 +86,9 @@ def text(said: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def view(agent: Agent, node: Node, credential: Credential) -> View:
+def view(agent: Agent, node: Node, credential: Credential) -> AgentView:
     """The same, as the metrics are made from."""
-    from agents.prometheus import CopyView, GpuView, View
+    from agents.prometheus import AgentView, CopyView, GpuView
 
     body = node.body(*node.now())
     assignment = agent.assignment
@@ -130,7 +130,7 @@ def view(agent: Agent, node: Node, credential: Credential) -> View:
                 steps=served.steps if served else None,
             )
         )
-    return View(
+    return AgentView(
         hostname=socket.gethostname(),
         agent_version=VERSION,
         epoch=assignment.epoch if assignment else 0,

@@ -42,7 +42,7 @@ class LaunchError(Exception):
     """A copy could not be started; its message says why."""
 
 
-class Runtime(Protocol):
+class CopyRuntime(Protocol):
     """Starts copies and ends them. A copy outlives the agent that started it."""
 
     def start(self, launch: Launch) -> Running: ...

@@ -11,7 +11,7 @@ from typing import NamedTuple
 _MOST_BYTES = 1 << 20  # an environment is longer only where somebody made it so
 
 
-class Seen(NamedTuple):
+class ProcessInfo(NamedTuple):
     """One process at one moment. (pid, start_ticks) names it within one boot; a PID alone does not."""
 
     pid: int
@@ -38,14 +38,14 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def see(pid: int) -> Seen | None:
+def see(pid: int) -> ProcessInfo | None:
     """One process; None when there is none of this PID."""
     text = read(f"/proc/{pid}/stat")
     # The program's name stands in parentheses and may itself hold spaces and parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
-    return Seen(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
+    return ProcessInfo(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
 
 
 def own() -> Iterator[int]:

@@ -77,7 +77,7 @@ class ProcessRuntime:
 
     def find(self) -> tuple[Running, ...]:
         """One process of each copy: the first of its session, or what is left of it when that one is gone."""
-        first: dict[str, proc.Seen] = {}
+        first: dict[str, proc.ProcessInfo] = {}
         for copy, seen in self._marked():
             known = first.get(copy)
             if known is None or _order(seen) < _order(known):
@@ -152,7 +152,7 @@ class ProcessRuntime:
         marked = {seen.pid for copy, seen in self._marked() if copy == running.copy}
         return marked | (members(group) if group else set())
 
-    def _marked(self) -> list[tuple[str, proc.Seen]]:
+    def _marked(self) -> list[tuple[str, proc.ProcessInfo]]:
         found = []
         for pid in proc.own():
             copy = self._copy_of(pid)
@@ -178,7 +178,7 @@ class ProcessRuntime:
             self._cgroups.tidy()
 
 
-def _order(seen: proc.Seen) -> tuple[bool, int, int]:
+def _order(seen: proc.ProcessInfo) -> tuple[bool, int, int]:
     return (seen.session != seen.pid, seen.start_ticks, seen.pid)
 
 

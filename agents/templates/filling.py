@@ -55,7 +55,7 @@ class Builtin:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ArgumentRefused:
     """Why an assignment's arguments do not fit the template."""
 
     reason: str  # unknown_argument, missing_argument, wrong_type, out_of_range, outside_root, no_such_file
@@ -63,7 +63,7 @@ class Refused:
     message: str
 
 
-def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Filled | Refused:
+def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Filled | ArgumentRefused:
     """The template ready to start. Looks at the file system only to resolve paths under their roots."""
     form = template.form
     for name in args:
@@ -74,17 +74,17 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
     for name, arg in form.args.items():
         value = args.get(name, arg.default)
         if value is None:
-            return Refused("missing_argument", name, f"{template.name} needs {name}: {_allowed(arg)}")
+            return ArgumentRefused("missing_argument", name, f"{template.name} needs {name}: {_allowed(arg)}")
         if isinstance(arg, PathArg):
             path = _path(template, name, arg, value)
-            if isinstance(path, Refused):
+            if isinstance(path, ArgumentRefused):
                 return path
             words[name] = path
             if path:
                 folders.append(f"{_root(template, arg)}{'' if arg.new else ':ro'}")
         else:
             word = _word(template, name, arg, value)
-            if isinstance(word, Refused):
+            if isinstance(word, ArgumentRefused):
                 return word
             words[name] = word
     return Filled(
@@ -106,19 +106,21 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
     )
 
 
-def _unknown(template: Template, name: str) -> Refused:
+def _unknown(template: Template, name: str) -> ArgumentRefused:
     allowed = ", ".join(sorted(template.form.args)) or "none"
     why = "is filled in by the agent" if name in BUILTINS else "is no argument of it"
-    return Refused("unknown_argument", _shown(name), f"{template.name}: {_shown(name)} {why}; it takes {allowed}"[:500])
+    return ArgumentRefused(
+        "unknown_argument", _shown(name), f"{template.name}: {_shown(name)} {why}; it takes {allowed}"[:500]
+    )
 
 
 def _word(
     template: Template, name: str, arg: TextArg | IntegerArg | NumberArg | ChoiceArg, value: object
-) -> str | Refused:
+) -> str | ArgumentRefused:
     """The value as a part of argv, or why it cannot be one."""
 
-    def no(reason: str) -> Refused:
-        return Refused(reason, name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
+    def no(reason: str) -> ArgumentRefused:
+        return ArgumentRefused(reason, name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
 
     if isinstance(arg, IntegerArg | NumberArg):
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -141,20 +143,20 @@ def _word(
     if _CONTROL.search(value) or len(value) > arg.longest or not re.fullmatch(arg.pattern, value):
         return no("out_of_range")
     if value.startswith("-") and any(word.startswith(f"{{{name}}}") for word in template.form.argv):
-        return Refused("out_of_range", name, f"{name} {_shown(value)} would be read as an option"[:500])
+        return ArgumentRefused("out_of_range", name, f"{name} {_shown(value)} would be read as an option"[:500])
     return value
 
 
-def _path(template: Template, name: str, arg: PathArg, value: object) -> str | Refused:
+def _path(template: Template, name: str, arg: PathArg, value: object) -> str | ArgumentRefused:
     """The real path of a file or folder under the root, links followed; "" only where that is the default."""
     if not isinstance(value, str):
-        return Refused("wrong_type", name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
+        return ArgumentRefused("wrong_type", name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
     if value == "" and arg.default == "":
         return ""
     root = _root(template, arg)
 
-    def no(reason: str, why: str) -> Refused:
-        return Refused(reason, name, f"{name} {_shown(value)} {why}; {_allowed(arg)} is allowed"[:500])
+    def no(reason: str, why: str) -> ArgumentRefused:
+        return ArgumentRefused(reason, name, f"{name} {_shown(value)} {why}; {_allowed(arg)} is allowed"[:500])
 
     if not value or _CONTROL.search(value) or len(value) > 1000:
         return no("wrong_type", "is no path")

@@ -16,7 +16,7 @@ from cli.exits import Failed
 if TYPE_CHECKING:
     from agents.policy.power import Move, SeenGpu, Settings, State
     from agents.policy.power.plant import Period
-    from agents.policy.power.trial import Case, Law
+    from agents.policy.power.trial import Law, PowerCase
 
 SHOWN = (
     "law", "alpha", "beta", "requests_per_second", "joules_per_request", "cap_violations", "longest_over_cap",
@@ -69,7 +69,7 @@ def unmoved(state: State, seen: SeenGpu, settings: Settings) -> Move:
 
 
 def tried(
-    name: str, step: Law, cases: Mapping[int, Case], seconds: int, alpha: float | None, beta: float | None
+    name: str, step: Law, cases: Mapping[int, PowerCase], seconds: int, alpha: float | None, beta: float | None
 ) -> dict[str, Any]:
     """One law on all cases: shares of periods over a limit, and what was served for how many joules."""
     from agents.policy.power import Settings
@@ -109,7 +109,7 @@ def tried(
     }
 
 
-def is_late(case: Case, found: Period, name: str) -> bool:
+def is_late(case: PowerCase, found: Period, name: str) -> bool:
     return (found.served[name].latency_ms or 0.0) > case.slo_ms[name]
 
 
@@ -131,7 +131,7 @@ def setpoints() -> dict[str, list[dict[str, float]]]:
     return found
 
 
-def settled(case: Case, step: Law) -> dict[str, float]:
+def settled(case: PowerCase, step: Law) -> dict[str, float]:
     """Medians of the last minute of five."""
     from statistics import median
 
@@ -161,19 +161,19 @@ def one_step() -> dict[str, list[dict[str, float]]]:
     return traces
 
 
-def shown_case() -> Case:
+def shown_case() -> PowerCase:
     """Four instances of one model on a GPU of 400 W."""
     from agents.contract import Frame
-    from agents.policy.power.plant import Server
-    from agents.policy.power.trial import CLOCKS_MHZ, Case
+    from agents.policy.power.plant import PlantServer
+    from agents.policy.power.trial import CLOCKS_MHZ, PowerCase
 
-    servers = tuple(Server(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
+    servers = tuple(PlantServer(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
     clock = Frame(1290, CLOCKS_MHZ[0], CLOCKS_MHZ[-1])
     batches = {one.id: Frame(16, 1, 32) for one in servers}
-    return Case(servers, dict.fromkeys(batches, 100.0), batches, clock, 300.0, 45.0)
+    return PowerCase(servers, dict.fromkeys(batches, 100.0), batches, clock, 300.0, 45.0)
 
 
-def shown_rates(case: Case, load: float) -> dict[str, float]:
+def shown_rates(case: PowerCase, load: float) -> dict[str, float]:
     from agents.policy.power.trial import capacity
 
     return {one.id: load * capacity(case, one, case.clock.planned, 16) for one in case.servers}

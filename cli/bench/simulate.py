@@ -26,15 +26,15 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.families import family
     from simulation.carrying import carry_out
     from simulation.clock import Clock
-    from simulation.fleet import Fleet
-    from simulation.truth import Truth
+    from simulation.fleet import SimulatedFleet
+    from simulation.truth import FleetTruth
     from solvers.planning.solve import Budget, solve
 
     problem = family(args.family, args.gpus, args.services, args.seed)
     say(f"planning {args.gpus} GPUs and {args.services} services")
     plan = solve(problem, Budget(seconds=None, work=3, seed=args.seed))
     clock = Clock()
-    fleet = Fleet(Truth(problem), clock, seed=args.seed)
+    fleet = SimulatedFleet(FleetTruth(problem), clock, seed=args.seed)
     carry_out(fleet, plan)
     for _ in range(int(SETTLE_SECONDS)):
         clock.go_on(TICK_SECONDS)

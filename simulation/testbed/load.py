@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from simulation.asking import Asked, Asker
+from simulation.asking import LoadGenerator, LoadSource
 from simulation.shapes import Shape, spike
 
 TIMES = 4.0
@@ -31,7 +31,7 @@ def again(shape: Shape, period_seconds: float) -> Shape:
     return lambda seconds: shape(seconds % period_seconds)
 
 
-def asked(world: str, shape: Shape) -> list[Asked]:
+def asked(world: str, shape: Shape) -> list[LoadSource]:
     """Every service at its declared rate times the shape; ValueError where that is more than the testbed is for."""
     services = [document for document in yaml.safe_load_all(world) if document["kind"] == "Service"]
     made = []
@@ -39,16 +39,16 @@ def asked(world: str, shape: Shape) -> list[Asked]:
         name, rate = service["metadata"]["name"], float(service["spec"]["ratePerSecond"])
         path = f"/v1/models/{service['spec']['model']}:infer"
         most = max(8, round(rate * TIMES * OPEN_SECONDS))
-        made.append(Asked(f"{service['metadata']['tenant']}/{name}", path, rate, shape, most))
+        made.append(LoadSource(f"{service['metadata']['tenant']}/{name}", path, rate, shape, most))
     peak = TIMES * sum(one.rate_per_second for one in made)
     if peak > MOST_PER_SECOND:
         raise ValueError(f"{peak:g} requests a second at the peak are more than {MOST_PER_SECOND:g}")
     return made
 
 
-async def run(address: str, all_asked: Sequence[Asked], alive: Path) -> None:
+async def run(address: str, all_asked: Sequence[LoadSource], alive: Path) -> None:
     host, _, port = address.rpartition(":")
-    askers = [Asker(host, int(port), one) for one in all_asked]
+    askers = [LoadGenerator(host, int(port), one) for one in all_asked]
     tasks = [asyncio.create_task(asker.run()) for asker in askers]
     began = time.monotonic()
     before = [(0, 0)] * len(askers)

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.families import family
 from simulation.carrying import carry_out
 from simulation.clock import Clock
-from simulation.fleet import Fleet
-from simulation.truth import Truth
+from simulation.fleet import SimulatedFleet
+from simulation.truth import FleetTruth
 from solvers.planning.solve import Budget, solve
 
 
@@ -18,7 +18,7 @@ def test_what_a_plan_promises_is_kept(name: str) -> None:
     plan = solve(problem, Budget(seconds=None, work=3))
     left = {one.service for one in plan.unserved}
     clock = Clock()
-    fleet = Fleet(Truth(problem), clock, seed=1)
+    fleet = SimulatedFleet(FleetTruth(problem), clock, seed=1)
     carry_out(fleet, plan)
     for _ in range(30):
         clock.go_on(1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.store.fleet import endpoints
-from simulation.fleet import Fleet
+from simulation.fleet import SimulatedFleet
 from simulation.history import attained
 from simulation.run import Simulation, simulated
 from simulation.shapes import spike
@@ -37,7 +37,7 @@ def world(*services: dict[str, Any], nodes: int = 2, tenants: dict[str, float] |
     )
 
 
-def gpus(fleet: Fleet, tenant: str) -> float:
+def gpus(fleet: SimulatedFleet, tenant: str) -> float:
     """What of GPUs the tenant's copies hold that serve now."""
     return sum(
         copy.wanted.sm_percent / 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.truth import Resident, Truth, at
+from simulation.truth import FleetTruth, SimulatedResident, at
 from simulation.world import truth_of
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
@@ -25,7 +25,7 @@ def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
     assert not judge(truth.problem, plan, simulate=False, keeps=keep).violations
     for one in plan.instances:
         beside = [
-            Resident(
+            SimulatedResident(
                 truth.problem.profiles[other.service.rpartition("/")[2], "fp16", "v100-16gb"].demand, other.sm_percent
             )
             for other in plan.instances
@@ -37,13 +37,13 @@ def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
 
 def test_a_profile_that_is_wrong_is_wrong_by_its_factor() -> None:
     right = truth_of(small())
-    wrong = Truth(right.problem, {KEY: 1.3})
+    wrong = FleetTruth(right.problem, {KEY: 1.3})
     assert wrong.exec_ms(KEY, 8, 40, []) == pytest.approx(1.3 * right.exec_ms(KEY, 8, 40, []))
 
 
 def test_a_lower_clock_is_slower_and_draws_less() -> None:
     truth = truth_of(small())
-    one = Resident(truth.problem.profiles[KEY].demand, 40)
+    one = SimulatedResident(truth.problem.profiles[KEY].demand, 40)
     assert truth.exec_ms(KEY, 8, 40, [], 1200) > truth.exec_ms(KEY, 8, 40, [], 1530)
     assert truth.watts("v100-16gb", [(one, 1.0)], 1200) < truth.watts("v100-16gb", [(one, 1.0)])
     assert truth.watts("v100-16gb", []) == 40

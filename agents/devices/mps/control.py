@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents.devices.mps import grammar, processes
 from agents.devices.mps.limits import limits
-from agents.devices.mps.looking import Look, Looking, no_answer
+from agents.devices.mps.looking import DaemonReader, DaemonStatus, no_answer
 from agents.devices.mps.program import PROGRAM, Program
 from agents.seams.device import DeviceError, MpsState, Trouble
 
@@ -47,7 +47,7 @@ class MpsControl:
         self._start_seconds = start_seconds
         self._terminate_seconds = terminate_seconds
         self._quit_seconds = quit_seconds
-        self._looking = Looking(self._program)
+        self._looking = DaemonReader(self._program)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def start(self, uuid: str) -> None:
@@ -93,7 +93,7 @@ class MpsControl:
     def clients(self, uuid: str) -> frozenset[int]:
         return self.look(uuid).all_clients()
 
-    def look(self, uuid: str) -> Look:
+    def look(self, uuid: str) -> DaemonStatus:
         """State and clients at the price of one run of the program; DeviceError DOWN where there is no daemon."""
         return self._looking.look(uuid, self._deadline_seconds)
 
@@ -105,7 +105,7 @@ class MpsControl:
         try:
             said = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
             outcomes = [grammar.terminated(reply) for reply in said]
-        except grammar.Garbled as error:
+        except grammar.UnreadableMpsOutput as error:
             raise no_answer(uuid, error) from error
         return all(outcomes)
 

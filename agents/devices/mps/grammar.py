@@ -34,7 +34,7 @@ _CUDA_ERROR = re.compile(r"CUDA_ERROR_[A-Z_]+|[1-9][0-9]{0,2}")
 _STATES = {"INITIALIZING": MpsState.IDLE, "ACTIVE": MpsState.ACTIVE, "FAULT": MpsState.FAULT}
 
 
-class Garbled(Exception):
+class UnreadableMpsOutput(Exception):
     """Not in the grammar."""
 
 
@@ -48,9 +48,9 @@ def replies(printed: bytes, commands: int) -> tuple[tuple[str, ...], ...]:
     try:
         text = printed.decode("ascii")
     except UnicodeDecodeError as error:
-        raise Garbled("it is not text") from error
+        raise UnreadableMpsOutput("it is not text") from error
     if not text.endswith("\n"):
-        raise Garbled("it ends within a line")
+        raise UnreadableMpsOutput("it ends within a line")
     found: list[tuple[str, ...]] = []
     lines: list[str] = []
     for line in text.split("\n")[:-1]:
@@ -61,7 +61,7 @@ def replies(printed: bytes, commands: int) -> tuple[tuple[str, ...], ...]:
         elif word:
             lines.append(word)
     if lines or len(found) != commands:
-        raise Garbled(f"{len(found)} replies to {commands} commands, and {len(lines)} lines beyond")
+        raise UnreadableMpsOutput(f"{len(found)} replies to {commands} commands, and {len(lines)} lines beyond")
     return tuple(found)
 
 
@@ -70,14 +70,14 @@ def pids(reply: Sequence[str]) -> frozenset[int]:
     words = [word for line in reply for word in line.split()]
     for word in words:
         if not _PID.fullmatch(word) or int(word) > _HIGHEST_PID:
-            raise Garbled(f"{word!r} is no PID")
+            raise UnreadableMpsOutput(f"{word!r} is no PID")
     return frozenset(int(word) for word in words)
 
 
 def status(reply: Sequence[str]) -> MpsState:
     """Of a server. While it starts there is none yet."""
     if len(reply) != 1 or reply[0] not in _STATES:
-        raise Garbled(f"{' '.join(reply)!r} is no status of a server")
+        raise UnreadableMpsOutput(f"{' '.join(reply)!r} is no status of a server")
     return _STATES[reply[0]]
 
 
@@ -87,4 +87,4 @@ def terminated(reply: Sequence[str]) -> bool:
         return True
     if len(reply) == 1 and _CUDA_ERROR.fullmatch(reply[0]):
         return False
-    raise Garbled(f"{' '.join(reply)!r} is no outcome of a termination")
+    raise UnreadableMpsOutput(f"{' '.join(reply)!r} is no outcome of a termination")

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 
 from agents.devices.nvml.troubles import translated, trouble
-from agents.devices.nvml.worker import Job, Stuck, Worker
+from agents.devices.nvml.worker import DriverCall, DriverHangs, DriverThread
 from agents.seams.device import DeviceError, Trouble
 
 DEADLINE_SECONDS = 5.0
@@ -23,11 +23,11 @@ _EVENTS = -1  # no index
 
 
 @dataclass(slots=True)
-class Slot:
+class NvmlSlot:
     """One of NVML's indexes; which GPU it is may change when NVML is opened again."""
 
     index: int
-    worker: Worker
+    worker: DriverThread
     generation: int
     uuid: str = ""
     handle: Any = None
@@ -38,10 +38,10 @@ class _Reopened(Exception):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Enumeration:
     """What the last enumeration saw."""
 
-    slots: dict[str, Slot] = field(default_factory=dict)
+    slots: dict[str, NvmlSlot] = field(default_factory=dict)
     troubles: dict[str, Trouble] = field(default_factory=dict)  # of GPUs seen before and not this time
 
 
@@ -53,9 +53,9 @@ class Binding:
     def __init__(self, deadline_seconds: float = DEADLINE_SECONDS, reopen_seconds: float = REOPEN_SECONDS) -> None:
         self._deadline_seconds = deadline_seconds
         self._reopen_seconds = self._pause_seconds = reopen_seconds
-        self._driver = Worker("nvml")
-        self._workers: dict[int, Worker] = {_EVENTS: Worker("nvml-events")}
-        self._seen = _Seen()
+        self._driver = DriverThread("nvml")
+        self._workers: dict[int, DriverThread] = {_EVENTS: DriverThread("nvml-events")}
+        self._seen = _Enumeration()
         self._lock = threading.RLock()  # of enumerating and reopening
         self.generation = 0  # counts how often NVML was opened: handles and event sets are of one opening
         self._opened_at = 0.0
@@ -66,18 +66,18 @@ class Binding:
         return self._deadline_seconds
 
     @property
-    def events_worker(self) -> Worker:
+    def events_worker(self) -> DriverThread:
         """The thread that waits for events: NVML is not opened again while it does."""
         return self._workers[_EVENTS]
 
     def driver_version(self) -> str:
         return str(self._of_driver("read the driver's version", pynvml.nvmlSystemGetDriverVersion))
 
-    def slots(self) -> dict[str, Slot]:
+    def slots(self) -> dict[str, NvmlSlot]:
         """As of the last enumeration, by UUID."""
         return dict(self._seen.slots)
 
-    def enumerate(self) -> dict[str, Slot]:
+    def enumerate(self) -> dict[str, NvmlSlot]:
         """Find every GPU afresh. One that is lost or hangs is missing, and hides no other."""
         with self._lock:
             missing = self._enumerate()
@@ -100,10 +100,10 @@ class Binding:
                 return self._called(slot, function, arguments)
         except pynvml.NVMLError as error:
             raise translated(error, uuid, what) from error
-        except (Stuck, _Reopened):
+        except (DriverHangs, _Reopened):
             raise DeviceError(Trouble.TIMEOUT, uuid, f"{what}: NVML has not come back") from None
 
-    def slot(self, uuid: str) -> Slot:
+    def slot(self, uuid: str) -> NvmlSlot:
         """Of a GPU that the last enumeration saw; DeviceError says what became of any other."""
         if not self._seen.slots and not self._seen.troubles:
             self.enumerate()
@@ -112,13 +112,13 @@ class Binding:
             raise DeviceError(self._seen.troubles.get(uuid, Trouble.LOST), uuid, "is not among the GPUs of this node")
         return slot
 
-    def together(self, what: Callable[[Slot], Any]) -> dict[str, Any]:
+    def together(self, what: Callable[[NvmlSlot], Any]) -> dict[str, Any]:
         """Do the same with every GPU at once; a result or a DeviceError for each."""
-        started: dict[str, tuple[Slot, Job | None]] = {}
+        started: dict[str, tuple[NvmlSlot, DriverCall | None]] = {}
         for uuid, slot in self._seen.slots.items():
             try:
                 started[uuid] = (slot, slot.worker.start(partial(what, slot)))
-            except Stuck:
+            except DriverHangs:
                 started[uuid] = (slot, None)
         until = time.monotonic() + self._deadline_seconds
         return {uuid: self._outcome(uuid, slot, job, until) for uuid, (slot, job) in started.items()}
@@ -129,7 +129,7 @@ class Binding:
         for worker in [self._driver, *self._workers.values()]:
             worker.stop()
 
-    def _called(self, slot: Slot, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def _called(self, slot: NvmlSlot, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         def job() -> Any:
             if slot.generation != self.generation:
                 raise _Reopened
@@ -147,7 +147,7 @@ class Binding:
             return self._driver.do(function, self._deadline_seconds)
         except pynvml.NVMLError as error:
             raise translated(error, "", what) from error
-        except Stuck:
+        except DriverHangs:
             raise DeviceError(Trouble.TIMEOUT, "", f"{what}: NVML has not come back") from None
 
     def _enumerate(self) -> bool:
@@ -155,18 +155,18 @@ class Binding:
         count = int(self._of_driver("count the GPUs", pynvml.nvmlDeviceGetCount))
         before = self._seen
         names = {slot.index: uuid for uuid, slot in before.slots.items()}
-        now = _Seen(troubles=dict(before.troubles))
-        jobs: list[tuple[int, Job | None]] = []
+        now = _Enumeration(troubles=dict(before.troubles))
+        jobs: list[tuple[int, DriverCall | None]] = []
         for index in range(count):
-            worker = self._workers.setdefault(index, Worker(f"nvml-{index}"))
+            worker = self._workers.setdefault(index, DriverThread(f"nvml-{index}"))
             try:
                 jobs.append((index, worker.start(partial(_named, index))))
-            except Stuck:
+            except DriverHangs:
                 jobs.append((index, None))
         until = time.monotonic() + self._deadline_seconds
         unnamed = False
         for index, job in jobs:
-            slot = Slot(index, self._workers[index], self.generation)
+            slot = NvmlSlot(index, self._workers[index], self.generation)
             found = self._outcome(names.get(index, ""), slot, job, until)
             if isinstance(found, DeviceError):
                 unnamed = True
@@ -182,14 +182,14 @@ class Binding:
         self._seen = now
         return unnamed or bool(now.troubles)
 
-    def _outcome(self, uuid: str, slot: Slot, job: Job | None, until: float) -> Any:
+    def _outcome(self, uuid: str, slot: NvmlSlot, job: DriverCall | None, until: float) -> Any:
         try:
             if job is None:
-                raise Stuck
+                raise DriverHangs
             return slot.worker.result(job, until - time.monotonic())
         except pynvml.NVMLError as error:
             return DeviceError(trouble(error), uuid, f"device {slot.index}: {error}")
-        except Stuck:
+        except DriverHangs:
             return DeviceError(Trouble.TIMEOUT, uuid, f"device {slot.index}: NVML has not come back")
 
     def _reopen(self) -> bool:
@@ -205,7 +205,7 @@ class Binding:
             self._of_driver("close NVML", pynvml.nvmlShutdown)
             self._open()
             return True
-        except (Stuck, DeviceError):
+        except (DriverHangs, DeviceError):
             return False
         finally:
             self._opened_at = time.monotonic()  # tried: not again for a while

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from agents.devices.mps.program import PROGRAM
 from agents.devices.nvml import originals
-from agents.devices.nvml.binding import DEADLINE_SECONDS, REOPEN_SECONDS, Binding, Slot
+from agents.devices.nvml.binding import DEADLINE_SECONDS, REOPEN_SECONDS, Binding, NvmlSlot
 from agents.devices.nvml.events import Events
 from agents.devices.nvml.probing import found
 from agents.devices.nvml.reading import processes, reading
-from agents.devices.nvml.setting import SETTLE_SECONDS, Settings
+from agents.devices.nvml.setting import SETTLE_SECONDS, GpuKnobs
 from agents.devices.nvml.writer import DirectWriter, Writer
 from agents.seams.device import Applied, DeviceError, Event, Gpu, GpuProcess, Reading
 
@@ -38,7 +38,7 @@ class NvmlDevice:
         self._binding = Binding(deadline_seconds, reopen_seconds)
         self._events = Events(self._binding)
         writer = writer or DirectWriter(self._binding)
-        self._settings = Settings(self._binding, writer, originals.opened(originals_file), settle_seconds)
+        self._settings = GpuKnobs(self._binding, writer, originals.opened(originals_file), settle_seconds)
         self._gpus: dict[str, Gpu] = {}
 
     def driver_version(self) -> str:
@@ -93,5 +93,5 @@ class NvmlDevice:
             self._gpus[uuid] = self._binding.call(uuid, "probe it", lambda handle: self._probed(slot))
         return self._gpus[uuid]
 
-    def _probed(self, slot: Slot) -> Gpu:
+    def _probed(self, slot: NvmlSlot) -> Gpu:
         return found(slot.index, slot.uuid, slot.handle, shutil.which(PROGRAM) is not None)

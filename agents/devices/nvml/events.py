@@ -12,7 +12,7 @@ import pynvml
 
 from agents.devices.nvml.binding import Binding
 from agents.devices.nvml.troubles import translated, trouble
-from agents.devices.nvml.worker import Stuck
+from agents.devices.nvml.worker import DriverHangs
 from agents.seams.device import DeviceError, Event, Trouble
 
 SLICE_SECONDS = 0.5  # at most this long in one call, so that NVML can be opened again between two
@@ -41,7 +41,7 @@ class Events:
                     self._closing.wait(left)
                     return ()
                 came = self._ask(min(left, self._slice_seconds))
-            except Stuck:
+            except DriverHangs:
                 raise DeviceError(Trouble.TIMEOUT, "", "wait for events: NVML has not come back") from None
             except pynvml.NVMLError as error:
                 if trouble(error) is not Trouble.LOST:
@@ -84,7 +84,7 @@ class Events:
     def _free(self) -> None:
         held, self._set = self._set, None
         if held is not None and self._of[0] == self._binding.generation:  # else it went with its opening
-            with suppress(Stuck, pynvml.NVMLError):
+            with suppress(DriverHangs, pynvml.NVMLError):
                 self._worker.do(lambda: pynvml.nvmlEventSetFree(held), self._binding.deadline_seconds)
 
 

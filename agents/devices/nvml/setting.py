@@ -26,7 +26,7 @@ def holds(mhz: float, read_mhz: float, reasons: int) -> bool:
     return read_mhz < mhz and bool(reasons & (THROTTLED | IDLE))
 
 
-class Settings:
+class GpuKnobs:
     """The three knobs of every GPU, and what they were before."""
 
     def __init__(self, binding: Binding, writer: Writer, originals: Originals, settle_seconds: float) -> None:

@@ -12,12 +12,12 @@ from queue import SimpleQueue
 from typing import Any
 
 
-class Stuck(Exception):
+class DriverHangs(Exception):
     """The thread did not come back in time, or has not yet from an earlier call."""
 
 
-class Job:
-    """One call; `Worker.result` waits for it."""
+class DriverCall:
+    """One call; `DriverThread.result` waits for it."""
 
     __slots__ = ("abandoned", "done", "error", "function", "value")
 
@@ -29,15 +29,15 @@ class Job:
         self.abandoned = False
 
 
-class Worker:
+class DriverThread:
     """One thread, started with its first job."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[DriverCall | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._hung: Job | None = None
+        self._hung: DriverCall | None = None
 
     @property
     def stuck(self) -> bool:
@@ -45,26 +45,26 @@ class Worker:
         hung = self._hung
         return hung is not None and not hung.done.is_set()
 
-    def start(self, function: Callable[[], Any]) -> Job:
+    def start(self, function: Callable[[], Any]) -> DriverCall:
         """Queue a call; where an earlier one hangs it is refused, so that nothing is done late."""
-        job = Job(function)
+        job = DriverCall(function)
         with self._lock:
             if self.stuck:
-                raise Stuck
+                raise DriverHangs
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._jobs.put(job)
         return job
 
-    def result(self, job: Job, seconds: float) -> Any:
-        """What the call returned, or its exception; Stuck when the deadline passed first."""
+    def result(self, job: DriverCall, seconds: float) -> Any:
+        """What the call returned, or its exception; DriverHangs when the deadline passed first."""
         if not job.done.wait(max(0.0, seconds)):
             with self._lock:
                 if not job.done.is_set():
                     job.abandoned = True
                     self._hung = job
-                    raise Stuck
+                    raise DriverHangs
         if job.error is not None:
             raise job.error
         return job.value

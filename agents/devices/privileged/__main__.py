@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.devices.privileged.place import SOCKET, STATE, CannotServe, Place
+from agents.devices.privileged.place import SOCKET, STATE, CannotServe, HelperSetup
 from agents.devices.privileged.server import serve
 from agents.seams.device import DeviceError
 
@@ -24,13 +24,13 @@ def main(words: list[str] | None = None) -> int:
     try:
         uid = _number(args.user, "user", lambda name: pwd.getpwnam(name).pw_uid)
         gid = _number(args.group, "group", lambda name: grp.getgrnam(name).gr_gid)
-        place = Place(args.socket, args.state_dir, uid, gid)
+        place = HelperSetup(args.socket, args.state_dir, uid, gid)
         if place.uid is None and place.gid is None:
             raise CannotServe("name who may speak: --user NAME, --group NAME or both")
         from agents.devices.nvml.binding import Binding
-        from agents.devices.privileged.nvml_board import NvmlBoard
+        from agents.devices.privileged.nvml_board import NvmlRootDevices
 
-        serve(place, NvmlBoard(Binding(deadline_seconds=DRIVER_SECONDS)))
+        serve(place, NvmlRootDevices(Binding(deadline_seconds=DRIVER_SECONDS)))
     except (CannotServe, DeviceError) as error:
         logging.error("%s", error)
         return 1

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from agents.devices.privileged.wire import Reply, Request, encoder, replies
+from agents.devices.privileged.wire import HelperReply, HelperRequest, encoder, replies
 from agents.seams.device import DeviceError, Trouble
 
 MOST_REPLY_BYTES = 4096
 
 
-def ask(path: Path, seconds: float, uuid: str, request: Request) -> Reply:
+def ask(path: Path, seconds: float, uuid: str, request: HelperRequest) -> HelperReply:
     """A reply that is a yes; whatever else is a DeviceError of that device."""
     try:
         reply = replies.decode(_exchange(path, seconds, encoder.encode(request) + b"\n"))

@@ -9,7 +9,7 @@ from agents.devices.nvml.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedSettings:
     """What one device supports; empty and 0 where it does not say, and then nothing is allowed."""
 
     clocks_mhz: frozenset[int]
@@ -17,10 +17,10 @@ class Allowed:
     power_max_mw: int
 
 
-class Board(Writer, Protocol):
+class RootDevices(Writer, Protocol):
     """The devices of this machine, as root sees them. Every call may raise DeviceError."""
 
-    def allowed(self, uuid: str) -> Allowed: ...
+    def allowed(self, uuid: str) -> AllowedSettings: ...
 
     def power_mw(self, uuid: str) -> int:
         """The limit that is set; another may be in force when the board or the chassis has one of its own."""

@@ -7,22 +7,30 @@ from collections.abc import Callable
 
 from agents.devices.nvml.originals import Original, Originals
 from agents.devices.nvml.writer import POWER_STEP_MW
-from agents.devices.privileged.board import Board
+from agents.devices.privileged.board import RootDevices
 from agents.devices.privileged.rules import no, refused
-from agents.devices.privileged.wire import MODE_NUMBERS, Change, LockClock, Reply, ResetClock, SetComputeMode, SetPower
+from agents.devices.privileged.wire import (
+    MODE_NUMBERS,
+    DeviceChange,
+    HelperReply,
+    LockClock,
+    ResetClock,
+    SetComputeMode,
+    SetPower,
+)
 from agents.seams.device import DeviceError, Trouble
 
 log = logging.getLogger(__name__)
 
 
-class Changes:
+class ReversibleChanges:
     """Makes changes, and knows how to undo them."""
 
-    def __init__(self, board: Board, originals: Originals) -> None:
+    def __init__(self, board: RootDevices, originals: Originals) -> None:
         self._board = board
         self._originals = originals
 
-    def make(self, change: Change) -> Reply:
+    def make(self, change: DeviceChange) -> HelperReply:
         """What became of it. Nothing is written whose original is not on disk."""
         try:
             return refused(change, self._board.allowed(change.uuid)) or self._make(change)
@@ -38,34 +46,34 @@ class Changes:
             whole = self._undo(uuid) and whole
         return whole
 
-    def _make(self, change: Change) -> Reply:
+    def _make(self, change: DeviceChange) -> HelperReply:
         if isinstance(change, LockClock | ResetClock):
             return self._clock(change)
         if isinstance(change, SetPower):
             return self._power(change)
         return self._compute_mode(change)
 
-    def _clock(self, change: LockClock | ResetClock) -> Reply:
+    def _clock(self, change: LockClock | ResetClock) -> HelperReply:
         if isinstance(change, ResetClock):
             self._board.reset_clock(change.uuid)
-            return Reply(ok=True)
+            return HelperReply(ok=True)
         self._originals.keep(change.uuid, Original(clock_locked=True))
         self._board.lock_clock(change.uuid, change.mhz)
-        return Reply(ok=True)  # the driver tells the clock of the moment only; the agent measures it
+        return HelperReply(ok=True)  # the driver tells the clock of the moment only; the agent measures it
 
-    def _power(self, change: SetPower) -> Reply:
+    def _power(self, change: SetPower) -> HelperReply:
         before = self._board.power_mw(change.uuid)
         if before == change.mw:
-            return Reply(ok=True, before=before, applied=before)
+            return HelperReply(ok=True, before=before, applied=before)
         self._originals.keep(change.uuid, Original(power_mw=before))
         self._board.set_power_mw(change.uuid, change.mw)
         return _read_back(change.mw, before, self._board.power_mw(change.uuid), POWER_STEP_MW)
 
-    def _compute_mode(self, change: SetComputeMode) -> Reply:
+    def _compute_mode(self, change: SetComputeMode) -> HelperReply:
         wanted = MODE_NUMBERS[change.mode]
         before = self._board.compute_mode(change.uuid)
         if before == wanted:
-            return Reply(ok=True, before=before, applied=before)
+            return HelperReply(ok=True, before=before, applied=before)
         if change.mode == "prohibited" and self._originals.of(change.uuid).compute_mode != wanted:
             return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not prohibited before the first change")
         self._originals.keep(change.uuid, Original(compute_mode=before))
@@ -96,9 +104,9 @@ class Changes:
         return True
 
 
-def _read_back(wanted: int, before: int, applied: int, step: int = 0) -> Reply:
+def _read_back(wanted: int, before: int, applied: int, step: int = 0) -> HelperReply:
     """Success of the call proves nothing."""
     if abs(applied - wanted) <= step:
-        return Reply(ok=True, before=before, applied=applied)
+        return HelperReply(ok=True, before=before, applied=applied)
     message = f"asked for {wanted}, and {applied} is in force"
-    return Reply(ok=False, trouble=Trouble.NOT_APPLIED.value, message=message, before=before, applied=applied)
+    return HelperReply(ok=False, trouble=Trouble.NOT_APPLIED.value, message=message, before=before, applied=applied)

@@ -7,7 +7,16 @@ import threading
 from pathlib import Path
 
 from agents.devices.privileged.asking import ask
-from agents.devices.privileged.wire import MODES, Change, Hello, LockClock, Reply, ResetClock, SetComputeMode, SetPower
+from agents.devices.privileged.wire import (
+    MODES,
+    DeviceChange,
+    Hello,
+    HelperReply,
+    LockClock,
+    ResetClock,
+    SetComputeMode,
+    SetPower,
+)
 from agents.seams.device import DeviceError, Trouble
 
 RENEW_SECONDS = 5.0
@@ -27,13 +36,13 @@ class Privileged:
         self._path = path
         self._seconds = seconds
         self._renew_seconds = renew_seconds
-        self._in_force: dict[tuple[str, type[Change]], Change] = {}
+        self._in_force: dict[tuple[str, type[DeviceChange]], DeviceChange] = {}
         self._started = ""  # the life of the helper in which it was set
         self._lock = threading.Lock()  # of both, and of what is said: an older change must not come after a newer
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
-    def hello(self) -> Reply:
+    def hello(self) -> HelperReply:
         """Who answers: its version and, in `started`, which life of it."""
         return ask(self._path, self._seconds, "", Hello())
 
@@ -75,7 +84,7 @@ class Privileged:
         if self._thread is not None:
             self._thread.join()
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: DeviceChange) -> None:
         with self._lock:
             reply = ask(self._path, self._seconds, change.uuid, change)
             self._started = self._started or reply.started

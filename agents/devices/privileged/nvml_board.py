@@ -5,18 +5,18 @@ from __future__ import annotations
 from agents.devices.nvml.binding import Binding
 from agents.devices.nvml.troubles import said
 from agents.devices.nvml.writer import DirectWriter
-from agents.devices.privileged.board import Allowed
+from agents.devices.privileged.board import AllowedSettings
 from agents.seams.device import DeviceError, Trouble
 
 
-class NvmlBoard(DirectWriter):
+class NvmlRootDevices(DirectWriter):
     """Reads what the helper must know before it writes."""
 
     def __init__(self, binding: Binding) -> None:
         super().__init__(binding)
-        self._allowed: dict[str, Allowed] = {}
+        self._allowed: dict[str, AllowedSettings] = {}
 
-    def allowed(self, uuid: str) -> Allowed:
+    def allowed(self, uuid: str) -> AllowedSettings:
         """Asked once of each device: it is the same for as long as the device is the same."""
         if uuid not in self._allowed:
             self._enumerated(uuid)
@@ -30,7 +30,7 @@ class NvmlBoard(DirectWriter):
     def compute_mode(self, uuid: str) -> int:
         return int(self._binding.call(uuid, "read the compute mode", self._binding.nvml.nvmlDeviceGetComputeMode))
 
-    def _supported(self, handle: object) -> Allowed:
+    def _supported(self, handle: object) -> AllowedSettings:
         nvml = self._binding.nvml
         memory_clocks = said(nvml.nvmlDeviceGetSupportedMemoryClocks, handle) or ()
         clocks = {
@@ -39,7 +39,7 @@ class NvmlBoard(DirectWriter):
             for clock in said(nvml.nvmlDeviceGetSupportedGraphicsClocks, handle, memory_clock) or ()
         }
         low, high = said(nvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (0, 0)
-        return Allowed(frozenset(clocks), int(low), int(high))
+        return AllowedSettings(frozenset(clocks), int(low), int(high))
 
     def _enumerated(self, uuid: str) -> None:
         """A device that came back, or was not there when the helper started."""

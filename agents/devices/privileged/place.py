@@ -18,7 +18,7 @@ class CannotServe(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HelperSetup:
     """Where the helper listens, who may speak, and where it remembers."""
 
     socket: Path
@@ -27,7 +27,7 @@ class Place:
     gid: int | None = None  # the peer's own group, not one of its others
 
 
-def may_speak(place: Place, uid: int, gid: int) -> bool:
+def may_speak(place: HelperSetup, uid: int, gid: int) -> bool:
     return uid == 0 or uid == place.uid or (place.gid is not None and gid == place.gid)
 
 
@@ -44,7 +44,7 @@ def locked(folder: Path) -> int:
     return handle
 
 
-def listening(place: Place) -> socket.socket:
+def listening(place: HelperSetup) -> socket.socket:
     """A socket that only the peer's user, or its group, can connect to; who it is is asked again at each connection."""
     place.socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     _insist_on_own(place.socket.parent)
@@ -66,7 +66,7 @@ def listening(place: Place) -> socket.socket:
     return listener
 
 
-def insist_on_somebody(place: Place) -> None:
+def insist_on_somebody(place: HelperSetup) -> None:
     """The kernel shows everybody of another namespace under one number, that of `nobody`."""
     for number, kind in ((place.uid, "uid"), (place.gid, "gid")):
         if number is not None and number == int(Path(f"/proc/sys/kernel/overflow{kind}").read_text()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Bucket:
+class RateLimiter:
     """`most` at once, `per_second` in the long run. Time is the caller's, and never goes back."""
 
     def __init__(self, most: float, per_second: float) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agents.devices.privileged.board import Allowed
-from agents.devices.privileged.wire import Change, LockClock, Reply, SetPower
+from agents.devices.privileged.board import AllowedSettings
+from agents.devices.privileged.wire import DeviceChange, HelperReply, LockClock, SetPower
 from agents.seams.device import Trouble
 
 
-def refused(change: Change, allowed: Allowed) -> Reply | None:
+def refused(change: DeviceChange, allowed: AllowedSettings) -> HelperReply | None:
     """A refusal that names what is allowed; None when the device may be asked."""
     if isinstance(change, LockClock):
         return _clock(change, allowed)
@@ -16,7 +16,7 @@ def refused(change: Change, allowed: Allowed) -> Reply | None:
     return None
 
 
-def _clock(change: LockClock, allowed: Allowed) -> Reply | None:
+def _clock(change: LockClock, allowed: AllowedSettings) -> HelperReply | None:
     if not allowed.clocks_mhz:
         return no(Trouble.NOT_SUPPORTED, f"{change.uuid} names no clocks that it supports")
     if change.mhz not in allowed.clocks_mhz:
@@ -26,7 +26,7 @@ def _clock(change: LockClock, allowed: Allowed) -> Reply | None:
     return None
 
 
-def _power(change: SetPower, allowed: Allowed) -> Reply | None:
+def _power(change: SetPower, allowed: AllowedSettings) -> HelperReply | None:
     if not allowed.power_max_mw:
         return no(Trouble.NOT_SUPPORTED, f"{change.uuid} names no power limits that it supports")
     if not allowed.power_min_mw <= change.mw <= allowed.power_max_mw:
@@ -35,5 +35,5 @@ def _power(change: SetPower, allowed: Allowed) -> Reply | None:
     return None
 
 
-def no(trouble: Trouble, message: str) -> Reply:
-    return Reply(ok=False, trouble=trouble.value, message=message)
+def no(trouble: Trouble, message: str) -> HelperReply:
+    return HelperReply(ok=False, trouble=trouble.value, message=message)

@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 
 from agents.devices.nvml.originals import Originals
-from agents.devices.privileged.board import Board
-from agents.devices.privileged.changes import Changes
-from agents.devices.privileged.place import CannotServe, Place, insist_on_somebody, listening, locked, may_speak
-from agents.devices.privileged.rate import Bucket
+from agents.devices.privileged.board import RootDevices
+from agents.devices.privileged.changes import ReversibleChanges
+from agents.devices.privileged.place import CannotServe, HelperSetup, insist_on_somebody, listening, locked, may_speak
+from agents.devices.privileged.rate import RateLimiter
 from agents.devices.privileged.rules import no
-from agents.devices.privileged.wire import MOST_BYTES, VERSION, Hello, Reply, encoder, requests
+from agents.devices.privileged.wire import MOST_BYTES, VERSION, Hello, HelperReply, encoder, requests
 from agents.seams.device import Trouble
 
 MOST_PEERS = 8
@@ -38,12 +38,12 @@ MOST_DRAINED = 64 * 1024
 log = logging.getLogger(__name__)
 
 
-def serve(place: Place, board: Board) -> None:
+def serve(place: HelperSetup, board: RootDevices) -> None:
     """Until SIGTERM or SIGINT, then everything is as it was. For the main thread of a process of its own."""
     insist_on_somebody(place)
     lock = locked(place.folder)
     try:
-        changes = Changes(board, _originals(place.folder))
+        changes = ReversibleChanges(board, _originals(place.folder))
         changes.undo_all()  # of a predecessor that died
         with listening(place) as listener:
             _Loop(listener, place, changes).run()
@@ -61,7 +61,7 @@ class _Peer:
 
 
 class _Loop:
-    def __init__(self, listener: socket.socket, place: Place, changes: Changes) -> None:
+    def __init__(self, listener: socket.socket, place: HelperSetup, changes: ReversibleChanges) -> None:
         self._listener = listener
         self._place = place
         self._changes = changes
@@ -69,8 +69,8 @@ class _Loop:
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
         self._stopping = False
-        self._requests = Bucket(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-        self._lines = Bucket(LINES_AT_ONCE, LINES_PER_SECOND)
+        self._requests = RateLimiter(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+        self._lines = RateLimiter(LINES_AT_ONCE, LINES_PER_SECOND)
         self._unsaid = 0
 
     def run(self) -> None:
@@ -150,7 +150,7 @@ class _Loop:
         elif end:
             self._answer(peer, self._reply(bytes(line)))
 
-    def _reply(self, line: bytes) -> Reply:
+    def _reply(self, line: bytes) -> HelperReply:
         if not self._requests.take(time.monotonic()):
             self._refuse("more than %s requests a second", REQUESTS_PER_SECOND)
             return no(Trouble.TIMEOUT, f"more than {REQUESTS_PER_SECOND:.0f} requests a second; ask again later")
@@ -160,7 +160,7 @@ class _Loop:
             self._refuse("not understood: %.200a: %.200a", line, str(error))
             return no(Trouble.GARBLED, f"not a request: {error}"[:300])
         if isinstance(request, Hello):
-            return Reply(ok=True, version=VERSION, started=self._started)
+            return HelperReply(ok=True, version=VERSION, started=self._started)
         reply = self._changes.make(request)
         reply.started = self._started
         if reply.ok:
@@ -169,7 +169,7 @@ class _Loop:
             self._refuse("%s: %.200a", request, reply.message)
         return reply
 
-    def _answer(self, peer: _Peer, reply: Reply) -> None:
+    def _answer(self, peer: _Peer, reply: HelperReply) -> None:
         """A reply is smaller than any socket's buffer: a peer that does not read it holds nobody up."""
         try:
             peer.connection.send(encoder.encode(reply) + b"\n")

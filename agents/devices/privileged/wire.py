@@ -57,11 +57,11 @@ class SetComputeMode(Struct, tag="set_compute_mode", tag_field="verb", forbid_un
     mode: Mode
 
 
-Change: TypeAlias = LockClock | ResetClock | SetPower | SetComputeMode
-Request: TypeAlias = Hello | Change
+DeviceChange: TypeAlias = LockClock | ResetClock | SetPower | SetComputeMode
+HelperRequest: TypeAlias = Hello | DeviceChange
 
 
-class Reply(Struct, omit_defaults=True):
+class HelperReply(Struct, omit_defaults=True):
     """What became of a request. Numbers are those of the request's own unit; a compute mode is NVML's number."""
 
     ok: bool
@@ -73,6 +73,6 @@ class Reply(Struct, omit_defaults=True):
     started: str = ""  # another one: the helper was restarted, and what was set is as it was before the first change
 
 
-requests = msgspec.json.Decoder(Request)
-replies = msgspec.json.Decoder(Reply)
+requests = msgspec.json.Decoder(HelperRequest)
+replies = msgspec.json.Decoder(HelperReply)
 encoder = msgspec.json.Encoder()

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from agents.devices.simulated.limits import Limits, read_limits
-from agents.devices.simulated.refusals import CANNOT_CONNECT, TERMINATED, Refused
+from agents.devices.simulated.limits import ClientLimits, read_limits
+from agents.devices.simulated.refusals import CANNOT_CONNECT, TERMINATED, CudaRefusal
 from agents.devices.simulated.wire import connect
 
 SOCKET = "device.sock"
@@ -36,8 +36,8 @@ def exit_at_once(reason: str) -> NoReturn:
 
 def attach(
     environ: Mapping[str, str], memory_gib: float = 0.0, failed: Callable[[str], object] = exit_at_once
-) -> Client | None:
-    """Become a client, holding `memory_gib`; None where there is no daemon. Raises Refused.
+) -> SimulatedClient | None:
+    """Become a client, holding `memory_gib`; None where there is no daemon. Raises CudaRefusal.
 
     `failed` is called once, from a thread of the client's own, when the context is gone for good: terminated, hit by
     a fatal fault, or its daemon away for 5 s.
@@ -45,21 +45,21 @@ def attach(
     asked = read_limits(environ)
     if asked is None:
         return None
-    client = Client(asked, memory_gib, failed)
+    client = SimulatedClient(asked, memory_gib, failed)
     try:
         client.open()
     except (FileNotFoundError, ConnectionRefusedError):
         return None  # without limits, silently
     except OSError as error:
-        raise Refused(CANNOT_CONNECT, f"{asked.folder / SOCKET}: {error}") from error
+        raise CudaRefusal(CANNOT_CONNECT, f"{asked.folder / SOCKET}: {error}") from error
     threading.Thread(target=client.listen, name="mps-client", daemon=True).start()
     return client
 
 
-class Client:
+class SimulatedClient:
     """An attached client. `sm_count` is the number of multiprocessors it sees: the limit in force."""
 
-    def __init__(self, asked: Limits, memory_gib: float, failed: Callable[[str], object]) -> None:
+    def __init__(self, asked: ClientLimits, memory_gib: float, failed: Callable[[str], object]) -> None:
         self.sm_count = 0
         self.memory_gib = memory_gib
         self.limits = asked
@@ -71,7 +71,7 @@ class Client:
         self._rest = b""
 
     def hold(self, memory_gib: float) -> None:
-        """Hold that much device memory from now on; raises Refused and holds what it held when there is none.
+        """Hold that much device memory from now on; raises CudaRefusal and holds what it held when there is none.
 
         While the daemon is away nothing is asked: it hears of the memory when it is back.
         """
@@ -89,7 +89,7 @@ class Client:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
     def open(self) -> None:
-        """Connect and say the limits; raises OSError or Refused."""
+        """Connect and say the limits; raises OSError or CudaRefusal."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(ANSWER_SECONDS)
@@ -100,7 +100,7 @@ class Client:
             self._rest = b""
             answer = self._line(connection)
             if answer is None:
-                raise Refused(CANNOT_CONNECT, "the daemon closed the connection")
+                raise CudaRefusal(CANNOT_CONNECT, "the daemon closed the connection")
             _raise_refusal(answer)
             connection.settimeout(None)
         except BaseException:
@@ -142,7 +142,7 @@ class Client:
             try:
                 self.open()
                 return ""
-            except (OSError, Refused, ValueError) as error:
+            except (OSError, CudaRefusal, ValueError) as error:
                 reason = str(error)
         return f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s: {reason}"
 
@@ -177,4 +177,4 @@ class Client:
 def _raise_refusal(answer: Mapping[str, Any]) -> None:
     code = answer.get("error")
     if code:
-        raise Refused(int(code), str(answer.get("message", "")))
+        raise CudaRefusal(int(code), str(answer.get("message", "")))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
-class Context:
+class SimulatedContext:
     """One context; `error` tells its process what became of it: 810, or 0 where it was not told."""
 
     pid: int

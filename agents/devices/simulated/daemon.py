@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.refusals import (
     CANNOT_CONNECT,
@@ -10,7 +10,7 @@ from agents.devices.simulated.refusals import (
     TERMINATED,
     TOO_MANY_CLIENTS,
     UNAVAILABLE,
-    Refused,
+    CudaRefusal,
 )
 from agents.seams.device import MpsState
 
@@ -42,7 +42,7 @@ class SimulatedDaemon:
     def up(self) -> bool:
         return self.state is not MpsState.DOWN
 
-    def clients(self) -> list[Context]:
+    def clients(self) -> list[SimulatedContext]:
         return [context for context in self.gpu.contexts if context.under_mps]
 
     def start(self) -> None:
@@ -56,38 +56,40 @@ class SimulatedDaemon:
         for context in self.clients():
             self._drop(context, 0)
 
-    def attach(self, pid: int, sm_percent: float, memory_limit_gib: float | None, memory_gib: float) -> Context:
-        """Let a client in; the lower of its limits and the daemon's count. Raises Refused."""
+    def attach(
+        self, pid: int, sm_percent: float, memory_limit_gib: float | None, memory_gib: float
+    ) -> SimulatedContext:
+        """Let a client in; the lower of its limits and the daemon's count. Raises CudaRefusal."""
         if self.state is MpsState.DOWN:
-            raise Refused(CANNOT_CONNECT, "there is no MPS daemon")
+            raise CudaRefusal(CANNOT_CONNECT, "there is no MPS daemon")
         if self.state is MpsState.FAULT:
-            raise Refused(NOT_READY, "the MPS server is in FAULT")
+            raise CudaRefusal(NOT_READY, "the MPS server is in FAULT")
         if self.gpu.now < self.refuses_until:
-            raise Refused(NOT_READY, "a client is being terminated")
+            raise CudaRefusal(NOT_READY, "a client is being terminated")
         if len(self.clients()) >= self.max_clients:
-            raise Refused(TOO_MANY_CLIENTS, f"the MPS server has its {self.max_clients} clients")
+            raise CudaRefusal(TOO_MANY_CLIENTS, f"the MPS server has its {self.max_clients} clients")
         if self.gpu.exclusive and any(not context.under_mps for context in self.gpu.contexts):
-            raise Refused(NOT_READY, "another process has the device for itself")
+            raise CudaRefusal(NOT_READY, "another process has the device for itself")
         limits = [limit for limit in (memory_limit_gib, self.default_memory_gib) if limit is not None]
         share = self.gpu.sm_share(min(sm_percent, self.default_sm_percent))
-        context = Context(pid, share, 0.0, min(limits, default=None))
+        context = SimulatedContext(pid, share, 0.0, min(limits, default=None))
         self.gpu.hold(context, memory_gib)
         self.gpu.contexts.append(context)
         self.state = MpsState.ACTIVE
         self.gpu.changed()
         return context
 
-    def let_past(self, pid: int, memory_gib: float) -> Context:
-        """A process opens the device without the daemon: nothing limits it. Raises Refused in EXCLUSIVE_PROCESS."""
+    def let_past(self, pid: int, memory_gib: float) -> SimulatedContext:
+        """A process opens the device without the daemon: nothing limits it. Raises CudaRefusal in EXCLUSIVE_PROCESS."""
         if self.gpu.exclusive and (self.up or self.gpu.contexts):
-            raise Refused(UNAVAILABLE, "the device is in EXCLUSIVE_PROCESS mode and not free")
-        context = Context(pid, self.gpu.kind.sm_count, 0.0, under_mps=False)
+            raise CudaRefusal(UNAVAILABLE, "the device is in EXCLUSIVE_PROCESS mode and not free")
+        context = SimulatedContext(pid, self.gpu.kind.sm_count, 0.0, under_mps=False)
         self.gpu.hold(context, memory_gib)
         self.gpu.contexts.append(context)
         self.gpu.changed()
         return context
 
-    def leave(self, context: Context) -> None:
+    def leave(self, context: SimulatedContext) -> None:
         """The client's process is gone, or has given its context up."""
         if context in self.gpu.contexts:
             self._drop(context, context.error)
@@ -114,7 +116,7 @@ class SimulatedDaemon:
                 context.error, context.busy = TERMINATED, 0.0
             self.gpu.changed()
 
-    def _drop(self, context: Context, error: int | None) -> None:
+    def _drop(self, context: SimulatedContext, error: int | None) -> None:
         self.gpu.contexts.remove(context)
         context.error = error
         self.gpu.changed()

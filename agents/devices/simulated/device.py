@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from agents.devices.simulated.machine import Machine, Slot, settings
-from agents.devices.simulated.truth import Settings
+from agents.devices.simulated.machine import Machine, SimulatedSlot, settings
+from agents.devices.simulated.truth import SetValues
 from agents.seams.device import Ability, Applied, DeviceError, Event, Gpu, GpuProcess, Reading, Trouble
 
 DEADLINE_SECONDS = 2.0
@@ -111,7 +111,7 @@ class SimulatedDevice:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _describe(self, index: int, slot: Slot) -> Gpu:
+    def _describe(self, index: int, slot: SimulatedSlot) -> Gpu:
         kind = slot.gpu.kind
         lacking = set(slot.unsupported) if kind.ecc else slot.unsupported | {Ability.READ_ECC}
         return Gpu(
@@ -132,7 +132,7 @@ class SimulatedDevice:
         if not self._machine.driver_loaded:
             raise DeviceError(Trouble.NO_DRIVER, "", "no NVIDIA driver is loaded")
 
-    def _slot(self, uuid: str) -> Slot:
+    def _slot(self, uuid: str) -> SimulatedSlot:
         self._driver()
         try:
             slot = self._machine.at(uuid, self._clock())
@@ -143,13 +143,13 @@ class SimulatedDevice:
             raise DeviceError(Trouble.LOST, uuid, "the device has fallen off the bus")
         return slot
 
-    def _able(self, uuid: str, ability: Ability) -> Slot:
+    def _able(self, uuid: str, ability: Ability) -> SimulatedSlot:
         slot = self._slot(uuid)
         if ability in slot.unsupported:
             raise DeviceError(Trouble.NOT_SUPPORTED, uuid, f"the device has no {ability}")
         return slot
 
-    def _write(self, slot: Slot, wanted: Settings) -> Settings:
+    def _write(self, slot: SimulatedSlot, wanted: SetValues) -> SetValues:
         """Set, and say what is in force afterwards."""
         before = settings(slot.gpu)
         if slot.original is None:
@@ -162,7 +162,7 @@ class SimulatedDevice:
             slot.gpu.changed()
         return settings(slot.gpu)
 
-    def _exists(self, slot: Slot, pid: int) -> bool:
+    def _exists(self, slot: SimulatedSlot, pid: int) -> bool:
         return pid not in slot.stale_pids and self._machine.pid_exists(pid)
 
 

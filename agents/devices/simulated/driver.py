@@ -28,7 +28,7 @@ from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.pipe import Pipe
-from agents.devices.simulated.refusals import Refused
+from agents.devices.simulated.refusals import CudaRefusal
 from agents.devices.simulated.wire import Peer, listen_at
 from agents.seams.device import DeviceError
 
@@ -83,7 +83,7 @@ class Driver:
             answer: dict[str, Any] = {"value": self._call(line)}
         except DeviceError as error:
             answer = {"trouble": error.trouble, "uuid": error.uuid, "what": error.what}
-        except Refused as refused:
+        except CudaRefusal as refused:
             answer = {"refused": refused.code, "what": refused.message}
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
             answer = {"trouble": "garbled", "uuid": "", "what": f"{type(error).__name__}: {error}"[:500]}

@@ -10,9 +10,9 @@ import bisect
 import math
 from collections import deque
 
-from agents.devices.simulated.context import Context
-from agents.devices.simulated.kinds import Kind
-from agents.devices.simulated.refusals import OUT_OF_MEMORY, Refused
+from agents.devices.simulated.context import SimulatedContext
+from agents.devices.simulated.kinds import SimulatedKind
+from agents.devices.simulated.refusals import OUT_OF_MEMORY, CudaRefusal
 
 POWER_EXPONENT = 2.4  # of the clock: between f (leakage, memory) and f^3 (voltage rises with it)
 THROTTLE_SECONDS = 0.1  # the device's own reaction to its power limit
@@ -31,10 +31,10 @@ class SimulatedGpu:
         "hot", "kind", "locked_mhz", "now", "pci", "peak_w", "temperature_c", "uuid",
     )  # fmt: skip
 
-    def __init__(self, kind: Kind, uuid: str, pci: str, now: float = 0.0) -> None:
+    def __init__(self, kind: SimulatedKind, uuid: str, pci: str, now: float = 0.0) -> None:
         self.kind, self.uuid, self.pci, self.now = kind, uuid, pci, now
         self.clocks_mhz = kind.clocks_mhz
-        self.contexts: list[Context] = []
+        self.contexts: list[SimulatedContext] = []
         self.locked_mhz: int | None = None
         self.cap_w = kind.power_default_w
         self.exclusive = False
@@ -137,16 +137,16 @@ class SimulatedGpu:
         step = self.kind.sm_step
         return max(step, int(sm_percent * self.kind.sm_count / 100 / step + 1e-9) * step)
 
-    def hold(self, context: Context, memory_gib: float) -> None:
-        """Have the context hold so much from now on; Refused changes nothing."""
+    def hold(self, context: SimulatedContext, memory_gib: float) -> None:
+        """Have the context hold so much from now on; CudaRefusal changes nothing."""
         mine = context.memory_gib if context in self.contexts else 0.0
         if context.memory_limit_gib is not None and memory_gib > context.memory_limit_gib + 1e-9:
-            raise Refused(
+            raise CudaRefusal(
                 OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the limit of {context.memory_limit_gib:g} GiB"
             )
         free = self.kind.memory_gib - self.memory_used_gib + mine
         if memory_gib > free + 1e-9:
-            raise Refused(OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the {free:g} GiB that are free")
+            raise CudaRefusal(OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the {free:g} GiB that are free")
         context.memory_gib = memory_gib
 
     # Inside.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SimulatedKind:
     """What all GPUs of one kind have in common."""
 
     name: str
@@ -32,16 +32,16 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("v100-16gb", "Tesla V100-SXM2-16GB", 16, 80, 135, 1530, 7.5, 40, 150, 300, 300),
-        Kind("v100-32gb", "Tesla V100-SXM2-32GB", 32, 80, 135, 1530, 7.5, 40, 150, 300, 300),
-        Kind("t4", "Tesla T4", 15, 40, 300, 1590, 15, 10, 60, 70, 70),
-        Kind("2080ti", "NVIDIA GeForce RTX 2080 Ti", 11, 68, 300, 2100, 15, 15, 100, 250, 280, ecc=False),
-        Kind("3090", "NVIDIA GeForce RTX 3090", 24, 82, 210, 2100, 15, 20, 100, 350, 350, ecc=False),
-        Kind("a100-40gb", "NVIDIA A100-SXM4-40GB", 40, 108, 210, 1410, 15, 50, 100, 400, 400, sm_step=2),
-        Kind("a100-80gb", "NVIDIA A100-SXM4-80GB", 80, 108, 210, 1410, 15, 55, 100, 400, 400, sm_step=2),
-        Kind("l4", "NVIDIA L4", 23, 58, 210, 2040, 15, 16, 40, 72, 72),
-        Kind("l40s", "NVIDIA L40S", 45, 142, 210, 2520, 15, 35, 100, 350, 350),
-        Kind("h100-80gb", "NVIDIA H100 80GB HBM3", 80, 132, 345, 1980, 15, 70, 200, 700, 700, sm_step=2),
-        Kind("h200-141gb", "NVIDIA H200", 140, 132, 345, 1980, 15, 75, 200, 700, 700, sm_step=2),
+        SimulatedKind("v100-16gb", "Tesla V100-SXM2-16GB", 16, 80, 135, 1530, 7.5, 40, 150, 300, 300),
+        SimulatedKind("v100-32gb", "Tesla V100-SXM2-32GB", 32, 80, 135, 1530, 7.5, 40, 150, 300, 300),
+        SimulatedKind("t4", "Tesla T4", 15, 40, 300, 1590, 15, 10, 60, 70, 70),
+        SimulatedKind("2080ti", "NVIDIA GeForce RTX 2080 Ti", 11, 68, 300, 2100, 15, 15, 100, 250, 280, ecc=False),
+        SimulatedKind("3090", "NVIDIA GeForce RTX 3090", 24, 82, 210, 2100, 15, 20, 100, 350, 350, ecc=False),
+        SimulatedKind("a100-40gb", "NVIDIA A100-SXM4-40GB", 40, 108, 210, 1410, 15, 50, 100, 400, 400, sm_step=2),
+        SimulatedKind("a100-80gb", "NVIDIA A100-SXM4-80GB", 80, 108, 210, 1410, 15, 55, 100, 400, 400, sm_step=2),
+        SimulatedKind("l4", "NVIDIA L4", 23, 58, 210, 2040, 15, 16, 40, 72, 72),
+        SimulatedKind("l40s", "NVIDIA L40S", 45, 142, 210, 2520, 15, 35, 100, 350, 350),
+        SimulatedKind("h100-80gb", "NVIDIA H100 80GB HBM3", 80, 132, 345, 1980, 15, 70, 200, 700, 700, sm_step=2),
+        SimulatedKind("h200-141gb", "NVIDIA H200", 140, 132, 345, 1980, 15, 75, 200, 700, 700, sm_step=2),
     )
 }

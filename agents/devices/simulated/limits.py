@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """What a client reads from its environment before it opens the device."""
 
     folder: Path
@@ -17,7 +17,7 @@ class Limits:
     memory_gib: float | None
 
 
-def read_limits(environ: Mapping[str, str]) -> Limits | None:
+def read_limits(environ: Mapping[str, str]) -> ClientLimits | None:
     """None: the environment names no pipe directory."""
     folder = environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
     if not folder:
@@ -25,7 +25,7 @@ def read_limits(environ: Mapping[str, str]) -> Limits | None:
     percent = environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "") or "100"
     limit = environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
     uuid = environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
-    return Limits(Path(folder), uuid, float(percent), memory_limit_gib(limit) if limit else None)
+    return ClientLimits(Path(folder), uuid, float(percent), memory_limit_gib(limit) if limit else None)
 
 
 def memory_limit_gib(text: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from agents.devices.simulated.refusals import Refused
+from agents.devices.simulated.refusals import CudaRefusal
 from agents.devices.simulated.wire import connect
 from agents.seams.device import DeviceError, Trouble
 
@@ -21,7 +21,7 @@ DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its word 
 MOST_IDLE = 4
 
 
-class Line:
+class DriverConnections:
     """Questions to one driver, from any thread; connections are kept and used again."""
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class Line:
         self._lock = threading.Lock()
 
     def ask(self, to: str, call: str, *arguments: Any) -> Any:
-        """Raises DeviceError, or Refused where a process was not let in."""
+        """Raises DeviceError, or CudaRefusal where a process was not let in."""
         uuid = arguments[0] if arguments and isinstance(arguments[0], str) else ""
         request = json.dumps({"to": to, "call": call, "arguments": arguments}).encode() + b"\n"
         try:
@@ -44,7 +44,7 @@ class Line:
         if "trouble" in answer:
             raise DeviceError(Trouble(answer["trouble"]), answer["uuid"], answer["what"])
         if "refused" in answer:
-            raise Refused(answer["refused"], answer["what"])
+            raise CudaRefusal(answer["refused"], answer["what"])
         return answer["value"]
 
     def close(self) -> None:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.daemon import SimulatedDaemon
 from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.kinds import KINDS
 from agents.devices.simulated.process import Process
-from agents.devices.simulated.refusals import CANNOT_CONNECT, NO_DEVICE, TERMINATED, Refused
-from agents.devices.simulated.truth import Settings, Truth
+from agents.devices.simulated.refusals import CANNOT_CONNECT, NO_DEVICE, TERMINATED, CudaRefusal
+from agents.devices.simulated.truth import GpuTruth, SetValues
 from agents.seams.device import Ability, Event
 
 Setters = Literal["work", "ignored", "no_permission"]
@@ -28,13 +28,13 @@ FELL_OFF_THE_BUS = 79
 MOST_EVENTS = 4096
 
 
-def settings(gpu: SimulatedGpu) -> Settings:
+def settings(gpu: SimulatedGpu) -> SetValues:
     """What is set on it now."""
-    return Settings(gpu.locked_mhz, gpu.cap_w, gpu.exclusive)
+    return SetValues(gpu.locked_mhz, gpu.cap_w, gpu.exclusive)
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class SimulatedSlot:
     """One GPU in its place: the device, its daemon, and what is wrong with the way to it."""
 
     gpu: SimulatedGpu
@@ -45,7 +45,7 @@ class Slot:
     slow_seconds: float = 0.0  # added to every call; infinite: it hangs
     unsupported: set[Ability] = field(default_factory=set)
     stale_pids: list[int] = field(default_factory=list)  # listed by the driver, and gone
-    original: Settings | None = None  # before the first change through a device
+    original: SetValues | None = None  # before the first change through a device
     processes: list[Process] = field(default_factory=list)  # of the model's own that are for this GPU
     due_at: float = math.inf  # when one of them does something by itself
 
@@ -55,13 +55,13 @@ class Machine:
 
     def __init__(self, kinds: Sequence[str], name: str = "node", now: float = 0.0) -> None:
         self.now = now
-        self.slots: dict[str, Slot] = {}
+        self.slots: dict[str, SimulatedSlot] = {}
         for place, kind in enumerate(kinds):
             if kind not in KINDS:
                 raise ValueError(f"no GPU kind {kind!r}; there are {', '.join(sorted(KINDS))}")
             uuid = f"GPU-{uuids.uuid5(uuids.NAMESPACE_OID, f'{name}/{place}')}"
             gpu = SimulatedGpu(KINDS[kind], uuid, f"00000000:{place + 1:02X}:00.0", now)
-            self.slots[uuid] = Slot(gpu, SimulatedDaemon(gpu))
+            self.slots[uuid] = SimulatedSlot(gpu, SimulatedDaemon(gpu))
         self.writes = 0  # changes that reached the driver, refused ones included
         self.driver_loaded = True
         self.pid_exists: Callable[[int], bool] = lambda pid: True  # the model's own hold nothing when they are gone
@@ -75,7 +75,7 @@ class Machine:
         for uuid in self.slots:
             self.at(uuid, now)
 
-    def at(self, uuid: str, now: float) -> Slot:
+    def at(self, uuid: str, now: float) -> SimulatedSlot:
         """One GPU's slot, at this time: the others can catch up when they are asked. Raises KeyError."""
         self.now = max(self.now, now)
         slot = self.slots[uuid]
@@ -97,18 +97,18 @@ class Machine:
 
     def attach(
         self, uuid: str, pid: int, sm_percent: float, memory_limit_gib: float | None, memory_gib: float
-    ) -> Context:
-        """A process opens the device through the MPS daemon of that GPU. Raises Refused."""
+    ) -> SimulatedContext:
+        """A process opens the device through the MPS daemon of that GPU. Raises CudaRefusal."""
         slot = self._slot(uuid)
         if slot.lost:
-            raise Refused(CANNOT_CONNECT, "the GPU is lost")
+            raise CudaRefusal(CANNOT_CONNECT, "the GPU is lost")
         return slot.daemon.attach(pid, sm_percent, memory_limit_gib, memory_gib)
 
-    def open_outside(self, uuid: str, pid: int, memory_gib: float) -> Context:
-        """A process opens the device without MPS: nothing limits it. Raises Refused."""
+    def open_outside(self, uuid: str, pid: int, memory_gib: float) -> SimulatedContext:
+        """A process opens the device without MPS: nothing limits it. Raises CudaRefusal."""
         slot = self._slot(uuid)
         if slot.lost:
-            raise Refused(NO_DEVICE, "the GPU is lost")
+            raise CudaRefusal(NO_DEVICE, "the GPU is lost")
         return slot.daemon.let_past(pid, memory_gib)
 
     def vacate(self, pid: int) -> None:
@@ -117,19 +117,19 @@ class Machine:
             for context in [one for one in slot.gpu.contexts if one.pid == pid and not one.under_mps]:
                 self.close(uuid, context)
 
-    def hold(self, uuid: str, context: Context, memory_gib: float) -> None:
-        """The process holds that much device memory from now on. Raises Refused."""
+    def hold(self, uuid: str, context: SimulatedContext, memory_gib: float) -> None:
+        """The process holds that much device memory from now on. Raises CudaRefusal."""
         if context.error is None:
             self._slot(uuid).gpu.hold(context, memory_gib)
 
-    def busy(self, uuid: str, context: Context, fraction: float) -> None:
+    def busy(self, uuid: str, context: SimulatedContext, fraction: float) -> None:
         """The part of the time in which the process keeps its multiprocessors at work from now on."""
         gpu = self._slot(uuid).gpu
         if context.error is None and context.busy != fraction:
             context.busy = min(1.0, max(0.0, fraction))
             gpu.changed()
 
-    def close(self, uuid: str, context: Context) -> None:
+    def close(self, uuid: str, context: SimulatedContext) -> None:
         """The process is gone, or closes its context."""
         self._slot(uuid).daemon.leave(context)
 
@@ -141,9 +141,9 @@ class Machine:
         gpu.cap_w, gpu.exclusive = cap_w, exclusive
         gpu.changed()
 
-    def truth(self, uuid: str) -> Truth:
+    def truth(self, uuid: str) -> GpuTruth:
         gpu = self._slot(uuid).gpu
-        return Truth(settings(gpu), gpu.power_w, gpu.peak_w, (gpu.energy_j - gpu.energy_zero_j), gpu.load)
+        return GpuTruth(settings(gpu), gpu.power_w, gpu.peak_w, (gpu.energy_j - gpu.energy_zero_j), gpu.load)
 
     def how_many_writes(self) -> int:
         """Changes of clocks, limits and modes that reached the driver, refused ones included."""
@@ -261,7 +261,7 @@ class Machine:
     def mps_max_clients(self, uuid: str, clients: int) -> None:
         self._slot(uuid).daemon.max_clients = clients
 
-    def _slot(self, uuid: str) -> Slot:
+    def _slot(self, uuid: str) -> SimulatedSlot:
         """For a change: whatever it is, the processes there see to it at once."""
         slot = self.at(uuid, self.now)
         slot.due_at = self.now

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.devices.simulated.client import LONGEST_LINE, SOCKET
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
-from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, Refused
+from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, CudaRefusal
 from agents.devices.simulated.wire import Peer, listen_at, peer_pid
 
 HELLO_SECONDS = 3.0
@@ -103,7 +103,7 @@ class _Client:
         self._machine = machine
         self._clock = clock
         self._gone = gone
-        self._context: Context | None = None
+        self._context: SimulatedContext | None = None
 
     @property
     def introduced(self) -> bool:
@@ -123,7 +123,7 @@ class _Client:
         try:
             words = json.loads(line)
             answer = self._obey(words) if isinstance(words, dict) else None
-        except Refused as refused:
+        except CudaRefusal as refused:
             answer = {"error": refused.code, "message": refused.message}
         except (ValueError, RecursionError):
             answer = None
@@ -135,22 +135,22 @@ class _Client:
             self.peer.end()
 
     def _obey(self, words: dict[str, Any]) -> dict[str, Any]:
-        """What the protocol answers; raises Refused, or ValueError for what it does not know."""
+        """What the protocol answers; raises CudaRefusal, or ValueError for what it does not know."""
         self._machine.at(self._uuid, self._clock())
         context = self._context
         if context is None:
             if words.get("uuid") != self._uuid:
-                raise Refused(NO_DEVICE, f"this is the daemon of {self._uuid}")
+                raise CudaRefusal(NO_DEVICE, f"this is the daemon of {self._uuid}")
             percent, limit = _number(words, "smPercent", 100.0), words.get("memoryLimitGib")
             if not 0 < percent <= 100:
-                raise Refused(INVALID_VALUE, f"active thread percentage {percent:g} is outside 0..100")
+                raise CudaRefusal(INVALID_VALUE, f"active thread percentage {percent:g} is outside 0..100")
             limit_gib = None if limit is None else _number(words, "memoryLimitGib", 0.0)
             memory_gib = _number(words, "memoryGib", 0.0)
             context = self._machine.attach(self._uuid, self._pid, percent, limit_gib, memory_gib)
             self._context = context
             return {"smCount": context.sm_count}
         if context.error is not None:
-            raise Refused(TERMINATED, "terminated")
+            raise CudaRefusal(TERMINATED, "terminated")
         if "memoryGib" in words:
             self._machine.hold(self._uuid, context, _number(words, "memoryGib", 0.0))
         elif "busy" in words:

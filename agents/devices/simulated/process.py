@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 
 from agents.devices.simulated.client import RECONNECT_SECONDS
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.daemon import SimulatedDaemon
 from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.limits import read_limits
-from agents.devices.simulated.refusals import NO_DEVICE, Refused
+from agents.devices.simulated.refusals import NO_DEVICE, CudaRefusal
 from agents.runtime import Launch, Running
 from agents.seams.traffic import Counters
 
@@ -47,7 +47,7 @@ class Process:
     started_at: float
     exits_at: float = math.inf
     exited_at: float | None = None
-    context: Context | None = None
+    context: SimulatedContext | None = None
     opened: bool = False
     orphaned_at: float | None = None  # since when its daemon is gone
     log: str = ""
@@ -86,7 +86,7 @@ class Process:
                 if self.context.error:
                     return self._exit(daemon, now, f"CUDA error {self.context.error}: the context is gone")
                 self._come_back(gpu, daemon, lost, now)
-        except Refused as refused:
+        except CudaRefusal as refused:
             if self.orphaned_at is None:
                 return self._exit(daemon, now, str(refused))
         if self.orphaned_at is not None and now >= self.orphaned_at + RECONNECT_SECONDS:
@@ -100,9 +100,9 @@ class Process:
             moments.append(self.orphaned_at + RECONNECT_SECONDS)
         return min((moment for moment in moments if moment > now), default=math.inf)
 
-    def _open(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool) -> Context:
+    def _open(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool) -> SimulatedContext:
         if lost:
-            raise Refused(NO_DEVICE, "the GPU is lost")
+            raise CudaRefusal(NO_DEVICE, "the GPU is lost")
         asked = read_limits(self.launch.limits)
         memory_gib = self.behaviour.memory_gib
         if asked is None or self.behaviour.misses_mps or not daemon.up:

@@ -6,7 +6,7 @@ INVALID_VALUE, OUT_OF_MEMORY, UNAVAILABLE, NO_DEVICE = 1, 2, 46, 100
 CANNOT_CONNECT, NOT_READY, TOO_MANY_CLIENTS, TERMINATED = 805, 807, 808, 810
 
 
-class Refused(Exception):
+class CudaRefusal(Exception):
     """A process was not let in, or was given no memory; `code` is CUDA's."""
 
     def __init__(self, code: int, message: str) -> None:

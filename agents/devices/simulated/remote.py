@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.devices.simulated.line import LOCK, Line
-from agents.devices.simulated.truth import Truth
+from agents.devices.simulated.line import LOCK, DriverConnections
+from agents.devices.simulated.truth import GpuTruth
 from agents.seams.device import Applied, Device, DeviceError, Event, Gpu, GpuProcess, Mps, MpsState, Reading, Trouble
 
 POLL_SECONDS = 0.1
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class RemoteDevice:
     """A Device whose machine is in the driver's process. What it changed is known there, and put back from there."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: DriverConnections) -> None:
         self._line = line
         self._seen = 0
         with contextlib.suppress(DeviceError):
@@ -75,7 +75,7 @@ class RemoteDevice:
 class RemoteMps:
     """An Mps whose daemons are in the driver's process."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: DriverConnections) -> None:
         self._line = line
 
     def start(self, uuid: str) -> None:
@@ -104,14 +104,14 @@ class Switches:
     """The fault switches of a driver: the methods of `Machine`, by name."""
 
     def __init__(self, folder: Path) -> None:
-        self._line = Line(folder)
+        self._line = DriverConnections(folder)
 
     def turn(self, switch: str, *arguments: Any) -> Any:
         """As `turn("lose", uuid)`; `driver.SWITCHES` lists them."""
         return self._line.ask("machine", switch, *arguments)
 
-    def truth(self, uuid: str) -> Truth:
-        return msgspec.convert(self.turn("truth", uuid), Truth)
+    def truth(self, uuid: str) -> GpuTruth:
+        return msgspec.convert(self.turn("truth", uuid), GpuTruth)
 
     def quit(self) -> None:
         """End the driver: its GPUs are gone."""
@@ -124,13 +124,13 @@ class Switches:
 
 def connect(folder: Path) -> tuple[Device, Mps]:
     """The GPUs of the driver that serves this folder."""
-    line = Line(folder)
+    line = DriverConnections(folder)
     return RemoteDevice(line), RemoteMps(line)
 
 
 def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
     """Have a driver that serves this folder; one that runs already is left as it is. It outlives its starter."""
-    line = Line(folder)
+    line = DriverConnections(folder)
     _started[:] = [started for started in _started if started.poll() is None]
     try:
         if _answers(line):
@@ -167,7 +167,7 @@ def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
 _started: list[subprocess.Popen[bytes]] = []  # kept, so that those that end are not left as zombies
 
 
-def _answers(line: Line) -> bool:
+def _answers(line: DriverConnections) -> bool:
     try:
         line.ask("device", "gpus")
     except DeviceError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SetValues:
     """What an agent changes on a device, and puts back."""
 
     locked_mhz: int | None
@@ -15,10 +15,10 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class GpuTruth:
     """One GPU at this instant, as nobody sees it through a driver."""
 
-    settings: Settings
+    settings: SetValues
     power_w: float
     peak_w: float  # the highest there was
     energy_j: float  # since the driver was loaded

@@ -16,7 +16,7 @@ LONGEST_QUEUE_SECONDS = 2.0  # what waits longer is refused
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PlantServer:
     """One instance: how long a batch takes it, and what it draws, at the top clock."""
 
     id: str
@@ -31,7 +31,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PlantPeriod:
     """One instance in one period."""
 
     latency_ms: float | None  # of the slowest requests
@@ -50,7 +50,7 @@ class Period:
     mean_w: float
     running_mhz: float
     slowed: bool
-    served: Mapping[str, Served]
+    served: Mapping[str, PlantPeriod]
 
 
 class Plant:
@@ -58,7 +58,7 @@ class Plant:
 
     def __init__(
         self,
-        servers: Sequence[Server],
+        servers: Sequence[PlantServer],
         idle_w: float,
         top_mhz: int,
         exponent: float = 2.4,
@@ -74,7 +74,7 @@ class Plant:
     def period(self, clock_mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]) -> Period:
         """One second at this clock, with these largest batches and requests a second."""
         watts, clocks, slowed = [], [], False
-        ticks: dict[str, list[Served]] = {server.id: [] for server in self.servers}
+        ticks: dict[str, list[PlantPeriod]] = {server.id: [] for server in self.servers}
         for _ in range(TICKS):
             running = clock_mhz
             drawn, served = self._tick(running, batches, rates)
@@ -94,7 +94,7 @@ class Plant:
 
     def _tick(
         self, mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]
-    ) -> tuple[float, dict[str, Served]]:
+    ) -> tuple[float, dict[str, PlantPeriod]]:
         watts, served = self.idle_w, {}
         for server in self.servers:
             one, drawn = self._serve(server, mhz, batches[server.id], rates[server.id])
@@ -102,7 +102,7 @@ class Plant:
             watts += drawn
         return watts, served
 
-    def _serve(self, server: Server, mhz: float, most: int, rate: float) -> tuple[Served, float]:
+    def _serve(self, server: PlantServer, mhz: float, most: int, rate: float) -> tuple[PlantPeriod, float]:
         slowdown, seconds = self.top_mhz / mhz, 1 / TICKS
         there = self._waiting[server.id] + rate * seconds
         capacity = most / server.batch_ms(most, slowdown) * 1000
@@ -118,12 +118,12 @@ class Plant:
         late = takes * (1 + busy) + left / capacity * 1000
         noisy = 1 + self._random.uniform(-self.noise, self.noise)
         drawn = busy * server.peak_w * (mhz / self.top_mhz) ** self.exponent * min(1.0, batch / 32) ** 0.2
-        return Served(late * noisy if there > 0 else None, busy, left, batch, done, refused), drawn
+        return PlantPeriod(late * noisy if there > 0 else None, busy, left, batch, done, refused), drawn
 
     @staticmethod
-    def _whole(ticks: Sequence[Served]) -> Served:
+    def _whole(ticks: Sequence[PlantPeriod]) -> PlantPeriod:
         latencies = [one.latency_ms for one in ticks if one.latency_ms is not None]
-        return Served(
+        return PlantPeriod(
             max(latencies, default=None),
             sum(one.busy for one in ticks) / TICKS,
             sum(one.queue for one in ticks) / TICKS,
@@ -133,7 +133,7 @@ class Plant:
         )
 
 
-def _forming(server: Server, slowdown: float, per_ms: float, most: int) -> float:
+def _forming(server: PlantServer, slowdown: float, per_ms: float, most: int) -> float:
     """The batch that gathers while the one before it is computed."""
     slower = server.clocked * slowdown + 1 - server.clocked
     fixed = per_ms * server.first_ms * server.fixed * slower

@@ -9,7 +9,7 @@ from random import Random
 from typing import TypeAlias
 
 from agents.contract import Frame
-from agents.policy.power.plant import Period, Plant, Server
+from agents.policy.power.plant import Period, Plant, PlantServer
 from agents.policy.power.seen import Move, SeenGpu, SeenInstance, State
 from agents.policy.power.settings import Settings
 
@@ -19,10 +19,10 @@ CLOCKS_MHZ = tuple(range(210, 1425, 15))  # as an A100 lists them
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PowerCase:
     """A GPU with its plan."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[PlantServer, ...]
     slo_ms: Mapping[str, float]
     batches: Mapping[str, Frame]
     clock: Frame
@@ -39,10 +39,10 @@ class Case:
 
 
 @dataclass(slots=True)
-class Run:
+class PowerRun:
     """The GPU as it goes on; the law sees what the period before has shown."""
 
-    case: Case
+    case: PowerCase
     law: Law
     settings: Settings
     plant: Plant
@@ -101,19 +101,19 @@ class Run:
         )
 
 
-def start(case: Case, law: Law, settings: Settings | None = None, seed: int = 0) -> Run:
+def start(case: PowerCase, law: Law, settings: Settings | None = None, seed: int = 0) -> PowerRun:
     """From the planned values."""
-    return Run(case, law, settings or Settings(), case.plant(seed))
+    return PowerRun(case, law, settings or Settings(), case.plant(seed))
 
 
-def random_case(seed: int, *, has_limit: bool = False) -> Case:
+def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:
     """1 to 4 servers whose draw at the top clock is above the cap, and below it at the lowest."""
     draw = Random(seed)  # noqa: S311 (a test's randomness)
     count = draw.randint(1, 4)
     idle = draw.uniform(30, 90)
     full = draw.uniform(180, 340)  # above idle, all busy
     servers = tuple(
-        Server(f"s{index}", draw.uniform(2, 20), draw.uniform(0.4, 0.9), full / count, draw.uniform(0.5, 1.0))
+        PlantServer(f"s{index}", draw.uniform(2, 20), draw.uniform(0.4, 0.9), full / count, draw.uniform(0.5, 1.0))
         for index in range(count)
     )
     exponent = draw.uniform(1.0, 3.0)
@@ -124,18 +124,18 @@ def random_case(seed: int, *, has_limit: bool = False) -> Case:
     batches = {one.id: Frame(float(draw.choice((4, 8, 16))), 1.0, 32.0) for one in servers}
     slowdown = CLOCKS_MHZ[-1] / planned
     slo = {one.id: draw.uniform(2.2, 4.0) * one.batch_ms(batches[one.id].planned, slowdown) for one in servers}
-    return Case(
+    return PowerCase(
         servers, slo, batches, Frame(float(planned), float(lowest), float(CLOCKS_MHZ[-1])), cap, idle, exponent,
         knows_idle=draw.random() < 0.5, has_limit=has_limit,
     )  # fmt: skip
 
 
-def capacity(case: Case, server: Server, clock_mhz: float, batch: float) -> float:
+def capacity(case: PowerCase, server: PlantServer, clock_mhz: float, batch: float) -> float:
     """Requests a second, always busy."""
     return batch / server.batch_ms(batch, CLOCKS_MHZ[-1] / clock_mhz) * 1000
 
 
-def random_rates(case: Case, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
+def random_rates(case: PowerCase, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
     """Of each server's capacity at its planned values, between these parts."""
     return {
         one.id: draw.uniform(least, most) * capacity(case, one, case.clock.planned, case.batches[one.id].planned)

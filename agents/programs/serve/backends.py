@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from agents.devices.simulated.client import Client, attach
-from agents.devices.simulated.refusals import Refused
-from agents.programs.serve.cuda import Context
-from agents.programs.serve.profile import Profile
+from agents.devices.simulated.client import SimulatedClient, attach
+from agents.devices.simulated.refusals import CudaRefusal
+from agents.programs.serve.cuda import CudaContext
+from agents.programs.serve.profile import StubProfile
 
 
 class BadInput(Exception):
@@ -53,7 +53,7 @@ class Stub:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        profile: Profile,
+        profile: StubProfile,
         memory_gib: float,
         environ: Mapping[str, str],
         real: bool = False,
@@ -64,8 +64,8 @@ class Stub:
         self._profile = profile
         self._environ = environ
         self._real = real
-        self._context: Context | None = None
-        self._client: Client | None = None
+        self._context: CudaContext | None = None
+        self._client: SimulatedClient | None = None
         self._sm_percent = 100.0
         self._busy_seconds = 0.0
         self._telling: queue.SimpleQueue[float | None] = queue.SimpleQueue()
@@ -73,7 +73,7 @@ class Stub:
 
     def load(self) -> None:
         if self._real:
-            self._context = Context(self.memory_gib)
+            self._context = CudaContext(self.memory_gib)
             self.sm_count = self._context.sm_count
             self._sm_percent = float(self._environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or 100.0)
             return
@@ -116,7 +116,7 @@ class Stub:
 
     def _tell(self) -> None:
         while (fraction := self._telling.get()) is not None:
-            with contextlib.suppress(Refused):  # it ends anyway
+            with contextlib.suppress(CudaRefusal):  # it ends anyway
                 if self._client:
                     self._client.busy(fraction)
 
@@ -124,12 +124,12 @@ class Stub:
 class Threaded:
     """A real model, called by one thread, batch by batch."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, open_model: Callable[[], Model]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, open_model: Callable[[], LoadedModel]) -> None:
         self.sm_count: int | None = None
         self.memory_gib = 0.0
         self._loop = loop
         self._open = open_model
-        self._model: Model | None = None
+        self._model: LoadedModel | None = None
         self._work: queue.SimpleQueue[tuple[list[bytes] | int, Done] | None] = queue.SimpleQueue()
 
     def load(self) -> None:
@@ -164,7 +164,7 @@ class Threaded:
                 self._loop.call_soon_threadsafe(done, answers)
 
 
-class Model(Protocol):
+class LoadedModel(Protocol):
     """A loaded model: bodies in, answers out, blocking."""
 
     def predict(self, bodies: list[bytes]) -> Answers: ...

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Literal
 
 
-class Pending:
+class QueuedRequest:
     """One request on its way through the queue; `client` is whoever gets the answer."""
 
     __slots__ = ("body", "came", "client", "stage")
@@ -22,7 +22,7 @@ class Pending:
         self.stage: Literal["waiting", "taken", "gone"] = "waiting"
 
 
-class Waiting:
+class RequestQueue:
     """Requests in the order in which they came."""
 
     __slots__ = ("_gone", "_queue", "batch", "timeout_seconds")
@@ -30,16 +30,16 @@ class Waiting:
     def __init__(self, batch: int, timeout_seconds: float) -> None:
         self.batch = batch
         self.timeout_seconds = timeout_seconds
-        self._queue: deque[Pending] = deque()
+        self._queue: deque[QueuedRequest] = deque()
         self._gone = 0
 
     def __len__(self) -> int:
         return len(self._queue) - self._gone
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: QueuedRequest) -> None:
         self._queue.append(pending)
 
-    def give_up(self, pending: Pending) -> bool:
+    def give_up(self, pending: QueuedRequest) -> bool:
         """Its client left; whether it still waited. It takes no place in a batch."""
         if pending.stage != "waiting":
             return False
@@ -59,9 +59,9 @@ class Waiting:
             return now
         return max(now, self._queue[0].came + self.timeout_seconds)
 
-    def take(self) -> list[Pending]:
+    def take(self) -> list[QueuedRequest]:
         """The next batch: all that wait, up to `batch`, oldest first."""
-        taken: list[Pending] = []
+        taken: list[QueuedRequest] = []
         self._skip()
         while self._queue and len(taken) < self.batch:
             pending = self._queue.popleft()

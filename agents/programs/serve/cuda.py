@@ -21,7 +21,7 @@ def sm_count() -> int | None:
         return None
 
 
-class Context:
+class CudaContext:
     """A real context with nothing to compute: a client of MPS, with its limits, holding memory until it ends."""
 
     def __init__(self, memory_gib: float) -> None:

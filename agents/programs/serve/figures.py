@@ -9,7 +9,7 @@ EDGES_MS = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-class Figures:
+class ServerCounters:
     """Totals. Each request for inference that was answered is counted once; one whose client left is not."""
 
     def __init__(self) -> None:

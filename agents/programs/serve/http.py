@@ -31,7 +31,7 @@ def _message(status: int, body: bytes, more: str, kind: str = "application/json"
     return head.encode() + body
 
 
-class Request:
+class HttpRequest:
     """One request, whole."""
 
     __slots__ = ("body", "headers", "method", "path")
@@ -43,7 +43,7 @@ class Request:
         self.body = body
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One client. `handle` gets each request and answers it, at once or later, by `answer`.
 
     `request_seconds`: for a whole request to come, once it began, and for an answer to be taken.
@@ -52,8 +52,8 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        handle: Callable[[Connection, Request], None],
-        on_lost: Callable[[Connection], None],
+        handle: Callable[[HttpConnection, HttpRequest], None],
+        on_lost: Callable[[HttpConnection], None],
         request_seconds: float,
     ) -> None:
         self.loop = loop
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
         del self._buffer[: self._length]
         self._line = None
         self.busy = True
-        self.handle(self, Request(method.decode(), path.decode(), self._headers, body))
+        self.handle(self, HttpRequest(method.decode(), path.decode(), self._headers, body))
 
     def _begin(self) -> bool:
         """Read the header when all of it is there; False: not yet, or refused."""

@@ -22,9 +22,9 @@ import asyncio  # noqa: E402
 if _HIDDEN:
     del sys.modules["ssl"]
 
-from agents.programs.serve.backends import Backend, Model, Stub, Threaded  # noqa: E402
-from agents.programs.serve.profile import Profile, ProfileError, read_file, read_words  # noqa: E402
-from agents.programs.serve.server import Server, Settings  # noqa: E402
+from agents.programs.serve.backends import Backend, LoadedModel, Stub, Threaded  # noqa: E402
+from agents.programs.serve.profile import ProfileError, StubProfile, read_file, read_words  # noqa: E402
+from agents.programs.serve.server import ModelServer, ServerSettings  # noqa: E402
 
 
 def say(text: str) -> None:
@@ -56,9 +56,9 @@ def main(words: list[str] | None = None) -> int:
     if not 1 <= asked.batch <= 4096 or asked.queue < 1 or not 0 <= asked.batch_timeout_ms <= 60_000:
         parser.error("--batch is outside 1..4096, or --queue below 1, or --batch-timeout-ms outside 0..60000")
     try:
-        profile = read_file(Path(asked.profile)) if asked.profile else Profile()
+        profile = read_file(Path(asked.profile)) if asked.profile else StubProfile()
         if asked.latency:
-            profile = Profile(read_words(asked.latency), profile.memory_gib, profile.start_seconds)
+            profile = StubProfile(read_words(asked.latency), profile.memory_gib, profile.start_seconds)
     except ProfileError as error:
         say(str(error))
         return 2
@@ -66,7 +66,7 @@ def main(words: list[str] | None = None) -> int:
         shape = [int(size) for size in asked.shape.split(",") if size]
     except ValueError:
         parser.error(f"--shape {asked.shape!r} is not like 3,224,224")
-    settings = Settings(asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, asked.request_seconds)
+    settings = ServerSettings(asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, asked.request_seconds)
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
@@ -86,7 +86,7 @@ async def serve(
     loop: asyncio.AbstractEventLoop,
     host: str,
     port: int,
-    settings: Settings,
+    settings: ServerSettings,
     backend: Backend,
     start_seconds: float,
 ) -> int:
@@ -100,7 +100,7 @@ async def serve(
     def listen_no_more() -> None:
         listener.close()
 
-    server = Server(loop, settings, backend, listen_no_more, lambda: end(0))
+    server = ModelServer(loop, settings, backend, listen_no_more, lambda: end(0))
     try:
         listener = await loop.create_server(server.accept, host, port, backlog=100)
     except OSError as error:
@@ -140,7 +140,7 @@ async def serve(
     return code
 
 
-def opened(file: Path, shape: Sequence[int]) -> Model:
+def opened(file: Path, shape: Sequence[int]) -> LoadedModel:
     """The model of a file, by what its name says it is."""
     if file.suffix == ".onnx":
         from agents.programs.serve.onnx import OnnxModel

@@ -15,7 +15,7 @@ class ProfileError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class StubProfile:
     """Linear between its points and flat beyond them, over SM% as over batches."""
 
     latency_ms: tuple[tuple[float, Curve], ...] = ()  # batch -> SM% -> ms
@@ -42,7 +42,7 @@ def at(curve: Curve, x: float) -> float:
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-def read_file(path: Path) -> Profile:
+def read_file(path: Path) -> StubProfile:
     """A JSON file with `latencyMs`, `memoryGib` and `startSeconds` as in a Profile; other fields are not looked at."""
     try:
         said = json.loads(path.read_text())
@@ -54,7 +54,7 @@ def read_file(path: Path) -> Profile:
     if not isinstance(latency, dict):
         raise ProfileError(f"{path}: latencyMs is not an object of batches")
     curves = [(_number(batch, "batch"), _curve(points, f"latencyMs.{batch}")) for batch, points in latency.items()]
-    return Profile(
+    return StubProfile(
         tuple(sorted(curves)),
         _curve(said.get("memoryGib", {}), "memoryGib"),
         _number(said.get("startSeconds", 0), "startSeconds"),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.programs.serve.backends import Answers, Backend, BadInput
-from agents.programs.serve.batching import Pending, Waiting
-from agents.programs.serve.figures import Figures
-from agents.programs.serve.http import Connection, Request
+from agents.programs.serve.batching import QueuedRequest, RequestQueue
+from agents.programs.serve.figures import ServerCounters
+from agents.programs.serve.http import HttpConnection, HttpRequest
 
 LINGER_SECONDS = 0.25  # a drained server stays so long: what was on its way is told 503, and not cut off
 LAST_SECONDS = 1.0  # for a request that had begun to come, and for an answer to be taken
@@ -20,7 +20,7 @@ RETRY = "Retry-After: 1\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """What the server was started with."""
 
     model: str
@@ -31,13 +31,13 @@ class Settings:
     request_seconds: float = 15.0  # for a whole request to come, once it began, and for an answer to be taken
 
 
-class Server:
+class ModelServer:
     """One model. `deaf` is called once when a drained server shall listen no more, `finished` when all is answered."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        settings: Settings,
+        settings: ServerSettings,
         backend: Backend,
         deaf: Callable[[], None],
         finished: Callable[[], None],
@@ -45,22 +45,22 @@ class Server:
         self.settings = settings
         self.ready = False  # loaded
         self.draining = False
-        self.figures = Figures()
+        self.figures = ServerCounters()
         self._loop = loop
         self._backend = backend
         self._deaf = deaf
         self._finished = finished
-        self._waiting = Waiting(settings.batch, settings.batch_timeout_ms / 1000)
-        self._connections: set[Connection] = set()
-        self._warming: list[Connection] = []
-        self._executing: list[Pending] | None = None
+        self._waiting = RequestQueue(settings.batch, settings.batch_timeout_ms / 1000)
+        self._connections: set[HttpConnection] = set()
+        self._warming: list[HttpConnection] = []
+        self._executing: list[QueuedRequest] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sweeping = False
         self._sweep_seconds = min(2.0, settings.request_seconds / 4)
         self._lingered = False
         self._closing = False
         self._ended = False
-        self._routes: Mapping[str, Mapping[str, Callable[[Connection, Request], None]]] = {
+        self._routes: Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]] = {
             "/healthz": {"GET": self._healthz, "HEAD": self._healthz},
             "/metrics": {"GET": self._metrics},
             "/v1/batch": {"GET": self._get_batch, "PUT": self._put_batch},
@@ -71,8 +71,8 @@ class Server:
 
     # Connections
 
-    def accept(self) -> Connection:
-        connection = Connection(self._loop, self._handle, self._lost, self.settings.request_seconds)
+    def accept(self) -> HttpConnection:
+        connection = HttpConnection(self._loop, self._handle, self._lost, self.settings.request_seconds)
         if len(self._connections) >= MOST_CONNECTIONS and not self._make_room():
             connection.unwelcome = True
         self._connections.add(connection)
@@ -99,17 +99,17 @@ class Server:
             self._loop.call_later(self._sweep_seconds, self._sweep)
         self._end_if_done()
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
         pending = connection.waiting
-        if isinstance(pending, Pending):
+        if isinstance(pending, QueuedRequest):
             self.figures.abandoned += 1
             self._waiting.give_up(pending)
         self._pump()
 
     # Routes
 
-    def _handle(self, connection: Connection, request: Request) -> None:
+    def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
         methods = self._routes.get(request.path.partition("?")[0])
         if methods is None:
             self._say(connection, 404, {"error": "no such path"})
@@ -118,30 +118,30 @@ class Server:
         else:
             methods[request.method](connection, request)
 
-    def _say(self, connection: Connection, status: int, said: Mapping[str, Any], more: str = "") -> None:
+    def _say(self, connection: HttpConnection, status: int, said: Mapping[str, Any], more: str = "") -> None:
         connection.answer(status, json.dumps(said).encode(), close=self.draining, more=more)
 
-    def _healthz(self, connection: Connection, request: Request) -> None:
+    def _healthz(self, connection: HttpConnection, request: HttpRequest) -> None:
         state = "draining" if self.draining else "ready" if self.ready else "starting"
         self._say(connection, 200 if state == "ready" else 503, {"status": state})
 
-    def _infer(self, connection: Connection, request: Request) -> None:
+    def _infer(self, connection: HttpConnection, request: HttpRequest) -> None:
         if self.draining or not self.ready or len(self._waiting) >= self.settings.most_waiting:
             self.figures.failed(rejected=True)
             why = "draining" if self.draining else "the queue is full" if self.ready else "starting"
             self._say(connection, 503, {"error": why}, RETRY)
             return
-        pending = Pending(request.body, self._loop.time(), connection)
+        pending = QueuedRequest(request.body, self._loop.time(), connection)
         connection.waiting = pending
         self._waiting.add(pending)
         self._pump()
 
-    def _get_batch(self, connection: Connection, request: Request) -> None:
+    def _get_batch(self, connection: HttpConnection, request: HttpRequest) -> None:
         timeout_ms = round(self._waiting.timeout_seconds * 1000, 6)
         said = {"batch": self._waiting.batch, "batchTimeoutMs": timeout_ms, "maxBatch": self.settings.max_batch}
         self._say(connection, 200, said)
 
-    def _put_batch(self, connection: Connection, request: Request) -> None:
+    def _put_batch(self, connection: HttpConnection, request: HttpRequest) -> None:
         try:
             said = json.loads(request.body)
             batch, timeout_ms = said["batch"], said.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000)
@@ -158,18 +158,18 @@ class Server:
             self._get_batch(connection, request)
             self._pump()
 
-    def _warmup(self, connection: Connection, request: Request) -> None:
+    def _warmup(self, connection: HttpConnection, request: HttpRequest) -> None:
         if self.draining or not self.ready:
             self._say(connection, 503, {"error": "draining" if self.draining else "starting"}, RETRY)
             return
         self._warming.append(connection)
         self._pump()
 
-    def _drain(self, connection: Connection, request: Request) -> None:
+    def _drain(self, connection: HttpConnection, request: HttpRequest) -> None:
         self.drain()
         self._say(connection, 200, {"open": self.open_requests})
 
-    def _metrics(self, connection: Connection, request: Request) -> None:
+    def _metrics(self, connection: HttpConnection, request: HttpRequest) -> None:
         gauges: dict[str, float | None] = {
             "queue": len(self._waiting),
             "open_requests": self.open_requests,
@@ -217,7 +217,7 @@ class Server:
             bodies = [pending.body for pending in batch]
             self._backend.run(bodies, self._waiting.batch, lambda answers: self._computed(batch, now, answers))
 
-    def _computed(self, batch: list[Pending], began: float, answers: Answers | Exception) -> None:
+    def _computed(self, batch: list[QueuedRequest], began: float, answers: Answers | Exception) -> None:
         now = self._loop.time()
         self.figures.batch(len(batch), now - began)
         self._executing = None
@@ -236,7 +236,7 @@ class Server:
                 pending.client.answer(200, answer, close=self.draining)
         self._pump()
 
-    def _warmed(self, warming: list[Connection], began: float, answers: Answers | Exception) -> None:
+    def _warmed(self, warming: list[HttpConnection], began: float, answers: Answers | Exception) -> None:
         self._executing = None
         seconds = self._loop.time() - began
         self.figures.busy_seconds += seconds

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.devices.simulated.client import Client, attach
-from agents.devices.simulated.refusals import Refused
+from agents.devices.simulated.client import SimulatedClient, attach
+from agents.devices.simulated.refusals import CudaRefusal
 from agents.programs.train import checkpoint, pace
 from agents.programs.train.page import open_page
 
@@ -23,10 +23,10 @@ _SHORTEST_WAIT_SECONDS = 0.05
 _BUSY_SECONDS = 1.0
 
 
-class Job:
+class TrainingJob:
     """Steps done, and steps saved."""
 
-    def __init__(self, path: Path | None, device: Client | None) -> None:
+    def __init__(self, path: Path | None, device: SimulatedClient | None) -> None:
         self._path = path
         self._device = device
         self.steps = self.saved = checkpoint.load(path) if path else 0
@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         device = attach(os.environ, asked.memory_gib)
-        job = Job(asked.checkpoint, device)
+        job = TrainingJob(asked.checkpoint, device)
         port = open_page(asked.host, asked.port, job.metrics) if asked.port is not None else 0
-    except (Refused, checkpoint.Damaged, OSError, ValueError) as error:
+    except (CudaRefusal, checkpoint.Damaged, OSError, ValueError) as error:
         print(f"gpuwright-train: {error}", file=sys.stderr)  # noqa: T201  its log is what it prints
         return 1
     share = device.limits.sm_percent if device else 100.0
@@ -67,9 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(job: Job, device: Client | None, per_second: float, steps: int, save_seconds: float) -> None:
+def _run(job: TrainingJob, device: SimulatedClient | None, per_second: float, steps: int, save_seconds: float) -> None:
     now = time.monotonic()
-    due = pace.Pace(per_second, now)
+    due = pace.StepPace(per_second, now)
     save_at, busy_at = now + save_seconds, now
     wait = max(_SHORTEST_WAIT_SECONDS, 1 / per_second if per_second else save_seconds)
     while not steps or job.steps < steps:

@@ -29,7 +29,7 @@ def at(points: tuple[tuple[float, float], ...], sm_percent: float) -> float:
     return profile.at(((0.0, 0.0), *points), sm_percent)
 
 
-class Pace:
+class StepPace:
     """Steps that have become due since the beginning; `now` is any clock that only goes forward."""
 
     def __init__(self, per_second: float, now: float) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.prometheus import Answering, CopyView, GpuView, View, render, serve
+from agents.prometheus import AgentView, Answering, CopyView, GpuView, render, serve
 from agents.prometheus.answering import MOST_CALLERS
 from agents.seams.device import Gpu, Reading
 from tests.support.caller import until
@@ -31,7 +31,7 @@ COPY = CopyView(
 )  # fmt: skip
 
 
-def samples(view: View) -> dict[str, list[tuple[dict[str, str], float]]]:
+def samples(view: AgentView) -> dict[str, list[tuple[dict[str, str], float]]]:
     """By name, as a Prometheus parser reads them."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(render(view).decode()):
@@ -41,7 +41,9 @@ def samples(view: View) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_a_gpu_has_dcgms_names_units_and_labels() -> None:
-    shown = samples(View("node-1", gpus=[GpuView(GPU, READING, last_xid=79, healthy=False, fenced=True, cap_w=150.0)]))
+    shown = samples(
+        AgentView("node-1", gpus=[GpuView(GPU, READING, last_xid=79, healthy=False, fenced=True, cap_w=150.0)])
+    )
     labels = {
         "gpu": "1", "UUID": "GPU-1", "pci_bus_id": "00000000:3B:00.0", "device": "nvidia1",
         "modelName": "Tesla V100-PCIE-16GB", "Hostname": "node-1",
@@ -63,29 +65,29 @@ def test_a_gpu_has_dcgms_names_units_and_labels() -> None:
 
 
 def test_an_energy_counter_keeps_its_last_digit() -> None:
-    text = render(View("node-1", gpus=[GpuView(GPU, READING)])).decode()
+    text = render(AgentView("node-1", gpus=[GpuView(GPU, READING)])).decode()
     assert f"}} {2**60 + 1}\n" in text
 
 
 def test_what_a_device_does_not_say_is_left_out() -> None:
-    shown = samples(View("node-1", gpus=[GpuView(GPU, Reading(memory_used_gib=1.0))]))
+    shown = samples(AgentView("node-1", gpus=[GpuView(GPU, Reading(memory_used_gib=1.0))]))
     assert "DCGM_FI_DEV_FB_USED" in shown
     assert "DCGM_FI_DEV_POWER_USAGE" not in shown
-    unread = samples(View("node-1", gpus=[GpuView(GPU, None, healthy=False)]))
+    unread = samples(AgentView("node-1", gpus=[GpuView(GPU, None, healthy=False)]))
     assert {name for name in unread if name.startswith("DCGM")} == {"DCGM_FI_DEV_XID_ERRORS"}
     assert unread["gpuwright_agent_gpu_healthy"][0][1] == 0.0
 
 
 def test_no_value_is_ever_infinite_or_no_number() -> None:
     reading = Reading(memory_used_gib=float("nan"), power_w=float("inf"))
-    text = render(View("node-1", gpus=[GpuView(GPU, reading)]))
+    text = render(AgentView("node-1", gpus=[GpuView(GPU, reading)]))
     assert b"nan" not in text.lower()
     assert b"inf}" not in text
     assert b"DCGM_FI_DEV_POWER_USAGE" not in text
 
 
 def test_a_copy_shows_whose_it_is_and_what_it_was_given() -> None:
-    shown = samples(View("node-1", copies=[COPY]))
+    shown = samples(AgentView("node-1", copies=[COPY]))
     labels, percent = shown["gpuwright_copy_sm_percent"][0]
     assert percent == 30.0
     assert labels.items() >= {"copy": "shop-search-1.3", "service": "search", "tenant": "shop", "gpu": "1"}.items()
@@ -96,7 +98,7 @@ def test_a_copy_shows_whose_it_is_and_what_it_was_given() -> None:
 
 
 def test_the_agent_shows_what_it_holds_back_and_why() -> None:
-    view = View(
+    view = AgentView(
         "node-1", generation=12, stale_assignments=3, held_back={"no_memory": 2, "gpu_fenced": 1},
         handovers={"done": 40, "rolled_back": 1},
     )  # fmt: skip
@@ -110,7 +112,7 @@ def test_the_agent_shows_what_it_holds_back_and_why() -> None:
 
 def test_a_name_cannot_break_out_of_its_label() -> None:
     name = 'a"} 1\nDCGM_FI_DEV_GPU_TEMP{gpu="\\'
-    shown = samples(View(name))
+    shown = samples(AgentView(name))
     assert shown["gpuwright_agent_epoch"][0][0]["Hostname"] == name
     assert "DCGM_FI_DEV_GPU_TEMP" not in shown
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.runtime import Launch, LaunchError, Running, Runtime
+from agents.runtime import CopyRuntime, Launch, LaunchError, Running
 from agents.templates import Filled
 from tests.support.caller import until
 
@@ -33,26 +33,26 @@ class RuntimeConformance:
     image = ""
 
     @pytest.fixture
-    def runtime(self, tmp_path: Path) -> Iterator[Runtime]:
+    def runtime(self, tmp_path: Path) -> Iterator[CopyRuntime]:
         raise NotImplementedError
 
-    def again(self, tmp_path: Path) -> Runtime:
+    def again(self, tmp_path: Path) -> CopyRuntime:
         raise NotImplementedError
 
-    def start(self, runtime: Runtime, copy: str, program: str, **changes: Any) -> Running:
+    def start(self, runtime: CopyRuntime, copy: str, program: str, **changes: Any) -> Running:
         return runtime.start(launched(copy, program, image=self.image, **changes))
 
-    def up(self, runtime: Runtime, copy: str, program: str) -> Running:
+    def up(self, runtime: CopyRuntime, copy: str, program: str) -> Running:
         running = self.start(runtime, copy, program)
         until(lambda: "up" in runtime.log_tail(copy), f"{copy} prints")
         return running
 
-    def test_a_started_copy_is_alive_and_its_process_is_the_one_named(self, runtime: Runtime) -> None:
+    def test_a_started_copy_is_alive_and_its_process_is_the_one_named(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
         assert runtime.alive(running)
         assert running.pid in runtime.pids(running)
 
-    def test_a_copy_that_is_asked_to_end_ends_and_is_found_no_more(self, runtime: Runtime) -> None:
+    def test_a_copy_that_is_asked_to_end_ends_and_is_found_no_more(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
         runtime.end(running, force=False)
         until(lambda: not runtime.alive(running), "SIGTERM ends it")
@@ -60,14 +60,14 @@ class RuntimeConformance:
         runtime.end(running, force=False)
         runtime.end(running, force=True)
 
-    def test_a_copy_that_ignores_the_request_is_made_to_end(self, runtime: Runtime) -> None:
+    def test_a_copy_that_ignores_the_request_is_made_to_end(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", STUBBORN)
         runtime.end(running, force=False)
         assert runtime.alive(running)
         runtime.end(running, force=True)
         until(lambda: not runtime.alive(running), "SIGKILL ends it")
 
-    def test_all_processes_of_a_copy_are_known_and_ended_together(self, runtime: Runtime) -> None:
+    def test_all_processes_of_a_copy_are_known_and_ended_together(self, runtime: CopyRuntime) -> None:
         running = self.start(runtime, "a-1", FAMILY)
         until(lambda: len(runtime.pids(running)) >= 4, "a shell and its three children")
         family = runtime.pids(running)
@@ -75,7 +75,7 @@ class RuntimeConformance:
         until(lambda: not any(map(running_now, family)), "all are gone")
         assert runtime.pids(running) == frozenset()
 
-    def test_another_agent_finds_each_copy_once(self, runtime: Runtime, tmp_path: Path) -> None:
+    def test_another_agent_finds_each_copy_once(self, runtime: CopyRuntime, tmp_path: Path) -> None:
         first = self.up(runtime, "a-1", SLEEPER)
         second = self.start(runtime, "b/2", FAMILY)
         until(lambda: len(runtime.pids(second)) >= 4)
@@ -86,7 +86,7 @@ class RuntimeConformance:
         other.end(first, force=True)
         until(lambda: not runtime.alive(first), "the other ended it")
 
-    def test_case_16_a_process_that_got_the_pid_later_is_never_signalled(self, runtime: Runtime) -> None:
+    def test_case_16_a_process_that_got_the_pid_later_is_never_signalled(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
         other = replace(running, copy="long-gone", start_ticks=running.start_ticks - 1, container="")
         for stale in (other, replace(running, copy="long-gone", boot_id="another boot", container="")):
@@ -98,7 +98,7 @@ class RuntimeConformance:
         assert runtime.alive(running)
 
     def test_a_copy_has_its_template_environment_and_its_limits_and_nothing_else(
-        self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+        self, runtime: CopyRuntime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("AGENT_SECRET", "canary")
         limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30", "GREETING": "limited"}
@@ -108,14 +108,14 @@ class RuntimeConformance:
         assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "GREETING=limited", "GPUWRIGHT_COPY=a-1"} <= set(said)
         assert "AGENT_SECRET=canary" not in said
 
-    def test_a_signal_of_its_own_reaches_the_copy(self, runtime: Runtime) -> None:
+    def test_a_signal_of_its_own_reaches_the_copy(self, runtime: CopyRuntime) -> None:
         program = "trap 'echo told' USR1; echo up; while :; do sleep 0.05; done"
         running = self.up(runtime, "a-1", program)
         runtime.tell(running, "SIGUSR1")
         until(lambda: "told" in runtime.log_tail("a-1"))
         assert runtime.alive(running)
 
-    def test_what_a_copy_said_before_it_died_can_still_be_read(self, runtime: Runtime) -> None:
+    def test_what_a_copy_said_before_it_died_can_still_be_read(self, runtime: CopyRuntime) -> None:
         program = "echo out; printf '\\033[31mred\\n' >&2; echo no such model >&2; exit 1"
         running = self.start(runtime, "a-1", program)
         until(lambda: not runtime.alive(running))
@@ -123,7 +123,7 @@ class RuntimeConformance:
         assert "[31mred" in runtime.log_tail("a-1")
         assert "\x1b" not in runtime.log_tail("a-1")
 
-    def test_a_program_that_is_not_there_is_named(self, runtime: Runtime) -> None:
+    def test_a_program_that_is_not_there_is_named(self, runtime: CopyRuntime) -> None:
         launch = launched("a-1", "", image=self.image)
         try:
             running = runtime.start(replace(launch, filled=replace(launch.filled, argv=("/no-such-program",))))
@@ -134,7 +134,7 @@ class RuntimeConformance:
             assert "no-such-program" in runtime.log_tail("a-1")
         assert runtime.find() == ()
 
-    def test_logs_of_copies_that_nobody_asks_for_are_deleted(self, runtime: Runtime) -> None:
+    def test_logs_of_copies_that_nobody_asks_for_are_deleted(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
         runtime.end(running, force=True)
         until(lambda: not runtime.alive(running))
@@ -142,7 +142,7 @@ class RuntimeConformance:
         assert "up" in runtime.log_tail("a-1")
         until(lambda: forgotten(runtime, "a-1"), "the Engine, too, has seen its end")
 
-    def test_a_job_goes_before_a_service_when_the_host_runs_out_of_memory(self, runtime: Runtime) -> None:
+    def test_a_job_goes_before_a_service_when_the_host_runs_out_of_memory(self, runtime: CopyRuntime) -> None:
         service = self.start(runtime, "s-1", SLEEPER)
         launch = launched("j-1", SLEEPER, image=self.image)
         job = runtime.start(replace(launch, filled=replace(launch.filled, checkpoint_signal="SIGUSR1")))
@@ -150,7 +150,7 @@ class RuntimeConformance:
         assert scores == [0, 500]
 
 
-def forgotten(runtime: Runtime, copy: str) -> bool:
+def forgotten(runtime: CopyRuntime, copy: str) -> bool:
     runtime.tidy(())
     return runtime.log_tail(copy) == ""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from docker import APIClient
 
-from agents.runtime import LaunchError, Runtime
+from agents.runtime import CopyRuntime, LaunchError
 from agents.runtime.docker import DockerRuntime, EngineAway
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
 from tests.support.caller import until
@@ -47,11 +47,11 @@ class TestConformance(RuntimeConformance):
     image = IMAGE
 
     @pytest.fixture
-    def runtime(self, engine: Engine, runtime: Runtime) -> Runtime:
+    def runtime(self, engine: Engine, runtime: CopyRuntime) -> CopyRuntime:
         self.address = engine.address
         return runtime
 
-    def again(self, tmp_path: Path) -> Runtime:
+    def again(self, tmp_path: Path) -> CopyRuntime:
         return DockerRuntime(tmp_path / "copies", self.address, gpus=False)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.runtime import Launch, LaunchError, Runtime, proc
+from agents.runtime import CopyRuntime, Launch, LaunchError, proc
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Filled
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, killed, launched, running_now
@@ -24,7 +24,7 @@ def scripted(copy: str, program: str) -> Launch:
     return Launch(copy, "", Filled("test", (sys.executable, "-c", program)), 8000)
 
 
-def ended(runtime: Runtime) -> None:
+def ended(runtime: CopyRuntime) -> None:
     for running in runtime.find():
         runtime.end(running, force=True)
     until(lambda: runtime.find() == (), "everything is ended")
@@ -45,12 +45,12 @@ def runtime(tmp_path: Path, cgroups: bool) -> Iterator[ProcessRuntime]:
 
 class TestConformance(RuntimeConformance):
     @pytest.fixture
-    def runtime(self, tmp_path: Path, cgroups: bool) -> Iterator[Runtime]:
+    def runtime(self, tmp_path: Path, cgroups: bool) -> Iterator[CopyRuntime]:
         runtime = ProcessRuntime(tmp_path / "copies", cgroups)
         yield runtime
         ended(runtime)
 
-    def again(self, tmp_path: Path) -> Runtime:
+    def again(self, tmp_path: Path) -> CopyRuntime:
         return ProcessRuntime(tmp_path / "copies", cgroups=False)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agents.contract import HeldBack
 from agents.templates import Filled
-from agents.templates.filling import Builtin, Refused, fill
+from agents.templates.filling import ArgumentRefused, Builtin, fill
 from agents.templates.reading import PLACEHOLDER, Template, parse
 from tests.support.soak import scaled
 
@@ -47,9 +47,9 @@ def models(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(models: Path, **args: object) -> Refused:
+def refused(models: Path, **args: object) -> ArgumentRefused:
     made = fill(template(models), args, BUILTIN)
-    assert isinstance(made, Refused), made
+    assert isinstance(made, ArgumentRefused), made
     HeldBack("i1", made.reason, made.message)
     return made
 
@@ -134,7 +134,7 @@ def test_case_28_a_value_that_is_not_allowed_is_refused_by_name(
 def test_an_argument_without_a_default_must_be_given(models: Path) -> None:
     text = "argv: [serve, '{name}']\nargs: {name: {type: text, pattern: x}}"
     made = fill(template(models, text), {}, BUILTIN)
-    assert isinstance(made, Refused)
+    assert isinstance(made, ArgumentRefused)
     assert (made.reason, made.field) == ("missing_argument", "name")
 
 
@@ -177,7 +177,7 @@ def test_case_28_a_new_file_needs_its_folder_and_stays_under_its_root(models: Pa
 
     def to(value: str) -> str:
         made = fill(template(models, NEW), {"to": value}, BUILTIN)
-        if isinstance(made, Refused):
+        if isinstance(made, ArgumentRefused):
             return made.reason
         assert made.folders == (str(saved),)
         return made.argv[1]
@@ -218,7 +218,7 @@ def test_case_27_whatever_the_arguments_nothing_but_their_places_changes(
     filled_once: tuple[Template, Filled], args: dict[str, object]
 ) -> None:
     made, plain = fill(filled_once[0], args, BUILTIN), filled_once[1]
-    if isinstance(made, Refused):
+    if isinstance(made, ArgumentRefused):
         assert made.field
         HeldBack("i1", made.reason, made.message)
         return

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import IO
 
 from agents.devices.simulated.client import attach
-from agents.devices.simulated.refusals import Refused
+from agents.devices.simulated.refusals import CudaRefusal
 
 
 class ProcessClient:
@@ -70,7 +70,7 @@ def main() -> None:
     failures: list[str] = []
     try:
         client = attach(os.environ, float(sys.argv[1]), failures.append)
-    except Refused as refused:
+    except CudaRefusal as refused:
         say(f"refused {refused.code}")
         sys.exit(1)
     say("without MPS" if client is None else f"attached {client.sm_count}")
@@ -83,7 +83,7 @@ def main() -> None:
             if client is not None:
                 client.hold(float(number))
             say("ok")
-        except Refused as refused:
+        except CudaRefusal as refused:
             say(str(refused.code))
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.limits import read_limits
 from agents.devices.simulated.machine import Machine, Setters
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.refusals import Refused
+from agents.devices.simulated.refusals import CudaRefusal
 from agents.seams.device import Ability, Device, Mps
 from tests.agents.devices.device.stage import Made, Truth
 
@@ -27,7 +27,7 @@ class ModelledClient:
     machine: Machine
     uuid: str
     pid: int
-    context: Context | None
+    context: SimulatedContext | None
     refused: int | None
 
     @property
@@ -41,7 +41,7 @@ class ModelledClient:
         assert self.context is not None
         try:
             self.machine.hold(self.uuid, self.context, memory_gib)
-        except Refused:
+        except CudaRefusal:
             return False
         return True
 
@@ -142,7 +142,7 @@ class InProcess:
                 return ModelledClient(self.machine, uuid, pid, self.machine.open_outside(uuid, pid, memory_gib), None)
             context = self.machine.attach(uuid, pid, asked.sm_percent, asked.memory_gib, memory_gib)
             return ModelledClient(self.machine, uuid, pid, context, None)
-        except Refused as refused:
+        except CudaRefusal as refused:
             return ModelledClient(self.machine, uuid, pid, None, refused.code)
 
     def mps_dies(self, uuid: str) -> None:

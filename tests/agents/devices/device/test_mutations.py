@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.daemon import SimulatedDaemon
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.gpu import SimulatedGpu
-from agents.devices.simulated.machine import Machine, Slot
+from agents.devices.simulated.machine import Machine, SimulatedSlot
 from agents.devices.simulated.mps import SimulatedMps
 from agents.seams.device import Ability, Applied, DeviceError, Event, Gpu, MpsState, Reading
 from tests.agents.devices.device.conformance import CHECKS, named
@@ -62,7 +62,7 @@ class TellsTwice(SimulatedDevice):
 class ListsTheDead(SimulatedDevice):
     """Whatever the driver lists is believed to run."""
 
-    def _exists(self, slot: Slot, pid: int) -> bool:
+    def _exists(self, slot: SimulatedSlot, pid: int) -> bool:
         return True
 
 
@@ -77,7 +77,7 @@ class SaysJoules(SimulatedDevice):
 class AddressesByIndex(SimulatedDevice):
     """The index of the first enumeration is used for ever: after a loss it is another device's."""
 
-    def _slot(self, uuid: str) -> Slot:
+    def _slot(self, uuid: str) -> SimulatedSlot:
         everyone = list(self._machine.slots.values())
         there = [slot for slot in everyone if not slot.lost]
         index = [slot.gpu.uuid for slot in everyone].index(uuid) if uuid in self._machine.slots else len(everyone)
@@ -148,7 +148,7 @@ def rounds_up(gpu: SimulatedGpu, sm_percent: float) -> int:
     return math.ceil(sm_percent * gpu.kind.sm_count / 100)
 
 
-def forgets_its_limit(gpu: SimulatedGpu, context: Context, memory_gib: float) -> None:
+def forgets_its_limit(gpu: SimulatedGpu, context: SimulatedContext, memory_gib: float) -> None:
     context.memory_gib = memory_gib
 
 

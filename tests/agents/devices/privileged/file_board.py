@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agents.devices.privileged.board import Allowed
-from agents.devices.privileged.place import CannotServe, Place
+from agents.devices.privileged.board import AllowedSettings
+from agents.devices.privileged.place import CannotServe, HelperSetup
 from agents.devices.privileged.server import serve
 from agents.seams.device import DeviceError, Trouble
 
@@ -25,9 +25,9 @@ class FileBoard:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def allowed(self, uuid: str) -> Allowed:
+    def allowed(self, uuid: str) -> AllowedSettings:
         self._device(uuid)
-        return Allowed(frozenset({600, 900, 1200}), 100_000, 300_000)
+        return AllowedSettings(frozenset({600, 900, 1200}), 100_000, 300_000)
 
     def power_mw(self, uuid: str) -> int:
         return int(self._device(uuid)["power"])
@@ -71,6 +71,6 @@ if __name__ == "__main__":
     where = Path(sys.argv[1])
     uid, gid = (None if word == "-" else int(word) for word in sys.argv[2:4])
     try:
-        serve(Place(where / "run" / "socket", where / "state", uid, gid), FileBoard(where / "board.json"))
+        serve(HelperSetup(where / "run" / "socket", where / "state", uid, gid), FileBoard(where / "board.json"))
     except CannotServe as error:
         sys.exit(str(error))

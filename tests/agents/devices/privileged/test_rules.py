@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from agents.devices.privileged.board import Allowed
-from agents.devices.privileged.rate import Bucket
+from agents.devices.privileged.board import AllowedSettings
+from agents.devices.privileged.rate import RateLimiter
 from agents.devices.privileged.rules import refused
-from agents.devices.privileged.wire import Change, LockClock, ResetClock, SetComputeMode, SetPower
+from agents.devices.privileged.wire import DeviceChange, LockClock, ResetClock, SetComputeMode, SetPower
 
-V100 = Allowed(frozenset({135, 1380, 1530}), 100_000, 250_000)
-SILENT = Allowed(frozenset(), 0, 0)
+V100 = AllowedSettings(frozenset({135, 1380, 1530}), 100_000, 250_000)
+SILENT = AllowedSettings(frozenset(), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,9 @@ SILENT = Allowed(frozenset(), 0, 0)
         (SetComputeMode("GPU-1", "default"), SILENT, ""),
     ],
 )
-def test_only_what_the_device_says_it_supports_is_let_through(change: Change, allowed: Allowed, trouble: str) -> None:
+def test_only_what_the_device_says_it_supports_is_let_through(
+    change: DeviceChange, allowed: AllowedSettings, trouble: str
+) -> None:
     reply = refused(change, allowed)
     assert (reply.trouble if reply else "") == trouble
 
@@ -41,7 +43,7 @@ def test_a_refusal_names_what_is_allowed() -> None:
 
 
 def test_a_bucket_gives_its_reserve_at_once_and_then_its_rate() -> None:
-    bucket = Bucket(most=3, per_second=2)
+    bucket = RateLimiter(most=3, per_second=2)
     assert [bucket.take(100.0) for _ in range(4)] == [True, True, True, False]
     assert [bucket.take(101.0) for _ in range(3)] == [True, True, False]
     assert [bucket.take(9999.0) for _ in range(4)] == [True, True, True, False]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
-from agents.devices.privileged.place import CannotServe, Place
+from agents.devices.privileged.place import CannotServe, HelperSetup
 from agents.devices.privileged.server import MOST_PEERS, serve
 from agents.devices.privileged.wire import MOST_BYTES
 from agents.seams.device import DeviceError, Trouble
@@ -221,14 +221,14 @@ def test_only_one_helper_serves_a_folder(helper: Helper) -> None:
 @pytest.mark.parametrize("place", [{"uid": NOBODY}, {"uid": 1234, "gid": NOBODY}])
 def test_nobody_in_particular_may_not_be_let_in(tmp_path: Path, place: dict[str, int]) -> None:
     with pytest.raises(CannotServe, match="a user of its own"):
-        serve(Place(tmp_path / "socket", tmp_path / "state", **place), FileBoard(tmp_path / "board.json"))
+        serve(HelperSetup(tmp_path / "socket", tmp_path / "state", **place), FileBoard(tmp_path / "board.json"))
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o777)
     with pytest.raises(CannotServe, match="writable by nobody else"):
-        serve(Place(tmp_path / "socket", tmp_path / "state"), FileBoard(tmp_path / "board.json"))
+        serve(HelperSetup(tmp_path / "socket", tmp_path / "state"), FileBoard(tmp_path / "board.json"))
 
 
 def spoken_as(uid: int, socket: Path, line: bytes, gid: int = NOBODY) -> bytes:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from agents.devices.simulated import client
-from agents.devices.simulated.client import Client, attach
+from agents.devices.simulated.client import SimulatedClient, attach
 from agents.devices.simulated.limits import memory_limit_gib
-from agents.devices.simulated.refusals import OUT_OF_MEMORY, TOO_MANY_CLIENTS, Refused
+from agents.devices.simulated.refusals import OUT_OF_MEMORY, TOO_MANY_CLIENTS, CudaRefusal
 from tests.support.caller import until
 
 
@@ -68,9 +68,9 @@ def environ(folder: Path) -> dict[str, str]:
     }
 
 
-def attached(daemon: Daemon, failures: queue.SimpleQueue[str]) -> tuple[Client, socket.socket, dict[str, Any]]:
+def attached(daemon: Daemon, failures: queue.SimpleQueue[str]) -> tuple[SimulatedClient, socket.socket, dict[str, Any]]:
     """The client opens in a thread of its own: the daemon, in this one, answers it."""
-    opened: queue.SimpleQueue[Client | None] = queue.SimpleQueue()
+    opened: queue.SimpleQueue[SimulatedClient | None] = queue.SimpleQueue()
     thread = threading.Thread(target=lambda: opened.put(attach(environ(daemon.path.parent), 1.5, failures.put)))
     thread.start()
     connection, hello = daemon.meet({"smCount": 24})
@@ -96,7 +96,7 @@ def test_without_a_daemon_a_process_runs_without_limits_and_is_not_told(tmp_path
 def test_a_refusal_carries_cudas_code(daemon: Daemon) -> None:
     thread = threading.Thread(target=lambda: daemon.meet({"error": 808, "message": "48 clients"}))
     thread.start()
-    with pytest.raises(Refused, match="CUDA error 808: 48 clients") as refused:
+    with pytest.raises(CudaRefusal, match="CUDA error 808: 48 clients") as refused:
         attach(environ(daemon.path.parent))
     assert refused.value.code == TOO_MANY_CLIENTS
     thread.join(30)
@@ -148,7 +148,7 @@ def test_memory_beyond_the_limit_is_refused_and_what_was_held_is_held(daemon: Da
 
     thread = threading.Thread(target=refuse)
     thread.start()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CudaRefusal) as refused:
         one.hold(9.0)
     thread.join(30)
     assert (refused.value.code, one.memory_gib) == (OUT_OF_MEMORY, 1.5)

@@ -21,7 +21,7 @@ import pytest
 from agents.devices.simulated import pipe
 from agents.devices.simulated.client import SOCKET
 from agents.devices.simulated.daemon import MAX_CLIENTS
-from agents.devices.simulated.line import Line
+from agents.devices.simulated.line import DriverConnections
 from agents.devices.simulated.remote import Switches, connect, ensure_driver
 from agents.devices.simulated.wire import connect as connect_to
 from agents.seams.device import DeviceError, MpsState, Trouble
@@ -113,7 +113,7 @@ def test_two_who_want_a_driver_get_the_same(tmp_path: Path) -> None:
     ensure_driver(folder, ["t4"])
     assert int((folder / "driver.lock").read_text()) == pid
     assert len(device.gpus()) == 1
-    assert Line(folder).ask("driver", "quit") == pid
+    assert DriverConnections(folder).ask("driver", "quit") == pid
     device.close()
     until(lambda: not drivers_of(folder))
 
@@ -249,7 +249,7 @@ def test_more_connections_than_allowed_are_hung_up_on(stage: OverDriver) -> None
 
 
 def test_a_control_request_that_is_none_is_answered_as_garbled(stage: OverDriver) -> None:
-    line = Line(stage.folder)
+    line = DriverConnections(stage.folder)
     for to, call, arguments in (
         ("device", "close", ()),
         ("device", "_slot", (stage.uuids[0],)),

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from agents.devices.simulated.context import Context
+from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.gpu import HOT_C, POWER_EXPONENT, THROTTLE_SECONDS
 from agents.devices.simulated.kinds import KINDS
 from agents.devices.simulated.machine import Machine
-from agents.devices.simulated.refusals import Refused
+from agents.devices.simulated.refusals import CudaRefusal
 from agents.seams.device import MpsState
 
 V100 = KINDS["v100-16gb"]
@@ -26,14 +26,16 @@ class Bench:
         self.gpu, self.daemon = self.slot.gpu, self.slot.daemon
         self.daemon.start()
 
-    def client(self, sm_percent: float = 100, busy: float = 0.0, pid: int = 1, memory_gib: float = 0.5) -> Context:
+    def client(
+        self, sm_percent: float = 100, busy: float = 0.0, pid: int = 1, memory_gib: float = 0.5
+    ) -> SimulatedContext:
         context = self.machine.attach(self.uuid, pid, sm_percent, None, memory_gib)
         self.machine.busy(self.uuid, context, busy)
         return context
 
 
 def refused(code: int, bench: Bench, sm_percent: float = 30, memory_gib: float = 0.5) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CudaRefusal) as refused:
         bench.machine.attach(bench.uuid, 99, sm_percent, None, memory_gib)
     assert refused.value.code == code
 
@@ -157,7 +159,7 @@ def test_memory_ends_with_the_device() -> None:
     refused(2, bench, memory_gib=6.5)
     bench.machine.hold(bench.uuid, one, 9.5)
     bench.client(memory_gib=6.5, pid=2)
-    with pytest.raises(Refused):
+    with pytest.raises(CudaRefusal):
         bench.machine.hold(bench.uuid, one, 9.6)
     assert bench.gpu.memory_used_gib == 16
 
@@ -190,7 +192,7 @@ def test_there_is_room_for_48_clients() -> None:
 def test_in_exclusive_process_mode_nobody_gets_past_mps() -> None:
     bench = Bench()
     bench.machine.preset(bench.uuid, 300.0, exclusive=True)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CudaRefusal) as refused:
         bench.machine.open_outside(bench.uuid, 5, 1.0)
     assert refused.value.code == 46
     bench.client()

@@ -11,7 +11,7 @@ from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
-from agents.runtime import Launch, LaunchError, Running, Runtime
+from agents.runtime import CopyRuntime, Launch, LaunchError, Running
 from agents.seams.device import MpsState
 from agents.talk.copies import Talk
 from agents.templates import Filled, Probe
@@ -39,7 +39,7 @@ class Node:
         self.uuid = next(iter(self.machine.slots))
         self.device = SimulatedDevice(self.machine, lambda: self.now)
         self.mps = SimulatedMps(self.machine, lambda: self.now, Path("/run/mps"))
-        self.runtime: Runtime = self.opened()
+        self.runtime: CopyRuntime = self.opened()
         self.talk: Talk = SimulatedTalk(self.machine, lambda: self.now)
         self.mps.start(self.uuid)
 

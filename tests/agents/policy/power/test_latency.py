@@ -9,14 +9,14 @@ from random import Random
 import pytest
 
 from agents.policy.power import step
-from agents.policy.power.trial import CLOCKS_MHZ, Case, random_case, random_rates, start
+from agents.policy.power.trial import CLOCKS_MHZ, PowerCase, random_case, random_rates, start
 from tests.support.soak import scaled
 
 PERIODS = 90
 MARGIN = 0.85  # of SLO and cap: within it the law's own estimates must find their way
 
 
-def settles(case: Case, clock: int, rates: Mapping[str, float]) -> bool:
+def settles(case: PowerCase, clock: int, rates: Mapping[str, float]) -> bool:
     """Whether both limits hold at this clock and the planned batches."""
     still = start(replace(case, noise=0.0), step).plant
     batches = {name: round(frame.planned) for name, frame in case.batches.items()}

@@ -10,7 +10,7 @@ from agents.contract import Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.policy.power import Energy, Samples, SeenGpu, SeenInstance, Settings, State, metered, step
-from agents.policy.power.plant import Server
+from agents.policy.power.plant import PlantServer
 from agents.policy.power.trial import BEGAN
 from tests.support.soak import scaled
 
@@ -29,7 +29,7 @@ class Node:
         slot = self.machine.slots[self.gpu.uuid]
         slot.daemon.start()
         draw = Random(seed)
-        self.servers = [Server(f"s{n}", draw.uniform(3, 10), 0.7, 0.0) for n in range(4)]
+        self.servers = [PlantServer(f"s{n}", draw.uniform(3, 10), 0.7, 0.0) for n in range(4)]
         self.contexts = {
             server.id: self.machine.attach(self.gpu.uuid, 100 + n, 25, 4.0, 1.0)
             for n, server in enumerate(self.servers)
@@ -89,7 +89,7 @@ class Node:
             self.samples.moved(self.now)
         return peak, told
 
-    def serve(self, server: Server, rate: float, clock: float) -> tuple[float, float, float]:
+    def serve(self, server: PlantServer, rate: float, clock: float) -> tuple[float, float, float]:
         """Latency, queue and busy of a quarter of a second."""
         batch = self.batches[server.id]
         takes = server.batch_ms(batch, self.gpu.clocks_mhz[-1] / clock)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from agents.programs.serve.backends import Stub
-from agents.programs.serve.http import Connection, Request
-from agents.programs.serve.profile import Profile, read_words
-from agents.programs.serve.server import Server, Settings
+from agents.programs.serve.http import HttpConnection, HttpRequest
+from agents.programs.serve.profile import StubProfile, read_words
+from agents.programs.serve.server import ModelServer, ServerSettings
 from solvers.planning.judge.kernels import served
 from tests.support.soak import scaled
 
@@ -77,15 +77,15 @@ class Client:
 def run(arrivals: Any, batch: int, exec_ms: float, timeout_ms: float) -> tuple[list[float], float]:
     """Latencies in s in the order of the answers, and the part of the time that the server was busy."""
     loop = VirtualLoop()
-    profile = Profile(read_words(f"{batch}:{exec_ms}"))
-    settings = Settings("model", batch, batch, timeout_ms, most_waiting=10**9)
-    server = Server(cast(Any, loop), settings, Stub(cast(Any, loop), profile, 0.0, {}), lambda: None, lambda: None)
+    profile = StubProfile(read_words(f"{batch}:{exec_ms}"))
+    settings = ServerSettings("model", batch, batch, timeout_ms, most_waiting=10**9)
+    server = ModelServer(cast(Any, loop), settings, Stub(cast(Any, loop), profile, 0.0, {}), lambda: None, lambda: None)
     server.loaded()
     latencies: list[float] = []
-    request = Request("POST", "/v1/models/model:infer", {}, b"")
+    request = HttpRequest("POST", "/v1/models/model:infer", {}, b"")
 
     def arrive() -> None:
-        server._handle(cast(Connection, Client(loop, latencies)), request)
+        server._handle(cast(HttpConnection, Client(loop, latencies)), request)
 
     for moment in arrivals:
         loop.call_at(float(moment), arrive)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.programs.serve.batching import Pending, Waiting
+from agents.programs.serve.batching import QueuedRequest, RequestQueue
 
 
-def queue(batch: int, timeout: float, *came: float) -> Waiting:
-    waiting = Waiting(batch, timeout)
+def queue(batch: int, timeout: float, *came: float) -> RequestQueue:
+    waiting = RequestQueue(batch, timeout)
     for moment in came:
-        waiting.add(Pending(b"", moment))
+        waiting.add(QueuedRequest(b"", moment))
     return waiting
 
 
@@ -44,7 +44,7 @@ def test_it_takes_the_oldest_first_up_to_the_batch() -> None:
 
 def test_who_gave_up_takes_no_place_and_makes_no_batch_full() -> None:
     waiting = queue(2, 1.0)
-    first, second, third = (Pending(b"", came) for came in (1.0, 2.0, 3.0))
+    first, second, third = (QueuedRequest(b"", came) for came in (1.0, 2.0, 3.0))
     waiting.add(first)
     waiting.add(second)
     assert waiting.give_up(first)
@@ -61,13 +61,13 @@ def test_who_gave_up_takes_no_place_and_makes_no_batch_full() -> None:
     st.lists(st.one_of(st.just("come"), st.just("take"), st.integers(0, 30).map(str)), max_size=200),
 )
 def test_no_request_is_lost_doubled_or_overtaken(batch: int, acts: list[str]) -> None:
-    waiting = Waiting(batch, 1.0)
-    everyone: list[Pending] = []
-    expected: list[Pending] = []
-    taken: list[Pending] = []
+    waiting = RequestQueue(batch, 1.0)
+    everyone: list[QueuedRequest] = []
+    expected: list[QueuedRequest] = []
+    taken: list[QueuedRequest] = []
     for act in acts:
         if act == "come":
-            pending = Pending(b"", float(len(everyone)))
+            pending = QueuedRequest(b"", float(len(everyone)))
             everyone.append(pending)
             expected.append(pending)
             waiting.add(pending)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.programs.serve.figures import EDGES_MS, Figures
+from agents.programs.serve.figures import EDGES_MS, ServerCounters
 from agents.talk.scraping import served_of
 
 
@@ -12,7 +12,7 @@ def test_the_edges_are_those_of_the_contract() -> None:
 
 
 def test_what_is_counted_is_read_back_bucket_by_bucket() -> None:
-    figures = Figures()
+    figures = ServerCounters()
     for seconds in (0.0001, 0.0005, 0.01, 0.01, 7.0, 100.0):
         figures.answered(seconds)
     figures.failed(rejected=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.programs.serve.profile import Profile, ProfileError, at, read_file, read_words
+from agents.programs.serve.profile import ProfileError, StubProfile, at, read_file, read_words
 
 LATENCY = {"1": {"10": 20, "100": 10}, "9": {"10": 100, "50": 60, "100": 50}}
 
@@ -31,12 +31,12 @@ def test_words_say_the_same_as_a_file() -> None:
         (1.0, ((10.0, 20.0), (100.0, 10.0))),
         (9.0, ((10.0, 100.0), (50.0, 60.0), (100.0, 50.0))),
     )
-    assert Profile(read_words("8:22")).exec_seconds(1, 10) == pytest.approx(0.022)
+    assert StubProfile(read_words("8:22")).exec_seconds(1, 10) == pytest.approx(0.022)
 
 
 def test_without_a_profile_nothing_takes_time_or_room() -> None:
-    assert Profile().exec_seconds(8, 30) == 0.0
-    assert Profile().needs_gib(8) == 0.0
+    assert StubProfile().exec_seconds(8, 30) == 0.0
+    assert StubProfile().needs_gib(8) == 0.0
 
 
 @pytest.mark.parametrize("text", ["x", "1", "1:x", "x:1", "1:10=x", "1:-5", "1:nan", "1:1e99", "1:10=5,20", ":"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.programs.train.pace import Pace, at, speeds
+from agents.programs.train.pace import StepPace, at, speeds
 
 
 @pytest.mark.parametrize(("sm_percent", "expected"), [(5, 0.5), (10, 1.0), (30, 3.0), (50, 5.0), (75, 5.5), (100, 6.0)])
@@ -23,10 +23,10 @@ def test_a_profile_that_makes_no_sense_is_refused(text: str) -> None:
 
 
 def test_steps_become_due_at_the_pace_and_no_fraction_is_lost() -> None:
-    pace = Pace(2.5, now=100.0)
+    pace = StepPace(2.5, now=100.0)
     assert [pace.due(100.0 + tenth / 10) for tenth in range(1, 21)].count(1) == 5
 
 
 def test_a_job_that_was_stopped_for_an_hour_does_not_make_up_for_it() -> None:
-    pace = Pace(10.0, now=0.0)
+    pace = StepPace(10.0, now=0.0)
     assert pace.due(3600.0) == 10

@@ -14,7 +14,7 @@ import pytest
 
 from agents.devices.mps import MpsControl, processes
 from agents.devices.mps.looking import keeps_waiting
-from agents.devices.simulated.client import Client, attach
+from agents.devices.simulated.client import SimulatedClient, attach
 from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.checks import trouble_of
 from tests.agents.devices.device.mps.conftest import UUID
@@ -27,7 +27,7 @@ COMMANDS = ("get_server_list", "get_server_status", "get_client_list", "get_defa
 ANSWERS = {("get_server_list", ""), ("get_client_list", ""), ("get_server_status", "ACTIVE\\n")}
 
 
-def client_of(mps: MpsControl, ends: list[str] | None = None) -> Client:
+def client_of(mps: MpsControl, ends: list[str] | None = None) -> SimulatedClient:
     """This process becomes a client."""
     ended = [] if ends is None else ends
     client = attach(mps.environment(UUID, 30, 2.0), 0.5, failed=ended.append)
@@ -36,7 +36,7 @@ def client_of(mps: MpsControl, ends: list[str] | None = None) -> Client:
 
 
 @pytest.fixture
-def client(mps: MpsControl) -> Iterator[Client]:
+def client(mps: MpsControl) -> Iterator[SimulatedClient]:
     mps.start(UUID)
     with closing(client_of(mps)) as attached:
         yield attached
@@ -56,7 +56,7 @@ def test_the_daemon_sees_its_gpu_alone_and_no_limit_of_the_agents_own(
     assert os.getsid(daemon) != os.getsid(0), "it outlives the agent's terminal"
 
 
-def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: Client, root: Path) -> None:
+def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: SimulatedClient, root: Path) -> None:
     again = MpsControl(root, fake_mps.program())
     assert again.clients(UUID) == {os.getpid()}
     again.start(UUID)
@@ -64,7 +64,7 @@ def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: 
 
 
 def test_a_killed_daemons_server_and_files_do_not_keep_the_next_one_away(
-    mps: MpsControl, client: Client, pipe: Path
+    mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
     daemon = processes.daemon(pipe)
     assert daemon is not None
@@ -90,7 +90,7 @@ def test_a_server_that_dies_takes_its_clients_along_and_the_daemon_takes_new_one
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_answer_is_neither_no_client_nor_one(
-    mps: MpsControl, client: Client, pipe: Path, command: str
+    mps: MpsControl, client: SimulatedClient, pipe: Path, command: str
 ) -> None:
     assert mps.clients(UUID) == {os.getpid()}
     for reply in ("nonsense\\n", "", "123", "-5\\n", "ACTIVE\\n", "99999999\\n"):
@@ -105,7 +105,7 @@ def test_what_is_no_answer_is_neither_no_client_nor_one(
 
 
 def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
-    mps: MpsControl, client: Client, pipe: Path
+    mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
     for command in COMMANDS[:3]:
         fake_mps.switch(pipe, f"break.{command}")
@@ -115,7 +115,7 @@ def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
     assert mps.clients(UUID) == {os.getpid()}
 
 
-def test_a_termination_that_fails_is_not_called_one(mps: MpsControl, client: Client, pipe: Path) -> None:
+def test_a_termination_that_fails_is_not_called_one(mps: MpsControl, client: SimulatedClient, pipe: Path) -> None:
     for reply, outcome in (("1\\n", False), ("CUDA_ERROR_UNKNOWN\\n", False)):
         fake_mps.switch(pipe, "reply.terminate_client", reply)
         assert mps.terminate(UUID, os.getpid()) is outcome
@@ -124,13 +124,15 @@ def test_a_termination_that_fails_is_not_called_one(mps: MpsControl, client: Cli
         assert trouble_of(lambda: mps.terminate(UUID, os.getpid())) is Trouble.GARBLED
 
 
-def test_a_termination_that_hangs_is_given_up(mps: MpsControl, hasty: MpsControl, client: Client, pipe: Path) -> None:
+def test_a_termination_that_hangs_is_given_up(
+    mps: MpsControl, hasty: MpsControl, client: SimulatedClient, pipe: Path
+) -> None:
     fake_mps.switch(pipe, "delay.terminate_client", 1.0)
     assert trouble_of(lambda: hasty.terminate(UUID, os.getpid())) is Trouble.TIMEOUT
 
 
 def test_a_daemon_that_hangs_is_not_started_beside_but_can_be_stopped(
-    mps: MpsControl, hasty: MpsControl, client: Client, pipe: Path
+    mps: MpsControl, hasty: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
     fake_mps.switch(pipe, "hang")
     assert trouble_of(lambda: hasty.start(UUID)) is Trouble.TIMEOUT
@@ -143,14 +145,16 @@ def test_a_daemon_that_hangs_is_not_started_beside_but_can_be_stopped(
     until(lambda: mps.clients(UUID) == {os.getpid()}, "the client comes back")
 
 
-def test_a_daemon_that_is_stopped_waits_for_no_client_for_ever(mps: MpsControl, client: Client, pipe: Path) -> None:
+def test_a_daemon_that_is_stopped_waits_for_no_client_for_ever(
+    mps: MpsControl, client: SimulatedClient, pipe: Path
+) -> None:
     mps.stop(UUID)
     assert processes.all_of(pipe) == []
     assert mps.state(UUID) is MpsState.DOWN
 
 
 def test_a_living_daemon_that_is_said_not_to_be_there_is_left_alone(
-    mps: MpsControl, client: Client, pipe: Path
+    mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
     (pipe / "control").rename(pipe / "elsewhere")
     assert mps.state(UUID) is MpsState.DOWN

@@ -20,7 +20,7 @@ def test_a_whole_answer_has_a_reply_to_each_command() -> None:
 
 def test_an_answer_that_is_cut_off_anywhere_is_none() -> None:
     for end in range(len(WHOLE)):
-        with pytest.raises(grammar.Garbled):
+        with pytest.raises(grammar.UnreadableMpsOutput):
             grammar.replies(WHOLE[:end], 4)
 
 
@@ -37,7 +37,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_none() -> None:
     ],
 )
 def test_an_answer_without_its_mark_or_with_more_than_it_is_none(printed: bytes) -> None:
-    with pytest.raises(grammar.Garbled):
+    with pytest.raises(grammar.UnreadableMpsOutput):
         grammar.replies(printed, 1)
 
 
@@ -48,7 +48,7 @@ def test_pids_may_be_one_a_line_or_many() -> None:
 
 @pytest.mark.parametrize("word", ["0", "-1", "08", "1.5", "4194305", "12345678", "x", "8123,", "0x10", "\u0661"])
 def test_what_is_no_pid_makes_no_list(word: str) -> None:
-    with pytest.raises(grammar.Garbled):
+    with pytest.raises(grammar.UnreadableMpsOutput):
         grammar.pids(["8123", word])
 
 
@@ -56,7 +56,7 @@ def test_a_server_that_starts_has_no_clients_yet() -> None:
     words = ("INITIALIZING", "ACTIVE", "FAULT")
     assert [grammar.status([word]) for word in words] == [MpsState.IDLE, MpsState.ACTIVE, MpsState.FAULT]
     for reply in ([], ["active"], ["ACTIVE", "ACTIVE"], ["Invalid server PID"], ["FAULTY"]):
-        with pytest.raises(grammar.Garbled):
+        with pytest.raises(grammar.UnreadableMpsOutput):
             grammar.status(reply)
 
 
@@ -65,5 +65,5 @@ def test_only_zero_says_that_a_client_was_cut_off() -> None:
     assert not grammar.terminated(["1"])
     assert not grammar.terminated(["CUDA_ERROR_INVALID_VALUE"])
     for reply in ([], ["0", "0"], ["00"], ["ok"], ["0 0"], ["-1"], ["Invalid server PID"]):
-        with pytest.raises(grammar.Garbled):
+        with pytest.raises(grammar.UnreadableMpsOutput):
             grammar.terminated(reply)
