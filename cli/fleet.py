@@ -39,7 +39,7 @@ class Fleet:
     nodes: tuple[str, ...]
     real_node: str = ""
     real_spec: dict[str, Any] | None = None
-    asked: tuple[str, ...] = ()  # what is really asked for, as simulation.asking takes it
+    asked: tuple[str, ...] = ()  # what is really asked for, as simulation.load_generator takes it
     real_services: tuple[str, ...] = ()
 
 
@@ -172,7 +172,7 @@ def _free_port() -> int:
 def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
     """Say once that every service is served, and how long that took."""
     from app.store.database.database import Database, Unavailable
-    from simulation.served import served
+    from simulation.progress import served
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     told = 0.0

@@ -23,7 +23,7 @@ from simulation import world as worlds
 from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
 from simulation.gateway import Gateway
-from simulation.post import Post
+from simulation.messages import Post
 from simulation.shapes import moving, noisy
 
 TICK_SECONDS = 0.25

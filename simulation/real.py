@@ -53,7 +53,7 @@ class RealSetup(msgspec.Struct):
     node: str
     spec: dict[str, Any]  # the node's, as declared
     kind: str  # of its simulated GPUs
-    asked: list[str]  # as simulation.asking takes them
+    asked: list[str]  # as simulation.load_generator takes them
 
 
 def haproxy() -> str | None:
@@ -90,7 +90,7 @@ class RealPart:
         seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
         seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
-        asking = [sys.executable, "-m", "simulation.asking", f"127.0.0.1:{self.order.port}", *self.order.asked]
+        asking = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}", *self.order.asked]
         self._run("requests", asking)
 
     def fallen(self) -> str:

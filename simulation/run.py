@@ -21,7 +21,7 @@ from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
 from simulation.gateway import Gateway
 from simulation.history import History, changes
-from simulation.post import Post
+from simulation.messages import Post
 from simulation.shapes import Shape
 from simulation.truth import FleetTruth
 from solvers.planning.problem import ProfileKey

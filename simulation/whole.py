@@ -134,7 +134,7 @@ class WholeNode(LightNode):
 
 
 class WholeSpeaker:
-    """Says what a whole node has to say, in the way of `simulation.saying.Speaker`."""
+    """Says what a whole node has to say, in the way of `simulation.node_reports.Speaker`."""
 
     def __init__(self, node: WholeNode) -> None:
         self.node = node

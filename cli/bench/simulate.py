@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Requests served a second of this machine's time, and what became of them."""
     from benchmarks.families import family
-    from simulation.carrying import carry_out
     from simulation.clock import Clock
     from simulation.fleet import SimulatedFleet
+    from simulation.plan_execution import carry_out
     from simulation.truth import FleetTruth
     from solvers.planning.solve import Budget, solve
 

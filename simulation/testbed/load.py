@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from simulation.asking import LoadGenerator, LoadSource
+from simulation.load_generator import LoadGenerator, LoadSource
 from simulation.shapes import Shape, spike
 
 TIMES = 4.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agents.devices.privileged import __main__ as privileged
-from agents.devices.privileged.place import SOCKET, STATE
+from agents.devices.privileged.setup import SOCKET, STATE
 from cli.verbs import agent, gateway, planner, serve
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from agents.contract import AssignedInstance, Assignment, Frame, Report
 from agents.keeper.copies import Stage
 from simulation.clock import Clock
 from simulation.node import LightNode
-from simulation.saying import Speaker
+from simulation.node_reports import Speaker
 from simulation.world import truth_of
 from tests.simulation.worlds import small
 

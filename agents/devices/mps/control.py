@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.devices.mps import grammar, processes
+from agents.devices.mps.daemon_reader import DaemonReader, DaemonStatus, no_answer
 from agents.devices.mps.limits import limits
-from agents.devices.mps.looking import DaemonReader, DaemonStatus, no_answer
 from agents.devices.mps.program import PROGRAM, Program
 from agents.seams.device import DeviceError, MpsState, Trouble
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.devices.privileged.place import SOCKET, STATE, CannotServe, HelperSetup
 from agents.devices.privileged.server import serve
+from agents.devices.privileged.setup import SOCKET, STATE, CannotServe, HelperSetup
 from agents.seams.device import DeviceError
 
 DRIVER_SECONDS = 2.0  # of a call: the agent waits five for its answer
@@ -28,7 +28,7 @@ def main(words: list[str] | None = None) -> int:
         if place.uid is None and place.gid is None:
             raise CannotServe("name who may speak: --user NAME, --group NAME or both")
         from agents.devices.nvml.binding import Binding
-        from agents.devices.privileged.nvml_board import NvmlRootDevices
+        from agents.devices.privileged.nvml_devices import NvmlRootDevices
 
         serve(place, NvmlRootDevices(Binding(deadline_seconds=DRIVER_SECONDS)))
     except (CannotServe, DeviceError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from agents.devices.nvml.originals import Original, Originals
 from agents.devices.nvml.writer import POWER_STEP_MW
-from agents.devices.privileged.board import RootDevices
+from agents.devices.privileged.root_devices import RootDevices
 from agents.devices.privileged.rules import no, refused
 from agents.devices.privileged.wire import (
     MODE_NUMBERS,

@@ -6,7 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
-from agents.devices.privileged.asking import ask
+from agents.devices.privileged.question import ask
 from agents.devices.privileged.wire import (
     MODES,
     DeviceChange,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.devices.privileged.board import AllowedSettings
+from agents.devices.privileged.root_devices import AllowedSettings
 from agents.devices.privileged.wire import DeviceChange, HelperReply, LockClock, SetPower
 from agents.seams.device import Trouble
 

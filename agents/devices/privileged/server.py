@@ -21,11 +21,11 @@ from pathlib import Path
 import msgspec
 
 from agents.devices.nvml.originals import Originals
-from agents.devices.privileged.board import RootDevices
 from agents.devices.privileged.changes import ReversibleChanges
-from agents.devices.privileged.place import CannotServe, HelperSetup, insist_on_somebody, listening, locked, may_speak
-from agents.devices.privileged.rate import RateLimiter
+from agents.devices.privileged.rate_limiter import RateLimiter
+from agents.devices.privileged.root_devices import RootDevices
 from agents.devices.privileged.rules import no
+from agents.devices.privileged.setup import CannotServe, HelperSetup, insist_on_somebody, listening, locked, may_speak
 from agents.devices.privileged.wire import MOST_BYTES, VERSION, Hello, HelperReply, encoder, requests
 from agents.seams.device import Trouble
 

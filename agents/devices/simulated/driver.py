@@ -21,9 +21,9 @@ from typing import Any
 
 import msgspec
 
+from agents.devices.simulated.connections import CONTROL, LOCK
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.kinds import KINDS
-from agents.devices.simulated.line import CONTROL, LOCK
 from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.devices.simulated.line import LOCK, DriverConnections
+from agents.devices.simulated.connections import LOCK, DriverConnections
 from agents.devices.simulated.truth import GpuTruth
 from agents.seams.device import Applied, Device, DeviceError, Event, Gpu, GpuProcess, Mps, MpsState, Reading, Trouble
 

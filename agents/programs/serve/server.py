@@ -10,7 +10,7 @@ from typing import Any
 
 from agents.programs.serve.backends import Answers, Backend, BadInput
 from agents.programs.serve.batching import QueuedRequest, RequestQueue
-from agents.programs.serve.figures import ServerCounters
+from agents.programs.serve.counters import ServerCounters
 from agents.programs.serve.http import HttpConnection, HttpRequest
 
 LINGER_SECONDS = 0.25  # a drained server stays so long: what was on its way is told 503, and not cut off

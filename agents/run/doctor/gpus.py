@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
-from agents.devices.privileged.place import SOCKET
+from agents.devices.privileged.setup import SOCKET
 from agents.run.doctor.findings import Finding, fail, ok, warn
 from agents.seams.device import Ability, DeviceError, Gpu, Trouble
 

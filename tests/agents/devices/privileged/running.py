@@ -14,7 +14,7 @@ from typing import Any
 
 from agents.devices.privileged.client import Privileged
 from agents.seams.device import DeviceError
-from tests.agents.devices.privileged.file_board import AS_BOUGHT, GPU, OTHER
+from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
 from tests.support.caller import until
 
 ROOT = Path(__file__).parents[4]
@@ -33,7 +33,7 @@ class Helper:
         (where / "board.json").write_text(json.dumps({GPU: AS_BOUGHT, OTHER: AS_BOUGHT}))
 
     def start(self) -> None:
-        words = ["-m", "tests.agents.devices.privileged.file_board", str(self.where), *self._who]
+        words = ["-m", "tests.agents.devices.privileged.file_devices", str(self.where), *self._who]
         with (self.where / "log").open("ab") as log:
             self._process = subprocess.Popen([*self._under, sys.executable, *words], cwd=ROOT, stderr=log)
         until(self.answers, f"no hello: {self.log()}")

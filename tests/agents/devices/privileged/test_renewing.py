@@ -12,7 +12,7 @@ import pytest
 from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.seams.device import DeviceError, Trouble
-from tests.agents.devices.privileged.file_board import AS_BOUGHT, GPU, OTHER
+from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
 from tests.agents.devices.privileged.running import Helper, running
 from tests.support.caller import until
 

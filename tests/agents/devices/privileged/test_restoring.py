@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from agents.seams.device import DeviceError
-from tests.agents.devices.privileged.file_board import AS_BOUGHT, GPU, OTHER
+from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
 from tests.agents.devices.privileged.running import ROOT, Helper, running
 from tests.support.caller import until
 from tests.support.soak import scaled
@@ -109,7 +109,7 @@ def test_originals_that_somebody_has_damaged_are_not_guessed(helper: Helper) -> 
     helper.client.set_power_mw(GPU, 150_000)
     helper.stop(signal.SIGKILL)
     (helper.where / "state" / "originals.json").write_text("{")
-    words = ["-m", "tests.agents.devices.privileged.file_board", str(helper.where), "-", "-"]
+    words = ["-m", "tests.agents.devices.privileged.file_devices", str(helper.where), "-", "-"]
     again = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert again.returncode == 1
     assert "move it away" in again.stderr

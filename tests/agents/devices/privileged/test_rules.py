@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agents.devices.privileged.board import AllowedSettings
-from agents.devices.privileged.rate import RateLimiter
+from agents.devices.privileged.rate_limiter import RateLimiter
+from agents.devices.privileged.root_devices import AllowedSettings
 from agents.devices.privileged.rules import refused
 from agents.devices.privileged.wire import DeviceChange, LockClock, ResetClock, SetComputeMode, SetPower
 

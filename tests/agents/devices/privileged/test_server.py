@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
-from agents.devices.privileged.place import CannotServe, HelperSetup
 from agents.devices.privileged.server import MOST_PEERS, serve
+from agents.devices.privileged.setup import CannotServe, HelperSetup
 from agents.devices.privileged.wire import MOST_BYTES
 from agents.seams.device import DeviceError, Trouble
-from tests.agents.devices.privileged.file_board import AS_BOUGHT, GPU, OTHER, FileBoard
+from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER, FileBoard
 from tests.agents.devices.privileged.running import ROOT, Helper, heard, running
 from tests.support.caller import until
 from tests.support.soak import scaled
@@ -210,7 +210,7 @@ def test_a_flood_is_held_to_a_rate_and_does_not_fill_the_log(helper: Helper) -> 
 
 
 def test_only_one_helper_serves_a_folder(helper: Helper) -> None:
-    words = ["-m", "tests.agents.devices.privileged.file_board", str(helper.where), "-", "-"]
+    words = ["-m", "tests.agents.devices.privileged.file_devices", str(helper.where), "-", "-"]
     second = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
     assert "already serves" in second.stderr

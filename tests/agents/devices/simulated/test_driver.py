@@ -20,8 +20,8 @@ import pytest
 
 from agents.devices.simulated import pipe
 from agents.devices.simulated.client import SOCKET
+from agents.devices.simulated.connections import DriverConnections
 from agents.devices.simulated.daemon import MAX_CLIENTS
-from agents.devices.simulated.line import DriverConnections
 from agents.devices.simulated.remote import Switches, connect, ensure_driver
 from agents.devices.simulated.wire import connect as connect_to
 from agents.seams.device import DeviceError, MpsState, Trouble

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agents.devices.mps import MpsControl, processes
-from agents.devices.mps.looking import keeps_waiting
+from agents.devices.mps.daemon_reader import keeps_waiting
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.checks import trouble_of

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agents.devices.privileged.board import AllowedSettings
-from agents.devices.privileged.place import CannotServe, HelperSetup
+from agents.devices.privileged.root_devices import AllowedSettings
 from agents.devices.privileged.server import serve
+from agents.devices.privileged.setup import CannotServe, HelperSetup
 from agents.seams.device import DeviceError, Trouble
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"

@@ -15,7 +15,7 @@ from app.store.database.database import Database
 from app.store.fleet import assignments
 from simulation.fleet import SimulatedFleet
 from simulation.node import LightNode
-from simulation.saying import Speaker
+from simulation.node_reports import Speaker
 from simulation.whole import WholeNode, WholeSpeaker
 
 SOONEST_SECONDS = 1.0  # between two reports of a node

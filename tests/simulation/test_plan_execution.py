@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.families import family
-from simulation.carrying import carry_out
 from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
+from simulation.plan_execution import carry_out
 from simulation.truth import FleetTruth
 from solvers.planning.solve import Budget, solve
 

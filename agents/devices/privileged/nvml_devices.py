@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.devices.nvml.binding import Binding
 from agents.devices.nvml.troubles import said
 from agents.devices.nvml.writer import DirectWriter
-from agents.devices.privileged.board import AllowedSettings
+from agents.devices.privileged.root_devices import AllowedSettings
 from agents.seams.device import DeviceError, Trouble
 
 

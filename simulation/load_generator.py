@@ -1,6 +1,6 @@
 """Real requests at a real gateway, at rates that move: the load on the services of `gpuwright up` that are real.
 
-Usage: python -m simulation.asking HOST:PORT SERVICE=PATH=RATE...
+Usage: python -m simulation.load_generator HOST:PORT SERVICE=PATH=RATE...
 """
 
 from __future__ import annotations
