@@ -189,7 +189,7 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
     simulation = cycles.simulation
     cycles.say("the first plan")
     simulation.fleet.tick()
-    simulation.messages.collect()
+    simulation.post.collect()
     simulation.planner.lead()
     first = cycles.run()
     simulation.go_on(60.0, TICK_SECONDS)

@@ -82,7 +82,7 @@ def after_a_loss(simulation: Simulation) -> dict[str, float]:
     assert all(fleet.ready(name) for name in fleet.declared)
     for name in ("node-0", "node-1"):
         fleet.nodes.pop(name)
-        simulation.messages.lines.pop(name)
+        simulation.post.lines.pop(name)
     simulation.go_on(120 + 6 * CYCLE, TICK)
     before = history.mark(fleet)
     simulation.go_on(5 * CYCLE, TICK)

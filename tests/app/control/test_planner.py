@@ -60,7 +60,7 @@ def test_advisory_shows_a_plan_and_tells_nobody_anything(database_url: str) -> N
     with fleet(database_url, mode="advisory") as simulation:
         simulation.go_on(120)
         assert rows(simulation, "SELECT count(*) FROM assignment") == [(0,)]
-        assert simulation.messages.delivered == 0, "no agent received anything"
+        assert simulation.post.delivered == 0, "no agent received anything"
         assert {state for (state,) in rows(simulation, "SELECT state FROM plan")} == {"advisory"}
 
 
@@ -130,7 +130,7 @@ def test_case_8_a_silent_node_keeps_its_instances_until_it_counts_as_lost(databa
         simulation.go_on(90)
         told = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
         away = next(name for name, ids in told.items() if ids)
-        simulation.messages.silence([away])
+        simulation.post.silence([away])
         simulation.go_on(100)
         now = {name: {one.id for one in wanted.instances} for name, wanted in _told(simulation).items()}
         assert now[away] == told[away], "no replacement before lostAfterSeconds"

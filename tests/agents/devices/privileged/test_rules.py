@@ -57,11 +57,14 @@ def test_the_root_process_knows_nothing_of_networks() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     known = [
-        "agents.host.clocks",
-        "agents.seams.device",
-        "agents.host.durable",
+        "agents.devices",
         "agents.devices.nvml",
         "agents.devices.nvml.originals",
         "agents.devices.nvml.writer",
+        "agents.host",
+        "agents.host.clocks",
+        "agents.host.durable",
+        "agents.seams",
+        "agents.seams.device",
     ]
     assert done.stdout.splitlines() == [str(known), "[]"]
