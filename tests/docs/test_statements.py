@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.shell import ROOT
+from tests.docs.shell import ROOT, actions_of, parser_of
 from tests.test_house import script
 
 DOCS = script("docs")
@@ -76,3 +76,8 @@ def test_a_readme_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(DOCS, "ROOT", tmp_path)
     assert findings(tmp_path, "x" * 7_000, "README.md") == []
     assert findings(tmp_path, "x" * 7_001, "README.md") == ["README.md:1: 7,001 bytes; at most 7,000"]
+
+
+def test_the_benchmarks_page_has_a_row_for_each_benchmark() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [what for what in actions_of(parser_of("bench")) if f"| `{what}` | " not in page] == []
