@@ -1,4 +1,4 @@
-"""Writes what Prometheus and Grafana need, and the runbook, from one list of alerts and panels.
+"""Writes the rules of Prometheus, the dashboard of Grafana and docs/monitoring.md from one list of alerts and panels.
 
 Usage: .venv/bin/python scripts/monitoring.py [--check]
 """
@@ -20,7 +20,7 @@ from app.control.measure import metrics as planner  # noqa: E402
 from app.http.metrics import REGISTRY  # noqa: E402
 from app.nodes import metrics  # noqa: E402
 
-assert planner and metrics  # they put their metrics into the registry
+assert planner and metrics  # they register their metrics
 FOLDER = ROOT / "deploy" / "monitoring"
 RULES = FOLDER / "gpuwright.rules.yml"
 DASHBOARD = FOLDER / "gpuwright-dashboard.json"
@@ -30,7 +30,7 @@ SITE = "https://gpuwright.example/docs"  # where `mkdocs build` of docs/ is serv
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert: when it fires, and what whoever is woken does first."""
+    """An alert: when it fires, and the first step for the person on call."""
 
     name: str
     expr: str
@@ -42,7 +42,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel of the dashboard: what it asks, and how a series is called."""
+    """A panel of the dashboard: its queries, and the names of its series."""
 
     title: str
     unit: str  # Grafana's
@@ -59,8 +59,8 @@ FAILED = 'gpuwright_cycles_total{outcome=~"out_of_time|crashed|wrong"}'
 ALERTS = (
     Alert(
         "NoLeader", "(sum(gpuwright_leader) or vector(0)) < 1", "1m", "page",
-        "No planner leads: nothing is planned, what runs goes on.",
-        "See that a planner runs and reaches the database: `gpuwright planner` logs `standing_by` or `leader`.",
+        "No planner leads: nothing is planned; running copies keep serving.",
+        "Check that a planner runs and reaches the database: `gpuwright planner` logs `standing_by` or `leader`.",
     ),
     Alert(
         "CyclesStalled", "time() - max(gpuwright_last_cycle_timestamp_seconds) > 300", "1m", "page",
@@ -69,31 +69,31 @@ ALERTS = (
     ),
     Alert(
         "PlannerFailing", "sum by (job) (increase(gpuwright_planner_failed_total[15m])) > 3", "0m", "page",
-        "The planner's {{ $labels.job }} fails again and again, with an error that nobody expected.",
-        "The log has it under `planner_failed`. What runs goes on; another planner may do better: restart this one.",
+        "The planner's {{ $labels.job }} fails repeatedly with an unexpected error.",
+        "The log has it under `planner_failed`. Restart this planner, so that another one leads.",
     ),
     Alert(
         "SolverFailing", f"sum(increase({FAILED}[15m])) >= 3", "0m", "page",
-        "The solver has given no plan three times; the last good one stands.",
-        "`gpuwright plan history` names each outcome. Out of time: give it more seconds, or look at `nice` and cores. "
-        "Crashed or wrong: `gpuwright replay PLAN` does it again offline; report it.",
+        "The solver failed to return a plan three times; the last good one stays in force.",
+        "`gpuwright plan history` names each outcome. Out of time: give it more seconds or cores. Crashed or wrong: "
+        "`gpuwright replay PLAN` repeats the decision offline; report it.",
     ),
     Alert(
         "CyclesSlow",
         'histogram_quantile(0.9, sum by (le) (rate(gpuwright_cycle_phase_seconds_bucket{phase="cycle"}[30m]))) > 30',
         "15m", "ticket", "A cycle takes longer than 30 seconds.",
-        "The panel Cycle phases tells which part. Observing or recording: the database; solving: its budget.",
+        "The panel Cycle phases shows which phase. Observing or recording: the database; solving: its budget.",
     ),
     Alert(
         "RolloutStopped", 'sum(increase(gpuwright_rollouts_total{state="stopped"}[15m])) > 0', "0m", "page",
-        "A step of a rollout failed its check: nothing further is changed.",
-        "`gpuwright plan history` says which step and why; then `gpuwright plan rollback`, or mend the node and let "
+        "A step of a rollout failed its check; the rollout has stopped.",
+        "`gpuwright plan history` says which step and why. Then `gpuwright plan rollback`, or repair the node and let "
         "the next cycle plan again.",
     ),
     Alert(
         "NoRoomToHandOver", 'sum(gpuwright_held_back{reason="no_room_to_hand_over"}) > 0', "1h", "ticket",
-        "A change has waited for an hour because no order makes the new copy before the old one ends.",
-        "`gpuwright plan` names the smallest room that would help: free that much, or set `handover: overlap`.",
+        "A change has waited for an hour because no order of steps starts the new copy before the old one ends.",
+        "`gpuwright plan show` names the smallest room that would help: free that much, or set `handover: overlap`.",
     ),
     Alert(
         "SloBurnsFast", f"({FAST}) or (1 - gpuwright_slo_attainment_ratio > 0.5)", "2m", "page",
@@ -108,9 +108,9 @@ ALERTS = (
     ),
     Alert(
         "Unserved", "gpuwright_service_unserved_per_second > 0", "10m", "ticket",
-        "The plan does not carry all that is asked of {{ $labels.tenant }}/{{ $labels.service }}.",
-        "Its condition Served names the reason and the least change that would serve it; `gpuwright plan` which GPUs "
-        "to rent.",
+        "The plan leaves part of {{ $labels.tenant }}/{{ $labels.service }} unserved.",
+        "Its condition Served names the reason and the smallest change that would serve it; `gpuwright plan show` "
+        "lists GPUs to rent.",
     ),
     Alert(
         "Shedding", "gpuwright_service_shed_ratio > 0", "5m", "page",
@@ -119,34 +119,34 @@ ALERTS = (
     ),
     Alert(
         "TenantOverBudget", "gpuwright_tenant_spent >= gpuwright_tenant_budget", "5m", "ticket",
-        "{{ $labels.tenant }} has spent its budget of the month.",
-        "Raise `budget.perMonth` of the Tenant, or let `overBudget` take its course.",
+        "{{ $labels.tenant }} has spent its budget for the month.",
+        "Raise `budget.perMonth` of the Tenant, or let `overBudget` take effect.",
     ),
     Alert(
         "NodeLost", 'sum(gpuwright_nodes{state="lost"}) > 0', "0m", "page",
-        "A node was silent for longer than lostAfterSeconds; what ran there is replaced.",
-        "`gpuwright get nodes` shows which; see its agent's log and the machine. Drain it before it is repaired.",
+        "A node was silent for longer than lostAfterSeconds; its instances are replaced.",
+        "`gpuwright get nodes` shows which; check its agent's log and the machine. Drain it before repairing it.",
     ),
     Alert(
         "NodeMismatch", 'sum(gpuwright_nodes{state="mismatch"}) > 0', "10m", "ticket",
-        "A node has other devices than were declared: nothing is planned there.",
-        "The condition InventoryMismatch names the difference: declare what is there, or mend the machine.",
+        "A node has other devices than declared; nothing is planned there.",
+        "The condition InventoryMismatch names the difference: correct the declaration, or repair the machine.",
     ),
     Alert(
         "GpuUnhealthy", "gpuwright_agent_gpu_healthy == 0", "5m", "ticket",
         "GPU {{ $labels.gpu }} of {{ $labels.instance }} is failed or degraded.",
-        "docs/health.md says for each reason what to do.",
+        "docs/health.md says what to do for each reason.",
     ),
     Alert(
         "ProfileWrong", "gpuwright_profile_correction_ratio > 1.45 or gpuwright_profile_correction_ratio < 0.72", "30m",
-        "ticket", "What is measured of {{ $labels.model }}/{{ $labels.variant }} on {{ $labels.gpu_type }} is further "
-        "from its profile than a correction goes.",
-        "Measure it anew and apply the Profile.",
+        "ticket", "Measurements of {{ $labels.model }}/{{ $labels.variant }} on {{ $labels.gpu_type }} are further "
+        "from the profile than a correction may go.",
+        "Measure it again and apply the Profile.",
     ),
     Alert(
         "PlanFarFromBound", "gpuwright_plan_gap_ratio > 0.5", "1h", "ticket",
         "The plan may cost half as much again as needed.",
-        "Give the solver more seconds; a fleet of few GPUs has a loose bound, which is no fault.",
+        "Give the solver more seconds. On a fleet of few GPUs the bound is loose; that is no fault.",
     ),
     Alert(
         "DatabasePoolFull",
@@ -157,18 +157,18 @@ ALERTS = (
     ),
     Alert(
         "ReportsShed", "sum(rate(gpuwright_reports_shed_total[5m])) > 0", "10m", "page",
-        "Node reports are turned away because they cannot be stored.",
+        "Node reports are rejected because they cannot be stored.",
         "The label `reason` says why: the database's disk is full, or it is too slow.",
     ),
     Alert(
         "HousekeepingFailing", "sum by (job) (increase(gpuwright_housekeeping_failed_total[1h])) > 3", "0m", "ticket",
-        "Housekeeping fails again and again: {{ $labels.job }}.",
-        "The log says why (`housekeeping_failed`). Old data stays, and the disk fills, until it is mended.",
+        "Housekeeping fails repeatedly: {{ $labels.job }}.",
+        "The log says why (`housekeeping_failed`). Until it is fixed, old data stays and the disk fills.",
     ),
     Alert(
         "NodeTokenReused", "sum(increase(gpuwright_node_token_reuse_total[1h])) > 0", "0m", "page",
-        "A node's token came again after its successor: it may have been copied.",
-        "The audit names the node. Delete and join it anew; its tokens end at once.",
+        "A node's token was used again after its successor: it may have been copied.",
+        "The audit names the node. Delete it and join it again; its tokens end at once.",
     ),
 )  # fmt: skip
 
@@ -177,7 +177,7 @@ PANELS = (
     Panel("Plan in force", "none", (("max(gpuwright_plan_generation)", "generation"),), "stat", 3),
     Panel("Cost an hour", "none", (("max(gpuwright_plan_cost_per_hour)", "cost"),), "stat", 3),
     Panel("Gap to the bound", "percentunit", (("max(gpuwright_plan_gap_ratio)", "gap"),), "stat", 3),
-    Panel("Could be given back, an hour", "none", (("max(gpuwright_releasable_per_hour)", "releasable"),), "stat", 4),
+    Panel("Releasable an hour", "none", (("max(gpuwright_releasable_per_hour)", "releasable"),), "stat", 4),
     Panel("Unserved", "reqps", (("sum(gpuwright_service_unserved_per_second)", "unserved"),), "stat", 4),
     Panel("Worst attainment", "percentunit", (("min(gpuwright_slo_attainment_ratio)", "least"),), "stat", 4),
     Panel(
@@ -264,16 +264,17 @@ Written from `scripts/monitoring.py` and the code by `make openapi`; do not edit
 
 Every process serves Prometheus metrics: the server at `/metrics` (with a token of no tenant, or
 `GPUWRIGHT_OPEN_METRICS=1`), the planner on the loopback port of `GPUWRIGHT_PLANNER_METRICS_PORT`, agents and gateways
-where `--metrics HOST:PORT` says. `deploy/monitoring/` holds
+at `--metrics HOST:PORT`. `deploy/monitoring/` has
 
 - `gpuwright.rules.yml`, alerts for Prometheus (`rule_files:`), each with its first step as the annotation `runbook`
-  and its page as `runbook_url` (put the address at which you serve these pages in place of `gpuwright.example`),
-- `gpuwright-dashboard.json`, a dashboard for Grafana (Dashboards, Import); it asks for the data source.
+  and its page as `runbook_url` (replace `gpuwright.example` by the address where you serve these pages),
+- `gpuwright-dashboard.json`, a dashboard for Grafana (Dashboards, Import); the import asks for the data source.
 
-Traces of requests and cycles go to an OTLP/HTTP collector where `OTEL_EXPORTER_OTLP_ENDPOINT` names one. A cycle is one
-trace: a span `cycle`, and in it one for each phase.
+Traces of requests and cycles go to the OTLP/HTTP collector of `OTEL_EXPORTER_OTLP_ENDPOINT`, if set. A cycle is one
+trace: a span `cycle`, with one span for each phase.
 
-Events (`GET /api/v1/events`) say what happened in words that do not change; the same again within an hour is counted.
+Events (`GET /api/v1/events`) describe what happened, with reasons from a fixed list. Repeats within an hour are
+counted.
 """
 
 
@@ -309,7 +310,7 @@ def rules() -> str:
 
 
 def dashboard() -> dict[str, Any]:
-    """What Grafana imports."""
+    """Returns the dashboard in the form that Grafana imports."""
     source = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
     panels, x, y, tall = [], 0, 0, 0
     for number, one in enumerate(PANELS, 1):
@@ -346,27 +347,27 @@ def dashboard() -> dict[str, Any]:
 
 
 def page() -> Iterator[str]:
-    """The runbook, and what the metrics and reasons mean."""
+    """Yields the lines of docs/monitoring.md: alerts, metrics, reasons."""
     yield HEAD
     yield "## Alerts\n"
-    yield "`page` wakes somebody, `ticket` waits for working hours.\n"
+    yield "`page` wakes someone, `ticket` waits for working hours.\n"
     rows = (
         (f"[Gpuwright{one.name}](runbooks/{one.name}.md)", one.severity, one.lasts, _plain(one.summary), one.runbook)
         for one in ALERTS
     )
-    yield from _table(("alert", "severity", "for", "what it says", "first step"), rows)
+    yield from _table(("alert", "severity", "for", "meaning", "first step"), rows)
     yield "## Metrics of server and planner\n"
     families = sorted((family.name, family.type, family.documentation) for family in REGISTRY.collect())
     ours = [(f"`{name}{'_total' if kind == 'counter' else ''}`", kind, said) for name, kind, said in families]
     yield from _table(("metric", "kind", "what"), (row for row in ours if "process_" not in row[0]))
-    yield "Those of agents are in [reference.md](reference.md), those of gateways in [gateway.md](gateway.md).\n"
+    yield "Agents' metrics are in [reference.md](reference.md), gateways' in [gateway.md](gateway.md).\n"
     yield "## Reasons\n"
-    yield "Of events, decisions, what is held back, and (in CamelCase) of conditions.\n"
-    yield from _table(("reason", "severity", "what it means"), ((f"`{r}`", r.severity, r.sentence) for r in Reason))
+    yield "Events, decisions, held-back changes and (in CamelCase) conditions use these reasons.\n"
+    yield from _table(("reason", "severity", "meaning"), ((f"`{r}`", r.severity, r.sentence) for r in Reason))
 
 
 def _plain(text: str) -> str:
-    """A template's text as people read it."""
+    """Replaces a template's labels by their names."""
     return text.replace("{{ $labels.", "").replace(" }}", "")
 
 

@@ -25,29 +25,29 @@ from cli.main import VERBS, Verb  # noqa: E402
 DOCS = ROOT / "docs"
 WRITTEN = "Written from the code by `make openapi`; do not edit it."
 
-# What whoever meets a problem does about it; each name of TITLES has its line.
+# What to do about a problem; each name of TITLES has its line.
 MENDED = {
-    "bad-request": "The detail names the part: a header, a parameter, a cursor of another list.",
-    "unauthorized": "Another token: it is unknown, expired or revoked. `gpuwright whoami` tries the one in use.",
-    "forbidden": "A token of a scope that may; [reference](reference.md) has the table.",
-    "not-found": "Look at the name and the tenant. What belongs to another tenant answers the same.",
-    "method-not-allowed": "The header `Allow` lists what is.",
+    "bad-request": "The detail names the faulty part: a header, a parameter, a cursor of another list.",
+    "unauthorized": "The token is unknown, expired or revoked: use another. `gpuwright whoami` shows the one in use.",
+    "forbidden": "Use a token whose scope allows it; [reference](reference.md) has the table.",
+    "not-found": "Check the name and the tenant. Another tenant's objects answer the same.",
+    "method-not-allowed": "The header `Allow` lists the allowed methods.",
     "request-timeout": "Send the body faster, or a smaller one.",
-    "conflict": "The detail names what stands against it: a reference, a plan's state, another write.",
-    "gone": "List anew, and watch from the version that the list gives.",
-    "precondition-failed": "Read the object, make the change on what it is now, send the new ETag.",
-    "too-large": "The limit stands in the detail. Apply in parts.",
-    "unsupported-media-type": "`application/json` or `application/yaml`.",
-    "invalid": "Every fault is listed in `faults`: document, field, value, what is allowed.",
+    "conflict": "The detail names the obstacle: a reference, a plan's state, another write.",
+    "gone": "List again, and watch from the version of that list.",
+    "precondition-failed": "Read the object again, apply your change to it, and send the new ETag.",
+    "too-large": "The detail has the limit. Apply in parts.",
+    "unsupported-media-type": "Send `application/json` or `application/yaml`.",
+    "invalid": "`faults` lists every fault: document, field, value, what is allowed.",
     "rate-limited": "Wait for `Retry-After`. `GPUWRIGHT_RATE_PER_SECOND` is the limit of one token.",
-    "head-too-large": "Fewer or shorter headers.",
-    "internal": "A fault of ours: the log has it under the `requestId`. A retry with the same Idempotency-Key is safe.",
-    "unavailable": "Wait for `Retry-After`; the detail says for what: the database, the schema, too many waiting.",
+    "head-too-large": "Send fewer or shorter headers.",
+    "internal": "A bug: the log has it under the `requestId`. A retry with the same Idempotency-Key is safe.",
+    "unavailable": "Wait for `Retry-After`; the detail says why: the database, the schema, too many waiting requests.",
 }
 
 
 def main() -> int:
-    os.environ.pop("XDG_STATE_HOME", None)  # a default of whoever runs this is none of everybody's
+    os.environ.pop("XDG_STATE_HOME", None)  # a default of this machine must not reach the pages
     pages = {"api.md": _api(), "commands.md": _commands(), "errors.md": _errors()}
     made = {DOCS / name: "\n".join(lines).rstrip() + "\n" for name, lines in pages.items()}
     drifted = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
@@ -62,10 +62,10 @@ def main() -> int:
 
 def _api() -> Iterator[str]:
     yield f"# REST\n\n{WRITTEN}\n"
-    yield "The whole contract, with every field, is `openapi/openapi.json`; a server has it at `/openapi.json`.\n"
+    yield "`openapi/openapi.json` is the whole contract, with every field; a server has it at `/openapi.json`.\n"
     yield (
-        "Requests carry `Authorization: Bearer TOKEN`. Writes take an `Idempotency-Key`: the same key again has one "
-        "effect and gets the first answer. Objects have an ETag. Lists page by `cursor`. Refusals are problems "
+        "Requests carry `Authorization: Bearer TOKEN`. Writes take an `Idempotency-Key`: a repeated key has no second "
+        "effect and gets the first answer. Objects have an ETag. Lists page by `cursor`. Errors are problem documents "
         "([errors](errors.md)).\n"
     )
     by_tag: dict[str, list[tuple[str, str, str]]] = {}
@@ -79,7 +79,7 @@ def _api() -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    yield f"# Verbs and options\n\n{WRITTEN} How they go together is told in [the command line](cli.md).\n"
+    yield f"# Verbs and options\n\n{WRITTEN} [The command line](cli.md) explains how they work together.\n"
     for verb in VERBS:
         yield f"## {verb.name}\n"
         extra = f" Needs `gpuwright[{verb.extra}]`." if verb.extra else ""
@@ -94,7 +94,7 @@ def _parser(verb: Verb) -> argparse.ArgumentParser:
 
 
 def _options(parser: argparse.ArgumentParser, words: str) -> Iterator[str]:
-    """Those of a verb, then of each of its actions; what every verb has beside is said once, in cli.md."""
+    """Yields the options of a verb, then of each of its actions; those that every verb has are in cli.md."""
     rows = []
     below: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
@@ -130,8 +130,8 @@ def _errors() -> Iterator[str]:
     yield f"# Errors\n\n{WRITTEN}\n"
     yield "## Problems\n"
     yield (
-        "Every refusal of the server is `application/problem+json` of type `urn:gpuwright:problem:NAME`, with "
-        "`detail` in words, the `requestId` under which the log has it, and for `invalid` every fault at once.\n"
+        "Every error of the server is `application/problem+json` of type `urn:gpuwright:problem:NAME`, with a "
+        "readable `detail`, the `requestId` for the log, and for `invalid` every fault at once.\n"
     )
     yield from _table(
         ("name", "status", "what", "what to do"),
@@ -140,7 +140,7 @@ def _errors() -> Iterator[str]:
     yield "## Exit codes\n"
     yield from _table(("code", "meaning"), MEANINGS)
     yield "## Alarms\n"
-    yield "Events of severity `alarm`, as `gpuwright events --severity alarm` shows them.\n"
+    yield "These are events of severity `alarm`; `gpuwright events --severity alarm` shows them.\n"
     yield from _table(("reason", "what"), ((f"`{r}`", r.sentence) for r in Reason if r.severity == "alarm"))
 
 

@@ -27,7 +27,7 @@ from app.settings import PREFIX, UNPREFIXED, Settings  # noqa: E402
 from cli.verbs import agent, gateway  # noqa: E402
 
 FILE = ROOT / "docs" / "reference.md"
-UNBOUNDED = 1e12  # every number's outer bound; said once, not in each row
+UNBOUNDED = 1e12  # every number's outer bound; stated once, not in each row
 HEAD = """\
 # Reference
 
@@ -50,8 +50,8 @@ def main() -> int:
 def _kinds() -> Iterator[str]:
     yield "## Kinds\n"
     yield (
-        "Every manifest has `apiVersion: gpuwright/v1`, `kind`, `metadata` (`name`, `labels`, and `tenant` where one "
-        "belongs) and `spec`. Names are DNS labels. Numbers are at most 1e12. Fields in bold must be given.\n"
+        "Every manifest has `apiVersion: gpuwright/v1`, `kind`, `metadata` (`name`, `labels`, and `tenant` for kinds "
+        "that have one) and `spec`. Names are DNS labels. Numbers are at most 1e12. Fields in bold are required.\n"
     )
     for kind in STORED:
         whole = schema(kind)
@@ -129,7 +129,7 @@ def _access() -> Iterator[str]:
     yield "## Who may do what\n"
     yield (
         "`all`, or `own` (the tenant's, or the node's), or `admitted` (models that admit the tenant, and their "
-        "profiles). Nothing written: refused. What another tenant owns answers 404.\n"
+        "profiles). An empty cell means refused. Another tenant's objects answer 404.\n"
     )
     things = [*STORED, *Noun]
     yield from _table(
@@ -145,7 +145,7 @@ def _grants(role: Role, thing: Kind | Noun) -> str:
 
 def _problems() -> Iterator[str]:
     yield "## Problems\n"
-    yield "Every refusal is `application/problem+json` of type `urn:gpuwright:problem:<name>`.\n"
+    yield "Every error is `application/problem+json` of type `urn:gpuwright:problem:<name>`.\n"
     yield from _table(("name", "status", "title"), ((name, status, title) for name, (status, title) in TITLES.items()))
 
 
@@ -168,8 +168,8 @@ def _settings() -> Iterator[str]:
 
 def _options() -> Iterator[str]:
     yield "## Options of a node\n"
-    yield "Of `gpuwright agent run` and `gpuwright gateway`; other verbs and their options: `gpuwright help VERB`.\n"
-    os.environ.pop("XDG_STATE_HOME", None)  # a default of whoever runs this is none of everybody's
+    yield "Options of `gpuwright agent run` and `gpuwright gateway`; [verbs](commands.md) has all others.\n"
+    os.environ.pop("XDG_STATE_HOME", None)  # a default of this machine must not reach the page
     of_agent, of_gateway = argparse.ArgumentParser(), argparse.ArgumentParser()
     agent.add_arguments(of_agent)
     gateway.add_arguments(of_gateway)
@@ -192,7 +192,7 @@ def _option(option: argparse.Action) -> tuple[str, str, str]:
 
 def _metrics() -> Iterator[str]:
     yield "## Metrics of a node\n"
-    yield "What `gpuwright agent run --metrics HOST:PORT` serves; of the gateway: [gateway.md](gateway.md).\n"
+    yield "`gpuwright agent run --metrics HOST:PORT` serves these; [gateway.md](gateway.md) has the gateway's.\n"
     yield from _table(
         ("metric", "kind", "what"),
         ((f"`{family.name}`", family.kind, family.help) for family in families(AgentView("node"))),
