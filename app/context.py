@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from app.control.solve.questions import Desk
+from app.control.solve.questions import QuestionProcess
 from app.manifests.parsing import ParserPool
 from app.nodes.traffic import NodeTraffic
 from app.sessions import Sessions
@@ -25,4 +25,4 @@ class Context:
     parser: ParserPool
     nodes: NodeTraffic
     sessions: Sessions
-    desk: Desk = field(default_factory=Desk)
+    desk: QuestionProcess = field(default_factory=QuestionProcess)

@@ -16,7 +16,7 @@ from prometheus_client import start_http_server
 from app import garbage
 from app.clockwork import Clockwork
 from app.control.answer.savings import keeping as savings
-from app.control.cycle import Budget
+from app.control.cycle import CycleBudget
 from app.control.domain.events import Reason
 from app.control.measure import metrics, tracing
 from app.control.observe.hearing import Hearing
@@ -53,7 +53,7 @@ class PlannerProcess:
             Store(self._database, self.holder, settings.lease_seconds),
             self._solver,
             Hearing(self._database),
-            budget=Budget(seconds=settings.solve_seconds),
+            budget=CycleBudget(seconds=settings.solve_seconds),
             currency=settings.currency,
         )
         self._scheduler = Clockwork(6)

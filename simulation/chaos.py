@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from agents.contract import Assignment
 from agents.keeper.copies import Copy, Stage
-from app.control.cycle import Budget
+from app.control.cycle import CycleBudget
 from app.control.domain.decision import Answer, Outcome
 from app.control.domain.ports import Meanwhile, nothing
 from app.control.observe.hearing import Hearing
@@ -267,7 +267,7 @@ class Chaos:
         self._planners += 1
         database = self.simulation.database
         store = Store(database, f"planner-{self._planners}", LEASE_SECONDS)
-        return Planner(store, self.solver, Hearing(database), Budget(work=WORK, seed=self.seed))
+        return Planner(store, self.solver, Hearing(database), CycleBudget(work=WORK, seed=self.seed))
 
     def _node(self) -> LightNode:
         return self.simulation.fleet.nodes[self.rng.choice(sorted(self.simulation.fleet.nodes))]

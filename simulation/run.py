@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.control.cycle import Budget
-from app.control.decide.cycled import Cycled
+from app.control.cycle import CycleBudget
+from app.control.decide.last_question import CycleResult
 from app.control.domain.events import Reason
 from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
@@ -47,7 +47,7 @@ class Simulation:
         self.gateway = Gateway(fleet, database)
         self.history = History()
         self.cycles = 0
-        self.last: Cycled | None = None
+        self.last: CycleResult | None = None
         self.plans = True  # False: nobody decides anything new
         self._cycled_at = float("-inf")
         self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
@@ -133,7 +133,7 @@ def simulated(
             Store(database, "simulation", LEASE_SECONDS),
             Inline(),
             Hearing(database),
-            budget=Budget(work=work, seed=seed),
+            budget=CycleBudget(work=work, seed=seed),
         )
         yield Simulation(database, fleet, planner)
     finally:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.solve.questions import Busy, NoAnswer
+from app.control.solve.questions import NoAnswer, SolverBusy
 from app.problem import Problem
 from app.store.plans import pieces, plan_reads, plans
 
@@ -27,7 +27,7 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
     """The desk's answer; 503 where it has too much to do, or was lost over it."""
     try:
         return with_solvers(lambda: ctx.desk.ask(order, seconds, who.tenant or who.id))
-    except Busy:
+    except SolverBusy:
         raise Problem("unavailable", "other questions are being answered; ask again shortly", headers=RETRY) from None
     except NoAnswer as lost:
         raise Problem("unavailable", f"the question was given up: {lost}", headers=RETRY) from None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from app.control.decide.cycled import Asked, Cycled, around
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
-from app.control.decide.least_change import following, is_preferred, is_upheaval, saying
+from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
+from app.control.decide.least_change import explain_skipped, follow_rates, is_preferred, is_too_large
 from app.control.domain.blame import named, suspects
 from app.control.domain.decision import Answer, Decision, HeldBack, Outcome, State
 from app.control.domain.events import Event, Reason, happened
@@ -25,7 +25,7 @@ FAULTS = (Outcome.CRASHED, Outcome.WRONG)  # of the solver: more time would not 
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class CycleBudget:
     """What an answer may cost: seconds, which cut it short, and steps of work, which are the same everywhere."""
 
     seconds: float = 10.0
@@ -37,11 +37,11 @@ def run_cycle(
     store: Store,
     solver: Solving,
     expecting: Expecting,
-    before: Asked,
-    budget: Budget,
+    before: LastQuestion,
+    budget: CycleBudget,
     reason: Reason = Reason.CYCLE,
     meanwhile: Callable[[Snapshot, Posed], object] = lambda snapshot, posed: None,
-) -> Cycled:
+) -> CycleResult:
     """Observe, pose, solve, judge, hold back, record. What nodes are told then is the rollout's business.
 
     `meanwhile` is done while the solver's process works and this one would wait; the answer must not depend on it.
@@ -52,10 +52,10 @@ def run_cycle(
         posed = formulate(snapshot)
     if waiting := rollout_in_progress(snapshot, posed):
         store.note(Outcome.UNCHANGED, waiting.reason, waiting.message, None)
-        return Cycled(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+        return CycleResult(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
     if before.stands(snapshot, posed):
         store.note(Outcome.UNCHANGED, Reason.UNCHANGED, "the same question as before: its answer stands", None)
-        return Cycled(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+        return CycleResult(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
     with phase("solve"):
         answer = solver.solve(
             posed.problem,
@@ -65,11 +65,11 @@ def run_cycle(
             meanwhile=lambda: (posed.verdict, meanwhile(snapshot, posed)),
         )
     note(outcome=answer.outcome)
-    asked = Asked(posed.question, answer.outcome, snapshot.at, around(snapshot), before.answered)
+    asked = LastQuestion(posed.question, answer.outcome, snapshot.at, plan_conditions(snapshot), before.answered)
     if answer.plan is None:
         return _nothing(store, snapshot, posed, answer, asked)
     large = answer.plan
-    if is_upheaval(snapshot, large.changes):
+    if is_too_large(snapshot, large.changes):
         with phase("solve"):
             answer = _smaller(solver, posed, large, budget) or answer
     with phase("judge"):
@@ -87,28 +87,28 @@ def run_cycle(
                 if least.answer.outcome is not Outcome.WRONG:
                     decision = hold_back(snapshot, posed, least)
         if decision.answer.recipe.get("kind") == "follow":
-            decision = saying(decision, large)
+            decision = explain_skipped(decision, large)
     if decision.desired == snapshot.standing:
         held = decision.held_back
         store.note(
             Outcome.UNCHANGED, held[0].reason if held else Reason.UNCHANGED, _said(held), snapshot if held else None
         )
-        return Cycled(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+        return CycleResult(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
     with phase("record"):
         try:
             found = split_by_mode(snapshot, decision)
             generations = store.record(snapshot, found, _happened(decision, found))
         except Overtaken as overtaken:
             # Its question is forgotten: it is asked again of what stands now.
-            return Cycled(Outcome.UNCHANGED, before, 0, None, snapshot, posed, str(overtaken), overtaken=True)
+            return CycleResult(Outcome.UNCHANGED, before, 0, None, snapshot, posed, str(overtaken), overtaken=True)
     if not generations:
-        return Cycled(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
-    return Cycled(answer.outcome, asked, generations[0], found[0], snapshot, posed)
+        return CycleResult(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+    return CycleResult(answer.outcome, asked, generations[0], found[0], snapshot, posed)
 
 
-def _smaller(solver: Solving, posed: Posed, large: Plan | None, budget: Budget) -> Answer | None:
+def _smaller(solver: Solving, posed: Posed, large: Plan | None, budget: CycleBudget) -> Answer | None:
     """The least change, where it serves as much or the large plan is too large to be ordered; None otherwise."""
-    problem, plan, rates = following(posed)
+    problem, plan, rates = follow_rates(posed)
     if large is not None and not rates:
         return None  # nothing has moved that it could follow
     answer = solver.follow(problem, plan, rates, seconds=budget.seconds)
@@ -117,7 +117,7 @@ def _smaller(solver: Solving, posed: Posed, large: Plan | None, budget: Budget) 
     return answer
 
 
-def _nothing(store: Store, snapshot: Snapshot, posed: Posed, answer: Answer, asked: Asked) -> Cycled:
+def _nothing(store: Store, snapshot: Snapshot, posed: Posed, answer: Answer, asked: LastQuestion) -> CycleResult:
     """No plan came: the last good one stands, and that is said."""
     reason = {
         Outcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
@@ -127,7 +127,7 @@ def _nothing(store: Store, snapshot: Snapshot, posed: Posed, answer: Answer, ask
     found = suspects(asked.answered, snapshot.declared) if answer.outcome in FAULTS else ()
     message = "; ".join(filter(None, (answer.message or reason.sentence, named(found))))
     store.note(answer.outcome, reason, message, snapshot, [happened(reason, message)])
-    return Cycled(answer.outcome, asked, 0, None, snapshot, posed, message, suspects=found)
+    return CycleResult(answer.outcome, asked, 0, None, snapshot, posed, message, suspects=found)
 
 
 def _said(held: tuple[HeldBack, ...]) -> str:

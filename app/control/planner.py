@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from app.control.act.jobs import answer, live
 from app.control.act.operating import expire, rolled_back, undoing
 from app.control.act.rolling import bring
-from app.control.cycle import Budget, run_cycle
-from app.control.decide.cycled import Asked, Cycled
+from app.control.cycle import CycleBudget, run_cycle
+from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.events import Reason
 from app.control.domain.leading import Deposed, Look
 from app.control.domain.ports import Forecasting, Solving
@@ -55,11 +55,11 @@ class Planner:
     store: Store
     solver: Solving
     loads: Forecasting
-    budget: Budget = field(default_factory=Budget)
+    budget: CycleBudget = field(default_factory=CycleBudget)
     cycle_seconds: float = CYCLE_SECONDS
     currency: str = ""  # of all prices
     called_for: Reason | None = None  # a cycle is wanted before its time
-    _asked: Asked = field(default_factory=Asked)
+    _asked: LastQuestion = field(default_factory=LastQuestion)
     _lane: FastLane = field(init=False)
     _telling: Announcer = field(init=False)
     _last_at: datetime | None = None
@@ -109,7 +109,7 @@ class Planner:
         self._proven = self.store.proven()
         self.loads.begin()
 
-    def cycle(self, reason: Reason = Reason.CYCLE) -> Cycled | None:
+    def cycle(self, reason: Reason = Reason.CYCLE) -> CycleResult | None:
         """One full cycle, if we lead."""
         if not self.store.epoch:
             return None
@@ -137,23 +137,23 @@ class Planner:
             return None
         except Unavailable:
             # Half of it may have been said: the same question is asked anew, and its answer told again.
-            self._asked, self.called_for = Asked(), reason
+            self._asked, self.called_for = LastQuestion(), reason
             raise
         return found
 
     def _undo(self) -> None:
         """What somebody wants undone is undone before anything new is decided."""
         if undoing(self.store) and rolled_back(self.store, self.store.snapshot(self._expecting), self.store.look()):
-            self._asked = Asked()
+            self._asked = LastQuestion()
 
-    def _gathered(self, found: Cycled) -> None:
+    def _gathered(self, found: CycleResult) -> None:
         """The cycle has seen all that waited; how long jobs wait for company next follows from what still does."""
         plan = found.decision.plan if found.decision else Plan(())
         self._window = self._window.planned(len(plan.unserved), len(plan.unplaced), failed=bool(plan.unplaced))
         if found.snapshot:
             self._declared = found.snapshot.declared
 
-    def _follow(self, found: Cycled, snapshot: Snapshot, posed: Posed) -> None:
+    def _follow(self, found: CycleResult, snapshot: Snapshot, posed: Posed) -> None:
         """What a cycle leads to: quick steps start from its plan, and everybody is told what follows from it."""
         try:
             if found.decision:
@@ -256,7 +256,7 @@ class Planner:
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self._asked, self.called_for = Asked(), Reason.FIRST_PLAN
+        self._asked, self.called_for = LastQuestion(), Reason.FIRST_PLAN
         self._lane = FastLane(self.store, self.solver)
         self._declared, self._window = None, Window()
         self._brought_at = self._lived_at = None

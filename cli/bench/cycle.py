@@ -141,7 +141,7 @@ class Cycles:
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """One row, for one size."""
-    from app.control.cycle import Budget
+    from app.control.cycle import CycleBudget
     from app.control.solve import Solver
     from app.garbage import settled
     from benchmarks.families import family
@@ -167,7 +167,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             with simulated(system.database_url, world, shapes, seed=args.seed) as simulation:
                 solver = Timed(inner)
                 simulation.planner.solver = solver
-                simulation.planner.budget = Budget(args.seconds, args.work, args.seed)
+                simulation.planner.budget = CycleBudget(args.seconds, args.work, args.seed)
                 with settled():  # as the planner's own program is
                     row |= _overheads(Cycles(simulation, solver, system, say), documents)
                 row["peak_mb"] = round(getrusage(RUSAGE_SELF).ru_maxrss / 1024)

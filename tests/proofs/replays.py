@@ -23,8 +23,8 @@ from app.control.answer.replay import Record, from_json, replay, to_json
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.domain.decision import Decision, Outcome
 from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
-from app.control.fast import Call, Cause, quicken
-from app.control.fast.base import base_of
+from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
+from app.control.fast.base import step_base
 from app.control.formulate.formulate import formulate
 from app.control.solve import Inline, Solver, versions
 from tests.app.control.as_manifests import manifests
@@ -129,14 +129,14 @@ def _full(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Deci
 
 
 def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
-    base = base_of(snapshot, formulate(snapshot))
+    base = step_base(snapshot, formulate(snapshot))
     names = sorted(base.posed.problem.services)
     if not names:
         return None
     name = r.choice(names)
     rate = base.posed.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
-    call = Call(name, Cause.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = quicken(base.posed.problem, base.plan, [call], solver, seconds=SECONDS)
+    call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
+    quick = find_quick_step(base.posed.problem, base.plan, [call], solver, seconds=SECONDS)
     return base.decided(quick) if quick else None
 
 

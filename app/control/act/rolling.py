@@ -25,7 +25,7 @@ GOING = (State.ROLLING, State.DONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class BringResult:
     """What came of one step."""
 
     done: bool = True
@@ -35,7 +35,7 @@ class Brought:
 
 def bring(
     store: Store, look: Look, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
-) -> Brought:
+) -> BringResult:
     """Take the next step from what is told and seen to what the plan in force wants.
 
     `answering` says how copies on trial have answered: they pass by that, and by time where it says nothing.
@@ -43,10 +43,10 @@ def bring(
     """
     plan = look.plan
     if plan is None or plan.state == State.PAUSED:
-        return Brought()
+        return BringResult()
     if plan.state not in GOING:
         _stay(store, look)
-        return Brought()
+        return BringResult()
     target = look.target
     rules = rules_of(look.declared)
     rules = replace(rules, unproven=_unproven(look.told, target, rules.gpu_types) - proven)
@@ -71,7 +71,7 @@ def bring(
         if was_told and state != plan.state:
             metrics.ROLLOUTS.labels(state).inc()
     moving = frozenset(one.owner for one in step.waiting) | _rising(step)
-    return Brought(step.done or state is State.STOPPED, moving, len(step.changed))
+    return BringResult(step.done or state is State.STOPPED, moving, len(step.changed))
 
 
 def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:

@@ -14,12 +14,12 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
-from app.control.decide.least_change import following
+from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Answer, Decision, Lane, Outcome
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.fast import Call, Cause, quicken
-from app.control.fast.base import base_of
+from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
+from app.control.fast.base import step_base
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.record.records import recorded, snapshot_of
@@ -128,7 +128,7 @@ def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
 
 
 def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
-    answer = solver.follow(*following(posed), seconds=SECONDS)
+    answer = solver.follow(*follow_rates(posed), seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
     decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
@@ -137,10 +137,12 @@ def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
 
 def _quickened_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     recipe = record.recipe
-    base = base_of(record.snapshot, posed)
-    calls = [Call(name, Cause.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()]
+    base = step_base(record.snapshot, posed)
+    calls = [
+        CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()
+    ]
     then = _AsThen(solver, list(recipe["followed"])) if recipe["solver"] else None
-    quick = quicken(base.posed.problem, base.plan, calls, then, strict=recipe["strict"], seconds=SECONDS)
+    quick = find_quick_step(base.posed.problem, base.plan, calls, then, strict=recipe["strict"], seconds=SECONDS)
     if quick is None:
         raise ReplayRefused(f"plan {record.generation} cannot be found again: no quick step helps")
     return base.decided(quick)[1]

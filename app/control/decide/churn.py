@@ -15,22 +15,22 @@ from solvers.planning.search.promise import keep
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class PlanValue:
     """What a plan costs over the horizon, its churn included; None where it breaks a rule."""
 
     per_horizon: float | None
     churn: float
 
 
-def worth(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> Worth:
+def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> PlanValue:
     """By the judge: services alone, as the contract adds it up. `verdict` is what it said of the whole, if it did."""
     if verdict is None or problem.jobs:
         state = problem.state
         alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
         verdict = judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keep)
     if not verdict.is_right:
-        return Worth(None, verdict.cost.churn)
-    return Worth(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
+        return PlanValue(None, verdict.cost.churn)
+    return PlanValue(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
 
 
 def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBack | None:
@@ -38,10 +38,10 @@ def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBa
     changes = decision.plan.changes
     if not snapshot.standing or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
         return None
-    before = worth(posed.problem, posed.stands, posed.verdict)
+    before = value_plan(posed.problem, posed.stands, posed.verdict)
     if before.per_horizon is None or decision.answer.plan is None:
         return None  # what stands is not right any more
-    after = worth(posed.problem, decision.answer.plan, decision.verdict)
+    after = value_plan(posed.problem, decision.answer.plan, decision.verdict)
     if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
         return None
     saved = before.per_horizon - (after.per_horizon or 0.0) + after.churn

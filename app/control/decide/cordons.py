@@ -14,7 +14,7 @@ from app.control.domain.snapshot import NodeFacts
 from app.control.rollout.changes import changes, owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
-from app.control.rollout.rules import Rules
+from app.control.rollout.rules import RolloutRules
 from app.store.fleet.cordons import WHOLE, Cordon
 from solvers.planning.plan import Unserved
 
@@ -47,7 +47,7 @@ class Drain:
         return not self.left and not self.is_under_way
 
 
-def draining(nodes: Mapping[str, NodeFacts]) -> frozenset[Place]:
+def draining_gpus(nodes: Mapping[str, NodeFacts]) -> frozenset[Place]:
     """The GPUs that are to be emptied."""
     return frozenset((name, gpu) for name, facts in nodes.items() for gpu in facts.draining_gpus)
 
@@ -70,8 +70,8 @@ def leaving(
     )
 
 
-def drained(
-    decision: Decision, standing: Desired, places: Collection[Place], rules: Rules
+def keep_undrainable(
+    decision: Decision, standing: Desired, places: Collection[Place], rules: RolloutRules
 ) -> tuple[Decision, tuple[Stays, ...]]:
     """The decision with what cannot leave left where it stands, and the names of that."""
     stays = leaving(decision, standing, places)

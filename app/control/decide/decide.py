@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.control.decide.churn import not_worth_it
-from app.control.decide.cordons import drained, draining
-from app.control.decide.drafting import changed, draft
-from app.control.decide.steady_jobs import steadied
+from app.control.decide.cordons import draining_gpus, keep_undrainable
+from app.control.decide.drafting import changed_owners, draft
+from app.control.decide.steady_jobs import keep_jobs_steady
 from app.control.domain.decision import Answer, Decision, HeldBack, Lane
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
@@ -37,7 +37,7 @@ def draft_changes(
     """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
     if answer.plan is not None:
         queue = queued(snapshot)
-        plan = queue.told(steadied(posed.problem, answer.plan, queue.left))
+        plan = queue.told(keep_jobs_steady(posed.problem, answer.plan, queue.left))
         answer = replace(answer, plan=plan)
     return draft(snapshot, posed, answer, lane, reason)
 
@@ -55,8 +55,8 @@ def hold_back(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
     if idle is not None:
         return _nothing_of(snapshot, decision, idle)
     rules = rules_of(snapshot.declared)
-    if places := draining(snapshot.nodes):
-        left, _ = drained(decision, snapshot.standing, places, rules)
+    if places := draining_gpus(snapshot.nodes):
+        left, _ = keep_undrainable(decision, snapshot.standing, places, rules)
         decision = replace(decision, desired=left.desired, held_back=left.held_back, services=left.services)
     resting = {
         owner: HeldBack(
@@ -119,7 +119,7 @@ def rejudge(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequ
         plan=replace(left, certificate=certificate),
         desired=desired,
         held_back=(*decision.held_back, *held),
-        services=changed(snapshot.standing, desired),
+        services=changed_owners(snapshot.standing, desired),
     )
 
 

@@ -36,12 +36,12 @@ def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FU
         answer=answer,
         reason=reason,
         base=snapshot.target,
-        services=changed(snapshot.standing, desired),
+        services=changed_owners(snapshot.standing, desired),
         verdict=verdict,
     )
 
 
-def changed(before: Desired, after: Desired) -> tuple[str, ...]:
+def changed_owners(before: Desired, after: Desired) -> tuple[str, ...]:
     """Services and jobs of which something else is wanted than before, weights apart."""
 
     found: set[str] = set()

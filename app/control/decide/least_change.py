@@ -23,7 +23,7 @@ NOTHING = 1e-3  # requests a second: the least that a problem may ask for
 SAME = 1e-9
 
 
-def is_upheaval(snapshot: Snapshot, changes: Changes) -> bool:
+def is_too_large(snapshot: Snapshot, changes: Changes) -> bool:
     """Whether so much would be handed over that the plan is another fleet."""
     running = sum(len(wanted.instances) for wanted in snapshot.standing.values())
     return bool(running) and handed_over(changes) > max(FEW, PART * running)
@@ -34,7 +34,7 @@ def handed_over(changes: Changes) -> int:
     return changes.move + changes.resize + min(changes.start, changes.stop)
 
 
-def following(posed: Posed) -> tuple[Problem, Plan, Mapping[str, float]]:
+def follow_rates(posed: Posed) -> tuple[Problem, Plan, Mapping[str, float]]:
     """What the solver's short way is asked: the problem that what stands answers, what stands, the rates to come."""
     stands = posed.stands
     carried = dict.fromkeys(posed.problem.services, 0.0)
@@ -58,7 +58,7 @@ def is_preferred(small: Plan, large: Plan) -> bool:
     return one is not None and other is not None and one.cost.unserved <= other.cost.unserved * (1 + SAME) + SAME
 
 
-def saying(decision: Decision, large: Plan) -> Decision:
+def explain_skipped(decision: Decision, large: Plan) -> Decision:
     """The small step, with what the large one would save by its hand-overs."""
     if not handed_over(large.changes):
         return decision

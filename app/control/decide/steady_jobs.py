@@ -20,7 +20,7 @@ WORTH = 0.05  # of the time that is left
 MOST_TRIES = 50
 
 
-def steadied(problem: Problem, plan: Plan, left: Mapping[str, float] | None = None) -> Plan:
+def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | None = None) -> Plan:
     """The plan with running jobs as they run, where that is right and costs them little.
 
     `left` is what each has to do; of the problem's jobs, if it is not given.

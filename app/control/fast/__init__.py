@@ -8,7 +8,17 @@ planned for from then on, so that the next cycle finds a plan that answers its q
 
 from __future__ import annotations
 
-from app.control.fast.ladder import Quick, Rung, quicken
-from app.control.fast.watch import Call, Cause, Planned, Watch, Watched, watched
+from app.control.fast.ladder import QuickStep, StepKind, find_quick_step
+from app.control.fast.watch import CapacityNeed, LoadWatch, PlannedLoad, StepTrigger, WatchedLoads, watch_loads
 
-__all__ = ["Call", "Cause", "Planned", "Quick", "Rung", "Watch", "Watched", "quicken", "watched"]
+__all__ = [
+    "CapacityNeed",
+    "LoadWatch",
+    "PlannedLoad",
+    "QuickStep",
+    "StepKind",
+    "StepTrigger",
+    "WatchedLoads",
+    "find_quick_step",
+    "watch_loads",
+]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from app.control.decide.assigning import desired_of
-from app.control.decide.drafting import changed
+from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import Decision, Lane
 from app.control.domain.snapshot import Expected, Snapshot
-from app.control.fast import Planned, Quick
+from app.control.fast import PlannedLoad, QuickStep
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import foreseen, paced
 from app.control.formulate.question import Posed
@@ -23,21 +23,21 @@ START_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Base:
+class StepBase:
     """One plan in force. Problem and plan are the same objects for as long as it is: a solver keeps them warm."""
 
     snapshot: Snapshot
     posed: Posed
     plan: Plan
 
-    def planned(self, starts: Mapping[str, float]) -> dict[str, Planned]:
+    def planned(self, starts: Mapping[str, float]) -> dict[str, PlannedLoad]:
         """What each service is planned for, pinned instances included."""
         found = {}
         for name, service in self.posed.problem.services.items():
             expected = self.snapshot.expected.get(name)
             rate = expected.rate_per_second if expected else service.rate_per_second
             high = expected.high if expected else 0.0
-            found[name] = Planned(
+            found[name] = PlannedLoad(
                 rate, high, service.percentile, starts.get(name, START_SECONDS), service.slo_ms / 1000
             )
         return found
@@ -56,7 +56,7 @@ class Base:
         """The plan, judged: made ready while nobody waits, a step is judged by what it changes."""
         return Standing(self.posed.problem, self.plan, keep)
 
-    def decided(self, quick: Quick) -> tuple[Snapshot, Decision]:
+    def decided(self, quick: QuickStep) -> tuple[Snapshot, Decision]:
         """What a quick step decides, and the snapshot that goes on record with it. `judged` goes on to that plan."""
         held = self.elsewhere
         problem = self.posed.problem.with_rates(
@@ -79,7 +79,7 @@ class Base:
             reason=quick.reason,
             message=quick.message,
             base=self.snapshot.target,
-            services=changed(self.snapshot.standing, desired),
+            services=changed_owners(self.snapshot.standing, desired),
         )
         return self.snapshot, decision
 
@@ -88,7 +88,7 @@ class Base:
         ours = {one.id: one for one in self.plan.instances}
         return tuple(known if (known := ours.get(one.id)) == one else one for one in lines)
 
-    def after(self, quick: Quick, decision: Decision, generation: int) -> Base:
+    def after(self, quick: QuickStep, decision: Decision, generation: int) -> StepBase:
         """The base of the next step, made from nothing but what will be on record: this one was taken."""
         rates = quick.rates
         known = {**dict.fromkeys(rates, Expected(0.0)), **self.snapshot.expected}
@@ -97,12 +97,12 @@ class Base:
             for name, one in known.items()
         }
         snapshot = replace(self.snapshot, expected=expected, standing=decision.desired, target=generation)
-        return base_of(snapshot, formulate(snapshot))
+        return step_base(snapshot, formulate(snapshot))
 
 
-def base_of(snapshot: Snapshot, posed: Posed) -> Base:
+def step_base(snapshot: Snapshot, posed: Posed) -> StepBase:
     """The plan that stands in this snapshot."""
-    return Base(snapshot, posed, posed.stands)
+    return StepBase(snapshot, posed, posed.stands)
 
 
 def difference(before: Plan, after: Plan) -> Change:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from app.control.domain.decision import Answer, Outcome
-from app.control.fast.heard import Follows, Heard
-from app.control.fast.neighbourhood import Neighbourhood, around, cost_on
-from app.control.fast.resize import in_the_way, resized, without
-from app.control.fast.retune import retuned
-from app.control.fast.watch import Call
+from app.control.fast.neighbourhood import Neighbourhood, cost_on, neighbourhood_of
+from app.control.fast.recording_solver import FollowingSolver, RecordingSolver
+from app.control.fast.resize import blocking_jobs, resize, without_jobs
+from app.control.fast.retune import retune
+from app.control.fast.watch import CapacityNeed
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
@@ -24,7 +24,7 @@ GROWS = 1.2  # by the time that new instances serve: then they are started at on
 MADE_WAY = "services needed its share of the GPU"
 
 
-class Rung(StrEnum):
+class StepKind(StrEnum):
     """How far up the ladder, the lowest first."""
 
     RETUNE = "retune"  # batch, timeout, rates
@@ -34,12 +34,12 @@ class Rung(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Quick:
+class QuickStep:
     """What the fast lane decided: a whole plan, and what of it is new."""
 
     plan: Plan
     rates: Mapping[str, float]  # what these services are planned for from now on
-    rungs: Mapping[str, Rung]  # by service
+    rungs: Mapping[str, StepKind]  # by service
     reason: str  # load_rose, slo_missed
     message: str
     cost_delta_per_hour: float = 0.0  # of services
@@ -48,19 +48,25 @@ class Quick:
     answer: Answer = field(default_factory=lambda: Answer(Outcome.SOLVED))
 
     @property
-    def rung(self) -> Rung:
+    def rung(self) -> StepKind:
         """The highest of them."""
-        return max(self.rungs.values(), key=list(Rung).index)
+        return max(self.rungs.values(), key=list(StepKind).index)
 
     @property
     def services(self) -> tuple[str, ...]:
         return tuple(sorted(self.rungs))
 
 
-def quicken(
-    problem: Problem, plan: Plan, calls: Sequence[Call], solver: Follows | None = None, *, strict: bool = False,
-    seconds: float = SECONDS, elsewhere: Mapping[str, float] | None = None,
-) -> Quick | None:  # fmt: skip
+def find_quick_step(
+    problem: Problem,
+    plan: Plan,
+    calls: Sequence[CapacityNeed],
+    solver: FollowingSolver | None = None,
+    *,
+    strict: bool = False,
+    seconds: float = SECONDS,
+    elsewhere: Mapping[str, float] | None = None,
+) -> QuickStep | None:
     """The cheapest step for each caller; None where nothing helps. `plan` is what runs, `problem` what it answers.
 
     `elsewhere` is what instances carry that the problem does not know of, as on a cordoned GPU: it counts.
@@ -69,20 +75,20 @@ def quicken(
     """
     services = problem.services
     held = elsewhere or {}
-    known = [_less(call, held.get(call.service, 0.0)) for call in calls if call.service in services]
+    known = [_subtract_carried(call, held.get(call.service, 0.0)) for call in calls if call.service in services]
     order = sorted(known, key=lambda one: (-services[one.service].priority, one.service))
-    course = Course(problem, plan)
+    course = StepDraft(problem, plan)
     outside = [call for call in order if not course.inside(call, strict, ahead=solver is not None)]
     answer: Answer | None = None
-    heard = Heard(solver) if solver else None
+    heard = RecordingSolver(solver) if solver else None
     if outside:
-        course, answer = _outside(problem, plan, outside, heard, strict, seconds)
+        course, answer = _draft_outside(problem, plan, outside, heard, strict, seconds)
         for call in order:
             if call.service not in course.rungs and not course.inside(call, strict):
                 course.partly(call, strict)
     if not course.rungs:
         return None
-    quick = _told(course, problem, plan, order, answer)
+    quick = _summarise(course, problem, plan, order, answer)
     recipe: dict[str, JSON] = {
         "kind": "quicken",
         "calls": {call.service: [call.rate_per_second, call.least] for call in order},
@@ -94,49 +100,49 @@ def quicken(
     return replace(quick, rates={name: rate + held.get(name, 0.0) for name, rate in quick.rates.items()})
 
 
-class Course:
+class StepDraft:
     """A plan on its way up the ladder."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
-        self.rungs: dict[str, Rung] = {}
+        self.rungs: dict[str, StepKind] = {}
         self.rates: dict[str, float] = {}
 
-    def inside(self, call: Call, strict: bool, ahead: bool = False) -> bool:
+    def inside(self, call: CapacityNeed, strict: bool, ahead: bool = False) -> bool:
         """On the GPUs that it has, and nobody makes way: for what it will need soon, else for what it needs now.
 
         `ahead`: not for now alone where much more will be needed by the time that a new instance serves.
         """
-        area = around(self.problem, self.plan, [call.service])
+        area = neighbourhood_of(self.problem, self.plan, [call.service])
         grows = ahead and call.rate_per_second > call.least * GROWS
         for rate in (call.rate_per_second,) if grows else dict.fromkeys((call.rate_per_second, call.least)):
-            after = retuned(area, call.service, rate)
+            after = retune(area, call.service, rate)
             if after:
-                return self._take(after, call.service, rate, Rung.RETUNE)
-            after = resized(area, call.service, rate, strict)
+                return self._take(after, call.service, rate, StepKind.RETUNE)
+            after = resize(area, call.service, rate, strict)
             if after:
-                return self._take(after, call.service, rate, Rung.RESIZE)
+                return self._take(after, call.service, rate, StepKind.RESIZE)
         return False
 
-    def pushing(self, call: Call, strict: bool) -> bool:
+    def pushing(self, call: CapacityNeed, strict: bool) -> bool:
         """The same, and preemptible jobs beside it make way, as few GPUs' as will do: services come first."""
-        area = around(self.problem, self.plan, [call.service])
+        area = neighbourhood_of(self.problem, self.plan, [call.service])
         for rate in dict.fromkeys((call.rate_per_second, call.least)):
             gone: frozenset[str] = frozenset()
-            for jobs in in_the_way(area, call.service):
+            for jobs in blocking_jobs(area, call.service):
                 gone |= jobs
-                after = resized(without(area, gone), call.service, rate, strict)
+                after = resize(without_jobs(area, gone), call.service, rate, strict)
                 if after:
                     self.leave_out(gone)
-                    return self._take(after, call.service, rate, Rung.RESIZE)
+                    return self._take(after, call.service, rate, StepKind.RESIZE)
         return False
 
-    def partly(self, call: Call, strict: bool) -> bool:
+    def partly(self, call: CapacityNeed, strict: bool) -> bool:
         """Nothing suffices: as far as batches and slack go."""
-        area = around(self.problem, self.plan, [call.service])
-        after = resized(area, call.service, call.least, strict, partly=True)
-        after = after or retuned(area, call.service, call.least, partly=True)
-        return after is not None and self._take(after, call.service, call.least, Rung.PARTLY)
+        area = neighbourhood_of(self.problem, self.plan, [call.service])
+        after = resize(area, call.service, call.least, strict, partly=True)
+        after = after or retune(area, call.service, call.least, partly=True)
+        return after is not None and self._take(after, call.service, call.least, StepKind.PARTLY)
 
     def leave_out(self, jobs: Collection[str]) -> None:
         """These jobs no longer run."""
@@ -146,7 +152,7 @@ class Course:
             unplaced=self.plan.unplaced + tuple(Unplaced(job, MADE_WAY) for job in sorted(jobs)),
         )
 
-    def follow(self, after: Plan, calls: Sequence[Call]) -> None:
+    def follow(self, after: Plan, calls: Sequence[CapacityNeed]) -> None:
         """Take over what the solver made of these callers. What is only foreseen, without room, is no demand yet."""
         carried = dict.fromkeys((call.service for call in calls), 0.0)
         for line in after.instances:
@@ -160,12 +166,12 @@ class Course:
                 rate = max(call.least, carried[name])
                 if rate - carried[name] > NONE_UNSERVED * rate:
                     missed[name] = replace(left, rate_per_second=rate - carried[name])
-            self.rungs[name] = Rung.PARTLY if name in missed else Rung.START
+            self.rungs[name] = StepKind.PARTLY if name in missed else StepKind.START
             self.rates[name] = rate
         self.problem = self.problem.with_rates(self.rates)
         self.plan = replace(after, unserved=tuple(missed[name] for name in sorted(missed)))
 
-    def _take(self, after: Neighbourhood, service: str, rate: float, rung: Rung) -> bool:
+    def _take(self, after: Neighbourhood, service: str, rate: float, rung: StepKind) -> bool:
         new = {line.id: line for line in after.plan.instances}
         missed = {one.service: one for one in self.plan.unserved if one.service != service}
         missed |= {one.service: one for one in after.plan.unserved if one.service == service}
@@ -179,44 +185,51 @@ class Course:
         return True
 
 
-def _outside(
-    problem: Problem, plan: Plan, calls: Sequence[Call], solver: Follows | None, strict: bool, seconds: float
-) -> tuple[Course, Answer | None]:
+def _draft_outside(
+    problem: Problem,
+    plan: Plan,
+    calls: Sequence[CapacityNeed],
+    solver: FollowingSolver | None,
+    strict: bool,
+    seconds: float,
+) -> tuple[StepDraft, Answer | None]:
     """New instances; where these would open a GPU, or leave something unserved, jobs make way instead.
 
     A service never pays for a job's sake: what jobs hold counts as free to it.
     """
-    followed, answer = _followed(problem, plan, calls, solver, seconds)
-    if followed and not _missed(followed, calls) and cost_delta(problem, plan, followed.plan) <= SAME:
+    followed, answer = _draft_by_solver(problem, plan, calls, solver, seconds)
+    if followed and not _weighted_shortfall(followed, calls) and cost_delta(problem, plan, followed.plan) <= SAME:
         return followed, answer
     if not any(problem.jobs[one.job].is_preemptible for one in plan.jobs):
-        return followed or Course(problem, plan), answer
-    pushed = Course(problem, plan)
+        return followed or StepDraft(problem, plan), answer
+    pushed = StepDraft(problem, plan)
     if all(pushed.pushing(call, strict) for call in calls):
         return pushed, None
-    pushed = Course(problem, plan)
-    bare = Course(problem, plan)
+    pushed = StepDraft(problem, plan)
+    bare = StepDraft(problem, plan)
     bare.leave_out([one.job for one in plan.jobs if problem.jobs[one.job].is_preemptible])
-    alone, other = _followed(problem, bare.plan, calls, solver, seconds)
-    if alone and (followed is None or _missed(alone, calls) < _missed(followed, calls) * (1 - SAME)):
-        return _with_jobs_again(alone, plan), other
+    alone, other = _draft_by_solver(problem, bare.plan, calls, solver, seconds)
+    if alone and (
+        followed is None or _weighted_shortfall(alone, calls) < _weighted_shortfall(followed, calls) * (1 - SAME)
+    ):
+        return _restore_jobs(alone, plan), other
     return followed or pushed, answer if followed else None
 
 
-def _followed(
-    problem: Problem, plan: Plan, calls: Sequence[Call], solver: Follows | None, seconds: float
-) -> tuple[Course | None, Answer | None]:
+def _draft_by_solver(
+    problem: Problem, plan: Plan, calls: Sequence[CapacityNeed], solver: FollowingSolver | None, seconds: float
+) -> tuple[StepDraft | None, Answer | None]:
     if solver is None:
         return None, None
     answer = solver.follow(problem, plan, {call.service: call.rate_per_second for call in calls}, seconds=seconds)
     if answer.outcome is not Outcome.SOLVED or answer.plan is None:
         return None, answer
-    course = Course(problem, plan)
+    course = StepDraft(problem, plan)
     course.follow(answer.plan, calls)
     return course, answer
 
 
-def _with_jobs_again(course: Course, before: Plan) -> Course:
+def _restore_jobs(course: StepDraft, before: Plan) -> StepDraft:
     """Jobs go on where they ran, as far as what services now do leaves them their place."""
     from solvers.planning.jobs import place_jobs  # compiled loops; rarely needed here
 
@@ -233,14 +246,14 @@ def _with_jobs_again(course: Course, before: Plan) -> Course:
     return course
 
 
-def _less(call: Call, carried: float) -> Call:
+def _subtract_carried(call: CapacityNeed, carried: float) -> CapacityNeed:
     least = LEAST_RATE
     return replace(
         call, rate_per_second=max(call.rate_per_second - carried, least), least=max(call.least - carried, least)
     )
 
 
-def _missed(course: Course, calls: Sequence[Call]) -> float:
+def _weighted_shortfall(course: StepDraft, calls: Sequence[CapacityNeed]) -> float:
     """What callers lack, weighed by their priority."""
     names = {call.service for call in calls}
     services = course.problem.services
@@ -266,12 +279,14 @@ def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
     return cost_on(problem, after, nodes) - cost_on(problem, before, nodes)
 
 
-def _told(course: Course, problem: Problem, before: Plan, calls: Sequence[Call], answer: Answer | None) -> Quick:
+def _summarise(
+    course: StepDraft, problem: Problem, before: Plan, calls: Sequence[CapacityNeed], answer: Answer | None
+) -> QuickStep:
     ran = {one.job for one in before.jobs}
     gone = tuple(sorted(ran - {one.job for one in course.plan.jobs}))
     left = {one.service: one.rate_per_second for one in course.plan.unserved if one.service in course.rungs}
     asked = [call for call in calls if call.service in course.rungs]
-    return Quick(
+    return QuickStep(
         plan=replace(course.plan, certificate=None),
         rates=course.rates,
         rungs=course.rungs,

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control.decide.cycled import Cycled
 from app.control.decide.decide import split_by_mode
+from app.control.decide.last_question import CycleResult
 from app.control.domain.decision import State
 from app.control.domain.events import Reason, happened, known
 from app.control.domain.ports import Solving
 from app.control.domain.readings import Seen
 from app.control.domain.snapshot import Snapshot
-from app.control.fast.base import Base, base_of
-from app.control.fast.ladder import quicken
-from app.control.fast.watch import Call, Watch, watched
+from app.control.fast.base import StepBase, step_base
+from app.control.fast.ladder import find_quick_step
+from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Posed
 from app.control.formulate.running import staying
@@ -27,7 +27,7 @@ SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LaneResult:
     """What came of a look: the generation that it recorded, or 0, and the full cycle that it calls for."""
 
     generation: int = 0
@@ -40,13 +40,13 @@ class FastLane:
 
     store: Store
     solver: Solving
-    base: Base | None = None
+    base: StepBase | None = None
     _starts: Mapping[str, float] = field(default_factory=dict)
-    _watches: Mapping[str, Watch] = field(default_factory=dict)
+    _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
     _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
 
-    def stand(self, snapshot: Snapshot, posed: Posed, found: Cycled, starts: Mapping[str, float]) -> None:
+    def stand(self, snapshot: Snapshot, posed: Posed, found: CycleResult, starts: Mapping[str, float]) -> None:
         """The plan that is in force after a cycle is what steps start from."""
         self._starts = starts
         with self._deciding:
@@ -60,7 +60,7 @@ class FastLane:
                 posed = formulate(snapshot)
             base = self.base
             if not (base and base.snapshot.target == snapshot.target and base.posed.question == posed.question):
-                self.base = base_of(snapshot, posed)
+                self.base = step_base(snapshot, posed)
 
     def make_ready(self) -> None:
         """What a step will need, made ready while nobody waits for it."""
@@ -73,43 +73,45 @@ class FastLane:
         recent = {name: at for name, at in self._moved_at.items() if at > now - SETTLES_AFTER}
         self._moved_at = recent | dict.fromkeys(services, now)
 
-    def answer(self, seen: Mapping[str, Seen], now: datetime, tell: Callable[[], object]) -> Step:
+    def answer(self, seen: Mapping[str, Seen], now: datetime, tell: Callable[[], object]) -> LaneResult:
         """A step for what has moved since the last look, where one is needed; `tell` brings it to the nodes."""
         base = self.base
         if base is None or not base.snapshot.target:
-            return Step()
+            return LaneResult()
         with self._deciding:
             if self.base is not base:
-                return Step()
+                return LaneResult()
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
-            looked = watched(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
+            looked = watch_loads(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
             self._watches = looked.watches
             if looked.calls:
                 return self._stepped(base, looked.calls, tell)
         base.judged  # noqa: B018 (for the step that may come)
-        return Step()
+        return LaneResult()
 
-    def _stepped(self, base: Base, calls: Sequence[Call], tell: Callable[[], object]) -> Step:
+    def _stepped(self, base: StepBase, calls: Sequence[CapacityNeed], tell: Callable[[], object]) -> LaneResult:
         strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
-        quick = quicken(base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere)
+        quick = find_quick_step(
+            base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere
+        )
         if quick is None:
-            return Step(calls_for=Reason.LOAD_ROSE)
+            return LaneResult(calls_for=Reason.LOAD_ROSE)
         short = Reason.LOAD_ROSE if quick.unserved else None
         snapshot, decision = base.decided(quick)
         if not base.posed.problem.services.keys() & set(decision.services):
             # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
-            return Step(calls_for=short)
+            return LaneResult(calls_for=short)
         acting = split_by_mode(snapshot, decision)
         if not acting or acting[0].state is not State.ROLLING:
-            return Step()  # who may not act need not be quick: the cycle proposes and shows
+            return LaneResult()  # who may not act need not be quick: the cycle proposes and shows
         said = happened(known(quick.reason) or Reason.LOAD_ROSE, quick.message)
         try:
             (generation,) = self.store.record(snapshot, acting[:1], [said])
         except Overtaken:
             self.base = None  # the next cycle says what stands
-            return Step(calls_for=Reason.LOAD_ROSE)
+            return LaneResult(calls_for=Reason.LOAD_ROSE)
         tell()
         if self.store.epoch:  # still: then to be ready for the next one
             self.base = base.after(quick, acting[0], generation)
             self.make_ready()
-        return Step(generation, short)
+        return LaneResult(generation, short)

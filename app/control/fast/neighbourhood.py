@@ -60,7 +60,7 @@ class Neighbourhood:
         return replace(self, problem=problem, plan=plan)
 
 
-def around(problem: Problem, plan: Plan, services: Collection[str]) -> Neighbourhood:
+def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) -> Neighbourhood:
     """Where these services stand. With a budget of watts that is the whole fleet: everybody draws on it."""
     nodes = {line.node for line in plan.instances if line.service in services}
     if problem.policy.power_budget_w is not None:
@@ -96,7 +96,7 @@ def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:
     there = replace(plan, instances=tuple(line for line in plan.instances if line.node in nodes), jobs=())
     if not there.instances:
         return 0.0
-    part = around(problem, there, {line.service for line in there.instances})
+    part = neighbourhood_of(problem, there, {line.service for line in there.instances})
     return judge(part.problem, part.plan, simulate=False).cost.resource
 
 

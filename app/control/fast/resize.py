@@ -10,8 +10,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from app.control.fast.neighbourhood import Neighbourhood
-from app.control.fast.retune import ENOUGH, Seat, capacity, seats_of, shared_out, told, with_batches
-from app.control.fast.shapes import able, best
+from app.control.fast.retune import (
+    ENOUGH,
+    SeatedInstance,
+    apply_shapes,
+    capacity,
+    enlarge_batches,
+    seats_of,
+    share_rate,
+)
+from app.control.fast.shapes import batch_capacity, best_batch
 from solvers.planning.judge import gpus as gpu_rules
 from solvers.planning.judge.readings import Gpu, Reader, slow_down
 from solvers.planning.judge.tolerances import at_most
@@ -22,16 +30,16 @@ BEARS = 1 + 2e-9  # of its limit: a neighbour that carries all it may still does
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
+class Growth:
     """A GPU with one of its instances larger: how much more that one carries, and what becomes of the others."""
 
-    seat: Seat
-    others: tuple[Seat, ...]
+    seat: SeatedInstance
+    others: tuple[SeatedInstance, ...]
     gain_per_second: float
     sm_percent: int  # more than before
 
 
-def resized(
+def resize(
     area: Neighbourhood, service: str, target: float, strict: bool = False, partly: bool = False
 ) -> Neighbourhood | None:
     """The service carrying `target` with more SM% where there are some to spare; None where that is not enough.
@@ -42,16 +50,16 @@ def resized(
     seats = seats_of(gpus, service, policy)
     if not seats:
         return None
-    seats = with_batches(seats, policy, target)
-    short, grown = target - capacity(seats), dict[str, Grown]()
-    chances: list[Grown] = []
+    seats = enlarge_batches(seats, policy, target)
+    short, grown = target - capacity(seats), dict[str, Growth]()
+    chances: list[Growth] = []
     found = 0.0
     for seat in sorted(
         seats, key=lambda seat: (gpus[seat.resident.instance.place].sm_percent, seat.resident.instance.id)
     ):
         if found >= PLENTY * short:
             break
-        chance = _grown(area.problem, gpus[seat.resident.instance.place], seat, short, strict)
+        chance = _least_growth(area.problem, gpus[seat.resident.instance.place], seat, short, strict)
         if chance:
             chances.append(chance)
             found += chance.gain_per_second
@@ -65,7 +73,7 @@ def resized(
             continue
         if chance.gain_per_second > short:  # less of it will do
             old = next(seat for seat in seats if seat.resident.instance.id == line.id)
-            less = _grown(area.problem, gpus[line.place], old, short, strict)
+            less = _least_growth(area.problem, gpus[line.place], old, short, strict)
             grown[line.id] = less or chance
         else:
             grown[line.id] = chance
@@ -73,10 +81,10 @@ def resized(
         short -= grown[line.id].gain_per_second
     seats = [grown[seat.resident.instance.id].seat if seat.resident.instance.id in grown else seat for seat in seats]
     others = [seat for one in grown.values() for seat in one.others]
-    return shared_out(area, service, seats, others, target, partly)
+    return share_rate(area, service, seats, others, target, partly)
 
 
-def without(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
+def without_jobs(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
     """The same without these jobs."""
     state = area.problem.state
     problem = replace(
@@ -91,13 +99,15 @@ def without(area: Neighbourhood, jobs: Collection[str]) -> Neighbourhood:
     for place, gpu in bare.gpus().items():
         if place in places:  # who stood beside them answers sooner now
             seats = [
-                Seat(one, shape) for one in gpu.residents if (shape := able(one, problem.policy, one.instance.batch))
+                SeatedInstance(one, shape)
+                for one in gpu.residents
+                if (shape := batch_capacity(one, problem.policy, one.instance.batch))
             ]
-            lines += told(problem, seats, [seat.resident.instance.rate_per_second for seat in seats])
+            lines += apply_shapes(problem, seats, [seat.resident.instance.rate_per_second for seat in seats])
     return bare.becoming(lines, {})
 
 
-def in_the_way(area: Neighbourhood, service: str) -> list[frozenset[str]]:
+def blocking_jobs(area: Neighbourhood, service: str) -> list[frozenset[str]]:
     """Preemptible jobs beside the service's instances, GPU by GPU: those that are missed least come first."""
     places = {line.place for line in area.plan.instances if line.service == service}
     jobs = area.problem.jobs
@@ -113,7 +123,7 @@ def in_the_way(area: Neighbourhood, service: str) -> list[frozenset[str]]:
     return [frozenset(names) for names in sorted(able_to_go, key=missed)]
 
 
-def _grown(problem: Problem, gpu: Gpu, seat: Seat, need: float, strict: bool) -> Grown | None:
+def _least_growth(problem: Problem, gpu: Gpu, seat: SeatedInstance, need: float, strict: bool) -> Growth | None:
     """The least SM% that gives `need` more, else the most that fits; None where nothing is gained."""
     line, profile = seat.resident.instance, seat.resident.profile
     if profile is None or need <= 0:
@@ -124,10 +134,10 @@ def _grown(problem: Problem, gpu: Gpu, seat: Seat, need: float, strict: bool) ->
     if strict:
         most = min(most, spare)  # both copies at once
     low, high = line.sm_percent, most  # with as many, too: a copy may be started with more memory
-    found: Grown | None = None
+    found: Growth | None = None
     while low <= high:
         middle = (low + high) // 2
-        one = _at(problem, gpu, seat, middle)
+        one = _growth_at(problem, gpu, seat, middle)
         if one is None:
             high = middle - 1
             continue
@@ -140,26 +150,26 @@ def _grown(problem: Problem, gpu: Gpu, seat: Seat, need: float, strict: bool) ->
     return found if found and found.gain_per_second > 0 else None
 
 
-def _at(problem: Problem, gpu: Gpu, seat: Seat, sm_percent: int) -> Grown | None:
+def _growth_at(problem: Problem, gpu: Gpu, seat: SeatedInstance, sm_percent: int) -> Growth | None:
     """The GPU with the instance at this SM%, if everybody there still keeps its promise."""
     policy, old = problem.policy, seat.resident.instance
     asked = sum(one.instance.memory_gib for one in gpu.residents) + sum(job.placed.memory_gib for job in gpu.jobs)
     room = gpu.type.memory_gib - asked  # for a second copy, while there are two
-    after = _with(problem, gpu, replace(old, sm_percent=sm_percent))
+    after = _replace_on(problem, gpu, replace(old, sm_percent=sm_percent))
     resident = next(one for one in after.residents if one.instance.id == old.id)
-    shape = best(resident, policy, room)
+    shape = best_batch(resident, policy, room)
     if shape is None or not at_most(max(old.memory_gib, shape.memory_gib), room):
         return None
     if any(rule(problem, after) for rule in gpu_rules.RULES):
         return None
-    others = _others(after, old, policy)
+    others = _unharmed_neighbours(after, old, policy)
     if others is None:
         return None
     gain = shape.rate_per_second - seat.shape.rate_per_second
-    return Grown(Seat(resident, shape), others, gain, sm_percent - old.sm_percent)
+    return Growth(SeatedInstance(resident, shape), others, gain, sm_percent - old.sm_percent)
 
 
-def _with(problem: Problem, gpu: Gpu, line: Instance) -> Gpu:
+def _replace_on(problem: Problem, gpu: Gpu, line: Instance) -> Gpu:
     reader = Reader(problem)
     after = Gpu(gpu.node, gpu.type, gpu.index)
     for one in gpu.residents:
@@ -170,14 +180,14 @@ def _with(problem: Problem, gpu: Gpu, line: Instance) -> Gpu:
     return after
 
 
-def _others(gpu: Gpu, line: Instance, policy: Policy) -> tuple[Seat, ...] | None:
+def _unharmed_neighbours(gpu: Gpu, line: Instance, policy: Policy) -> tuple[SeatedInstance, ...] | None:
     """The neighbours, at their own batches and rates; None where one of them could no longer bear its rate."""
     found = []
     for one in gpu.residents:
         if one.instance.id == line.id:
             continue
-        shape = able(one, policy, one.instance.batch)
+        shape = batch_capacity(one, policy, one.instance.batch)
         if shape is None or one.instance.rate_per_second > shape.rate_per_second * BEARS:
             return None
-        found.append(Seat(one, shape))
+        found.append(SeatedInstance(one, shape))
     return tuple(found)

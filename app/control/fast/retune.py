@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.control.fast.neighbourhood import Neighbourhood
-from app.control.fast.shapes import Able, able, batches, best
+from app.control.fast.shapes import BatchCapacity, batch_capacity, best_batch, fitting_batches
 from solvers.latency import latency_at
 from solvers.planning.judge.readings import Gpu, Resident
 from solvers.planning.problem import Instance, Policy, Problem
@@ -21,39 +21,39 @@ GAIN = 1.01  # less is not worth a step
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class SeatedInstance:
     """An instance where it stands, and the shape in which it shall go on."""
 
     resident: Resident
-    shape: Able
+    shape: BatchCapacity
 
 
-def seats_of(gpus: Mapping[tuple[str, int], Gpu], service: str, policy: Policy) -> list[Seat] | None:
+def seats_of(gpus: Mapping[tuple[str, int], Gpu], service: str, policy: Policy) -> list[SeatedInstance] | None:
     """The service's instances as they are; None where one of them could not keep its promise at any rate."""
     found = []
     for _, gpu in sorted(gpus.items()):
         for resident in gpu.residents:
             if resident.instance.service == service:
                 line = resident.instance
-                shape = able(resident, policy, line.batch) or best(resident, policy, line.memory_gib)
+                shape = batch_capacity(resident, policy, line.batch) or best_batch(resident, policy, line.memory_gib)
                 if shape is None:
                     return None
-                found.append(Seat(resident, shape))
+                found.append(SeatedInstance(resident, shape))
     return found
 
 
-def capacity(seats: Sequence[Seat]) -> float:
+def capacity(seats: Sequence[SeatedInstance]) -> float:
     """What they carry together."""
     return sum(seat.shape.rate_per_second for seat in seats)
 
 
-def with_batches(seats: Sequence[Seat], policy: Policy, target: float) -> list[Seat]:
+def enlarge_batches(seats: Sequence[SeatedInstance], policy: Policy, target: float) -> list[SeatedInstance]:
     """The same with other batches where the target needs them, as few as possible: who gains most is changed first.
 
     The batch an instance gets is the smallest that will do, for it answers sooner; else the one that carries most.
     """
     found = list(seats)
-    tops = [best(seat.resident, policy, seat.resident.instance.memory_gib) or seat.shape for seat in seats]
+    tops = [best_batch(seat.resident, policy, seat.resident.instance.memory_gib) or seat.shape for seat in seats]
     gains = [top.rate_per_second - seat.shape.rate_per_second for top, seat in zip(tops, seats, strict=True)]
     short = target - capacity(seats)
     for k in sorted(range(len(seats)), key=lambda k: (-gains[k], seats[k].resident.instance.id)):
@@ -62,7 +62,7 @@ def with_batches(seats: Sequence[Seat], policy: Policy, target: float) -> list[S
         seat, needed = seats[k], seats[k].shape.rate_per_second + short
         enough = (
             one
-            for one in batches(seat.resident, policy, seat.resident.instance.memory_gib)
+            for one in fitting_batches(seat.resident, policy, seat.resident.instance.memory_gib)
             if one.rate_per_second >= needed
         )
         found[k] = replace(seat, shape=next(enough, tops[k]))
@@ -70,7 +70,7 @@ def with_batches(seats: Sequence[Seat], policy: Policy, target: float) -> list[S
     return found
 
 
-def spread(seats: Sequence[Seat], total: float, least: int) -> list[float]:
+def spread_rate(seats: Sequence[SeatedInstance], total: float, least: int) -> list[float]:
     """Each in proportion to what it may carry, so that all are as far from their limits; `total` is at most that.
 
     Where the `least` largest would carry less than half an even share, as even as their limits let them be.
@@ -87,7 +87,7 @@ def spread(seats: Sequence[Seat], total: float, least: int) -> list[float]:
     return [float(rate) for rate in rates]
 
 
-def told(problem: Problem, seats: Sequence[Seat], rates: Sequence[float]) -> list[Instance]:
+def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Sequence[float]) -> list[Instance]:
     """The instances as they shall be: batch, timeout, rate, and what that predicts."""
     margin = 1 + problem.policy.exec_margin
     services = [problem.services[seat.resident.instance.service] for seat in seats]
@@ -116,7 +116,7 @@ def told(problem: Problem, seats: Sequence[Seat], rates: Sequence[float]) -> lis
     return found
 
 
-def retuned(area: Neighbourhood, service: str, target: float, partly: bool = False) -> Neighbourhood | None:
+def retune(area: Neighbourhood, service: str, target: float, partly: bool = False) -> Neighbourhood | None:
     """The service carrying `target` by its batches alone; None where they do not suffice, or the judge objects.
 
     `partly`: then as much of it as they give, if that is worth a step.
@@ -125,12 +125,17 @@ def retuned(area: Neighbourhood, service: str, target: float, partly: bool = Fal
     seats = seats_of(area.gpus(), service, policy)
     if not seats:
         return None
-    seats = with_batches(seats, policy, target)
-    return shared_out(area, service, seats, [], target, partly)
+    seats = enlarge_batches(seats, policy, target)
+    return share_rate(area, service, seats, [], target, partly)
 
 
-def shared_out(
-    area: Neighbourhood, service: str, seats: Sequence[Seat], others: Sequence[Seat], target: float, partly: bool
+def share_rate(
+    area: Neighbourhood,
+    service: str,
+    seats: Sequence[SeatedInstance],
+    others: Sequence[SeatedInstance],
+    target: float,
+    partly: bool,
 ) -> Neighbourhood | None:
     """The area with the service's rate spread over its instances in these shapes; `others` keep theirs and their rates.
 
@@ -141,12 +146,12 @@ def shared_out(
     if total <= carried * GAIN if partly else total < target * ENOUGH:
         return None
     problem = area.problem
-    lines = told(problem, seats, spread(seats, total, problem.services[service].min_instances))
-    lines += told(problem, others, [seat.resident.instance.rate_per_second for seat in others])
-    return right(area, area.becoming(lines, {service: target}))
+    lines = apply_shapes(problem, seats, spread_rate(seats, total, problem.services[service].min_instances))
+    lines += apply_shapes(problem, others, [seat.resident.instance.rate_per_second for seat in others])
+    return accept(area, area.becoming(lines, {service: target}))
 
 
-def right(before: Neighbourhood, after: Neighbourhood) -> Neighbourhood | None:
+def accept(before: Neighbourhood, after: Neighbourhood) -> Neighbourhood | None:
     """The area after a change, if the judge finds nothing wrong that was not wrong before."""
     wrong = {(one.where, one.rule) for one in before.verdict.violations}
     found = [one for one in after.verdict.violations if (one.where, one.rule) not in wrong]

@@ -14,7 +14,7 @@ WITHIN = 1 - 1e-9  # of a limit: rates are made of products of floats
 
 
 @dataclass(frozen=True, slots=True)
-class Able:
+class BatchCapacity:
     """A batch, what it carries at most, and its execution time."""
 
     batch: int
@@ -23,7 +23,7 @@ class Able:
     memory_gib: float
 
 
-def able(resident: Resident, policy: Policy, batch: int) -> Able | None:
+def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapacity | None:
     """What it carries at this batch where it stands, with the SM% it has; None where the promise cannot be kept."""
     profile, service, line = resident.profile, resident.service, resident.instance
     if profile is None or service is None or resident.exec_ms is None or not resident.alone_ms:
@@ -37,20 +37,22 @@ def able(resident: Resident, policy: Policy, batch: int) -> Able | None:
         return None
     rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile)
     rate = min(rate, policy.utilization * 1000.0 * batch / exec_ms) * WITHIN
-    return Able(batch, rate, exec_ms, profile.memory_gib[batch]) if rate > 0 else None
+    return BatchCapacity(batch, rate, exec_ms, profile.memory_gib[batch]) if rate > 0 else None
 
 
-def batches(resident: Resident, policy: Policy, memory_gib: float) -> Iterator[Able]:
+def fitting_batches(resident: Resident, policy: Policy, memory_gib: float) -> Iterator[BatchCapacity]:
     """Every batch that fits into so much memory: what it was started with, so nothing restarts."""
     if resident.profile is None:
         return
     for batch, needed in sorted(resident.profile.memory_gib.items()):
         if at_most(needed, memory_gib):
-            found = able(resident, policy, batch)
+            found = batch_capacity(resident, policy, batch)
             if found:
                 yield found
 
 
-def best(resident: Resident, policy: Policy, memory_gib: float) -> Able | None:
+def best_batch(resident: Resident, policy: Policy, memory_gib: float) -> BatchCapacity | None:
     """The batch that carries most; of equals the smallest, which answers sooner."""
-    return max(batches(resident, policy, memory_gib), key=lambda one: (one.rate_per_second, -one.batch), default=None)
+    return max(
+        fitting_batches(resident, policy, memory_gib), key=lambda one: (one.rate_per_second, -one.batch), default=None
+    )

@@ -49,7 +49,7 @@ MOST_RAISED = 1.5  # in all: what is still wrong then is no matter of capacity
 FORGET_SECONDS = 600.0  # without misses: the profile has been corrected, or what disturbed it is gone
 
 
-class Cause(StrEnum):
+class StepTrigger(StrEnum):
     """What moved."""
 
     LOAD_ROSE = "load_rose"
@@ -57,7 +57,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedLoad:
     """What a service is planned for."""
 
     rate_per_second: float
@@ -68,18 +68,18 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CapacityNeed:
     """A service that needs more, now: `least` at once, `rate_per_second` soon."""
 
     service: str
-    cause: Cause
+    cause: StepTrigger
     rate_per_second: float
     least: float
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class LoadWatch:
     """What is remembered of one service between ticks."""
 
     at: float = 0.0  # seconds, of any clock that only goes forward
@@ -96,19 +96,19 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedLoads:
     """All services after a tick."""
 
-    watches: Mapping[str, Watch] = field(default_factory=dict)
-    calls: tuple[Call, ...] = ()
+    watches: Mapping[str, LoadWatch] = field(default_factory=dict)
+    calls: tuple[CapacityNeed, ...] = ()
 
 
-def watched(
-    before: Mapping[str, Watch], planned: Mapping[str, Planned], seen: Mapping[str, Seen], now: float,
+def watch_loads(
+    before: Mapping[str, LoadWatch], planned: Mapping[str, PlannedLoad], seen: Mapping[str, Seen], now: float,
     moving: Collection[str] = (),
-) -> Watched:  # fmt: skip
+) -> WatchedLoads:  # fmt: skip
     """One tick. Services in `moving` are being handed over: how late they answer says nothing, how much comes does."""
-    watches: dict[str, Watch] = {}
+    watches: dict[str, LoadWatch] = {}
     calls = []
     for name in sorted(planned):
         known, reading = before.get(name), seen.get(name)
@@ -119,20 +119,20 @@ def watched(
         watches[name], call = _ticked(known, name, planned[name], reading, now, name in moving)
         if call:
             calls.append(call)
-    return Watched(watches, tuple(calls))
+    return WatchedLoads(watches, tuple(calls))
 
 
 def _ticked(
-    before: Watch | None, name: str, plan: Planned, seen: Seen, now: float, moving: bool
-) -> tuple[Watch, Call | None]:
+    before: LoadWatch | None, name: str, plan: PlannedLoad, seen: Seen, now: float, moving: bool
+) -> tuple[LoadWatch, CapacityNeed | None]:
     rate = seen.rate_per_second
     if before is None:
-        before = Watch(at=now, mean=rate)
+        before = LoadWatch(at=now, mean=rate)
         passed = 1.0
     else:
         passed = min(max(0.0, now - before.at), LONGEST_TICK_SECONDS)
     noise = noise_of(before, plan)
-    watch = Watch(  # made whole: this is done for every service at every tick
+    watch = LoadWatch(  # made whole: this is done for every service at every tick
         max(now, before.at),
         _over(before.over, plan, rate, passed, noise),
         0.0 if moving else _missing(before.missing, plan, seen, passed),
@@ -156,17 +156,17 @@ def _ticked(
         wanted = max(plan.rate_per_second, rate) * RAISE
         late = 1 - (seen.within_slo if seen.within_slo is not None else 1.0)
         message = f"{late:.1%} of answers are late at {rate:.4g}/s, and {plan.rate_per_second:.4g}/s were planned for"
-        return raised, Call(name, Cause.SLO_MISSED, wanted, wanted, message)
+        return raised, CapacityNeed(name, StepTrigger.SLO_MISSED, wanted, wanted, message)
     return watch, None
 
 
-def jump(plan: Planned) -> float:
+def jump(plan: PlannedLoad) -> float:
     """A rate that no chance makes of what is planned for."""
     level = _level(plan)
     return level * (1 + SLACK) + JUMP * (1 + sqrt(level + (NOISE * level) ** 2))
 
 
-def noise_of(watch: Watch, plan: Planned) -> float:
+def noise_of(watch: LoadWatch, plan: PlannedLoad) -> float:
     """Variance of a second's rate against the planned one: its own, no more than is borne, and that of chance."""
     return min(watch.variance, NOISE**2) + 1 / _level(plan)
 
@@ -196,15 +196,15 @@ def trend(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return slope, readings[-1][0] - began
 
 
-def _level(plan: Planned) -> float:
+def _level(plan: PlannedLoad) -> float:
     return max(plan.rate_per_second, plan.high, 1e-9)
 
 
-def _over(sum_before: float, plan: Planned, rate: float, passed: float, noise: float) -> float:
+def _over(sum_before: float, plan: PlannedLoad, rate: float, passed: float, noise: float) -> float:
     return min(max(0.0, sum_before + passed * (rate / _level(plan) - 1 - SLACK)), FULL * called_at(noise))
 
 
-def _missing(sum_before: float, plan: Planned, seen: Seen, passed: float) -> float:
+def _missing(sum_before: float, plan: PlannedLoad, seen: Seen, passed: float) -> float:
     if seen.within_slo is None:
         return sum_before
     promised = 1 - plan.percentile / 100
@@ -221,7 +221,7 @@ def _towards(before: float, value: float, passed: float, over_seconds: float) ->
     return value + (before - value) * exp(-passed / over_seconds)
 
 
-def _variance(before: Watch, rate: float, passed: float) -> float:
+def _variance(before: LoadWatch, rate: float, passed: float) -> float:
     """What is far off is a move, and no noise."""
     off = (rate / max(before.mean, 1e-9) - 1) ** 2 * AVERAGED
     return _towards(before.variance, min(off, FAR_OFF * before.variance), passed, NOISE_SECONDS)
@@ -236,28 +236,28 @@ def _readings(before: tuple[tuple[float, float], ...], now: float, rate: float) 
     return (*before[first:], (now, rate))
 
 
-def _outgrows(watch: Watch, plan: Planned, rate: float, now: float) -> bool:
+def _outgrows(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float) -> bool:
     """Whether a load that rose a moment ago goes on to rise beyond what has been planned for since."""
     if now - watch.called_at > RISING_SECONDS or rate < NEARLY * plan.rate_per_second:
         return False
     return _ahead(watch, plan, rate, plan.start_seconds) > (1 + SLACK) * _level(plan)
 
 
-def _ahead(watch: Watch, plan: Planned, rate: float, seconds: float) -> float:
+def _ahead(watch: LoadWatch, plan: PlannedLoad, rate: float, seconds: float) -> float:
     """The rate so many seconds from now, if its trend goes on for as long as it may be trusted."""
     slope, lasted = trend(watch.readings)
     return min(rate + slope * min(seconds + REACTION_SECONDS, AS_FAR * lasted), MOST_AHEAD * rate)
 
 
-def _called(watch: Watch, plan: Planned, now: float) -> Watch:
+def _called(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
     """What a call leaves. One after another that led to no more than was planned for then makes the next one wait."""
     in_vain = plan.rate_per_second <= watch.planned_then * (1 + 1e-6) and now - watch.called_at < 2 * MOST_COOL_SECONDS
     cool = min(2 * watch.cool_seconds, MOST_COOL_SECONDS) if in_vain else COOL_SECONDS
     return replace(watch, over=0.0, missing=0.0, called_at=now, planned_then=plan.rate_per_second, cool_seconds=cool)
 
 
-def _load_rose(watch: Watch, name: str, plan: Planned, rate: float) -> Call:
+def _load_rose(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float) -> CapacityNeed:
     wanted = max(rate, _ahead(watch, plan, rate, plan.start_seconds)) * HEADROOM
     least = max(rate, _ahead(watch, plan, rate, 0.0)) * HEADROOM
     message = f"{rate:.4g}/s arrive where {plan.rate_per_second:.4g}/s are planned for"
-    return Call(name, Cause.LOAD_ROSE, wanted, least, message)
+    return CapacityNeed(name, StepTrigger.LOAD_ROSE, wanted, least, message)

@@ -8,6 +8,16 @@ from __future__ import annotations
 from app.control.rollout.advance import advance
 from app.control.rollout.life import begin, roll_back
 from app.control.rollout.order import order
-from app.control.rollout.rules import Advance, Order, RolloutState, Rules, Waiting
+from app.control.rollout.rules import Advance, RolloutOrder, RolloutRules, RolloutState, WaitingChange
 
-__all__ = ["Advance", "Order", "RolloutState", "Rules", "Waiting", "advance", "begin", "order", "roll_back"]
+__all__ = [
+    "Advance",
+    "RolloutOrder",
+    "RolloutRules",
+    "RolloutState",
+    "WaitingChange",
+    "advance",
+    "begin",
+    "order",
+    "roll_back",
+]

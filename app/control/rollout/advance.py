@@ -15,7 +15,7 @@ from app.control.rollout.changes import NOTHING, changes, owner_of
 from app.control.rollout.check import check
 from app.control.rollout.last_resort import gives_way, stands_still
 from app.control.rollout.making import as_set, in_turn, make, said
-from app.control.rollout.rules import Advance, RolloutState, Rules
+from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 from app.control.rollout.taking_back import taken_back
 
@@ -25,7 +25,7 @@ def advance(
     told: Desired,
     observed: Observed,
     state: RolloutState,
-    rules: Rules,
+    rules: RolloutRules,
     now: datetime,
     trials: Mapping[str, Trial] | None = None,
 ) -> Advance:
@@ -37,7 +37,7 @@ def advance(
     seconds = now.timestamp()
     given, told = told, _without_lost(told, target, observed)
     checked = check(told, state.pending, state.leaving, observed, rules, seconds)
-    watched = canary.watch(state.canaries, told, checked.pending, observed, trials or {}, rules, seconds)
+    watched = canary.watch_canaries(state.canaries, told, checked.pending, observed, trials or {}, rules, seconds)
     proven = tuple(sorted({*state.proven, *watched.passed}))
     state = replace(state, pending=checked.pending, leaving=checked.leaving, canaries=watched.canaries, proven=proven)
     if checked.failed or watched.failed:

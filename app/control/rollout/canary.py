@@ -10,16 +10,16 @@ from app.control.domain.desired import Desired, Observed
 from app.control.domain.events import Reason
 from app.control.domain.readings import Trial
 from app.control.rollout.capacity import serves
-from app.control.rollout.rules import Canary, Pending, Rules
+from app.control.rollout.rules import Canary, PendingStep, RolloutRules
 
 
-def key_of(one: AssignedInstance, node: str, rules: Rules) -> str:
+def key_of(one: AssignedInstance, node: str, rules: RolloutRules) -> str:
     """What makes two instances the same kind: model/variant/gpuType."""
     return f"{one.model}/{one.variant}/{rules.gpu_types.get(node, '')}"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class CanaryResult:
     """What came of watching."""
 
     canaries: Mapping[str, Canary]
@@ -28,13 +28,13 @@ class Watched:
     message: str = ""
 
 
-def watch(
-    canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, Pending], observed: Observed,
-    trials: Mapping[str, Trial], rules: Rules, now: float,
-) -> Watched:  # fmt: skip
+def watch_canaries(
+    canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, PendingStep], observed: Observed,
+    trials: Mapping[str, Trial], rules: RolloutRules, now: float,
+) -> CanaryResult:  # fmt: skip
     """Where each canary stands now. One that is not told any more is forgotten: nobody knows how it would have been."""
     if not canaries:
-        return Watched({})
+        return CanaryResult({})
     there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances}
     left: dict[str, Canary] = {}
     passed: list[str] = []
@@ -56,9 +56,9 @@ def watch(
                     f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {said.within_percent:.2f} % of {said.requests} "
                     f"within {one.slo_ms:g} ms, and {one.percentile:g} % are promised"
                 )
-                return Watched(canaries, tuple(passed), canary.instance, message)
+                return CanaryResult(canaries, tuple(passed), canary.instance, message)
         elif now - since < rules.canary_seconds * rules.canary_patience:
             continue
         passed.append(key)
         del left[key]
-    return Watched(left, tuple(passed))
+    return CanaryResult(left, tuple(passed))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, Observed
 from app.control.rollout.changes import owner_of
-from app.control.rollout.rules import Pending, Rules
+from app.control.rollout.rules import PendingStep, RolloutRules
 
 TINY = 1e-6  # of a rate
 
@@ -18,7 +18,7 @@ def serves(one: AssignedInstance, node: str, observed: Observed) -> bool:
     return seen is not None and seen.stage == "ready" and seen.routed and node not in observed.silent | observed.lost
 
 
-def carried(one: AssignedInstance, node: str, pending: Pending | None, observed: Observed) -> float | None:
+def carried(one: AssignedInstance, node: str, pending: PendingStep | None, observed: Observed) -> float | None:
     """What it carries: by its shape, while it is handed over the lesser of both; None while it does not serve."""
     if not serves(one, node, observed):
         return None
@@ -29,12 +29,12 @@ def carried(one: AssignedInstance, node: str, pending: Pending | None, observed:
     return min(one.rate_per_second, pending.before.rate_per_second)
 
 
-class Ledger:
+class CapacityLedger:
     """Of some services: what they need, what they have, and what changes take of it."""
 
     def __init__(
-        self, services: Collection[str], told: Desired, target: Desired, pending: Mapping[str, Pending],
-        observed: Observed, rules: Rules,
+        self, services: Collection[str], told: Desired, target: Desired, pending: Mapping[str, PendingStep],
+        observed: Observed, rules: RolloutRules,
     ) -> None:  # fmt: skip
         self.now: dict[str, float | None] = {}  # by instance
         self._rate = dict.fromkeys(services, 0.0)

@@ -17,7 +17,7 @@ class WrongTarget(ValueError):
     """A target that no rollout can lead to."""
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What is done to an instance."""
 
     STOP = "stop"
@@ -27,10 +27,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
+class InstanceChange:
     """One instance that is not yet as it shall be."""
 
-    kind: Kind
+    kind: ChangeKind
     node: str
     before: AssignedInstance | None
     after: AssignedInstance | None
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def takes_room(self) -> bool:
-        return self.kind in (Kind.START, Kind.RESHAPE)
+        return self.kind in (ChangeKind.START, ChangeKind.RESHAPE)
 
     @property
     def growth(self) -> float:
@@ -68,9 +68,9 @@ def owner_of(one: AssignedInstance) -> str:
     return f"{one.tenant or 'default'}/{one.service or one.job}"
 
 
-def changes(told: Desired, target: Desired) -> list[Change]:
+def changes(told: Desired, target: Desired) -> list[InstanceChange]:
     """Every instance that is to be told otherwise. One that stands somewhere else must have another id."""
-    found: list[Change] = []
+    found: list[InstanceChange] = []
     places: dict[str, tuple[str, int]] = {}
     for node in sorted({*told, *target}):
         before, after = told.get(node, NOTHING), target.get(node, NOTHING)
@@ -78,17 +78,17 @@ def changes(told: Desired, target: Desired) -> list[Change]:
             continue
         found += _of_node(node, before, after)
     for change in found:
-        if change.kind is Kind.STOP:
+        if change.kind is ChangeKind.STOP:
             places[change.id] = change.place
     for change in found:
-        if change.kind is Kind.START and change.id in places:
+        if change.kind is ChangeKind.START and change.id in places:
             there = "/".join(map(str, places[change.id]))
             here = "/".join(map(str, change.place))
             raise WrongTarget(f"instance {change.id} stands on {there} and is wanted on {here}: a move has another id")
     return found
 
 
-def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Change]:
+def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[InstanceChange]:
     old = {one.id: one for one in before.instances}
     new = {one.id: one for one in after.instances}
     for id_ in sorted({*old, *new}):
@@ -96,15 +96,17 @@ def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Cha
         if was == shall:
             continue
         if was is None:
-            yield Change(Kind.START, node, None, shall)
+            yield InstanceChange(ChangeKind.START, node, None, shall)
         elif shall is None:
-            yield Change(Kind.STOP, node, was, None)
+            yield InstanceChange(ChangeKind.STOP, node, was, None)
         elif was.gpu != shall.gpu:
             raise WrongTarget(
                 f"instance {id_} moves from GPU {was.gpu} to {shall.gpu} of {node}: a move has another id"
             )
         else:
-            yield Change(Kind.RETUNE if same_process(was, shall) else Kind.RESHAPE, node, was, shall)
+            yield InstanceChange(
+                ChangeKind.RETUNE if same_process(was, shall) else ChangeKind.RESHAPE, node, was, shall
+            )
 
 
 def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
@@ -119,7 +121,7 @@ def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
     )
 
 
-def has_other_batch(change: Change) -> bool:
+def has_other_batch(change: InstanceChange) -> bool:
     """Whether what it carries depends on a knob that its node has still to turn."""
     was, shall = change.before, change.after
     if was is None or shall is None:
@@ -134,7 +136,7 @@ def with_instance(wanted: NodeDesired, id_: str, one: AssignedInstance | None) -
     return replace(wanted, instances=tuple(lines))
 
 
-def components(todo: Sequence[Change]) -> list[list[Change]]:
+def components(todo: Sequence[InstanceChange]) -> list[list[InstanceChange]]:
     """Changes that can be in each other's way, by a GPU or by a service, together."""
     parent = {change.id: change.id for change in todo}
 
@@ -148,7 +150,7 @@ def components(todo: Sequence[Change]) -> list[list[Change]]:
     for change in todo:
         for bond in (change.place, change.owner):
             parent[root(change.id)] = root(first.setdefault(bond, change.id))
-    found: dict[str, list[Change]] = {}
+    found: dict[str, list[InstanceChange]] = {}
     for change in todo:
         found.setdefault(root(change.id), []).append(change)
     return list(found.values())

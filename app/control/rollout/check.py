@@ -11,7 +11,7 @@ from app.control.domain.events import Reason
 from app.control.rollout.canary import key_of
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
-from app.control.rollout.rules import Leaving, Pending, Rules
+from app.control.rollout.rules import Leaving, PendingStep, RolloutRules
 
 START_SECONDS = 20.0
 # Why a copy that did nothing wrong is taken down.
@@ -22,7 +22,7 @@ HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
 class Checked:
     """Where the steps stand. `failed`: the instances that will not come, with the reason for the first."""
 
-    pending: Mapping[str, Pending]
+    pending: Mapping[str, PendingStep]
     leaving: Mapping[str, Leaving]
     failed: tuple[str, ...] = ()
     reason: str = ""
@@ -30,9 +30,13 @@ class Checked:
 
 
 def check(
-    told: Desired, pending: Mapping[str, Pending], leaving: Mapping[str, Leaving], observed: Observed, rules: Rules,
+    told: Desired,
+    pending: Mapping[str, PendingStep],
+    leaving: Mapping[str, Leaving],
+    observed: Observed,
+    rules: RolloutRules,
     now: float,
-) -> Checked:  # fmt: skip
+) -> Checked:
     """What is still on its way. The time of a silent node does not count: it is waited for until it is lost."""
     going = {
         id_: one for id_, one in leaving.items() if one.node not in observed.lost and not _is_gone(id_, one, observed)
@@ -40,7 +44,7 @@ def check(
     if not pending:
         return Checked(pending, going)
     there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances if one.id in pending}
-    left: dict[str, Pending] = {}
+    left: dict[str, PendingStep] = {}
     failed: list[tuple[str, str, str]] = []
     for id_, step in sorted(pending.items()):
         if id_ not in there or there[id_][0] in observed.lost:
@@ -76,7 +80,7 @@ def _is_current(node: str, observed: Observed) -> bool:
 
 
 def _is_settled(
-    one: AssignedInstance, node: str, step: Pending, observed: Observed, now: float, start_seconds: float
+    one: AssignedInstance, node: str, step: PendingStep, observed: Observed, now: float, start_seconds: float
 ) -> bool:
     """Whether it serves by the process that was asked for."""
     seen = observed.instances.get(one.id)
@@ -101,14 +105,14 @@ def _is_shaped(one: AssignedInstance, seen: Seen) -> bool:
     )
 
 
-def _watched(step: Pending, seen: Seen | None, is_current: bool, now: float) -> Pending:
+def _watched(step: PendingStep, seen: Seen | None, is_current: bool, now: float) -> PendingStep:
     if seen is None or not is_current or not seen.reason or seen.reason in HARMLESS:
         return replace(step, held_since=0.0)
     return step if step.held_since else replace(step, held_since=now)
 
 
 def _failure(
-    step: Pending, seen: Seen | None, rules: Rules, now: float, start_seconds: float
+    step: PendingStep, seen: Seen | None, rules: RolloutRules, now: float, start_seconds: float
 ) -> tuple[str, str] | None:
     if seen and step.held_since and now - step.held_since >= rules.held_seconds:
         return Reason.STEP_FAILED, f"{seen.reason}: {seen.message}" if seen.message else seen.reason
@@ -119,5 +123,5 @@ def _failure(
     return None
 
 
-def start_seconds(one: AssignedInstance, node: str, rules: Rules) -> float:
+def start_seconds(one: AssignedInstance, node: str, rules: RolloutRules) -> float:
     return rules.start_seconds.get(key_of(one, node, rules), START_SECONDS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from app.control.domain.events import Reason
-from app.control.rollout.changes import Change, Kind, owner_of
+from app.control.rollout.changes import ChangeKind, InstanceChange, owner_of
 from app.control.rollout.scene import Scene
 
 
-def stands_still(scene: Scene, made: Collection[Change]) -> bool:
+def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
     """Whether nothing is under way that what waits may be waiting for.
 
     For a service without any copy that counts only where it can be in its way, and no trial does.
@@ -30,7 +30,7 @@ def stands_still(scene: Scene, made: Collection[Change]) -> bool:
     return not any(node in silent for node, _ in places)
 
 
-def gives_way(scene: Scene) -> Change | None:
+def gives_way(scene: Scene) -> InstanceChange | None:
     """What may be taken from a service although that leaves it too little: somebody dearer is short of its room.
 
     An order was found before the plan was recorded, so this is reached only when capacity has gone since. Whoever
@@ -48,12 +48,14 @@ def gives_way(scene: Scene) -> Change | None:
     found = [
         change
         for change in scene.todo.values()
-        if change.kind in (Kind.STOP, Kind.RESHAPE) and change.place in wanted and _may(change, first, scene)
+        if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)
+        and change.place in wanted
+        and _may(change, first, scene)
     ]
     return min(found, default=None, key=lambda change: (change.place != first.place, change.one.priority, change.id))
 
 
-def _may(change: Change, first: Change, scene: Scene) -> bool:
+def _may(change: InstanceChange, first: InstanceChange, scene: Scene) -> bool:
     obstacle = scene.obstacle(change)
     if obstacle is None or obstacle.reason != Reason.CAPACITY_AT_RISK or change.owner == first.owner:
         return False

@@ -12,10 +12,10 @@ from app.control.domain.snapshot import NodeFacts
 from app.control.rollout.changes import owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
-from app.control.rollout.rules import Order, RolloutState, Rules
+from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 
 
-def begin(before: RolloutState, told: Desired, target: Desired, rules: Rules) -> RolloutState:
+def begin(before: RolloutState, told: Desired, target: Desired, rules: RolloutRules) -> RolloutState:
     """The state in which a plan takes over: what is on its way still is, whoever asked for it.
 
     The order is looked for again: from what nodes are told, which need not be what the plan before wanted.
@@ -24,8 +24,8 @@ def begin(before: RolloutState, told: Desired, target: Desired, rules: Rules) ->
 
 
 def roll_back(
-    earlier: Desired, told: Desired, nodes: Mapping[str, NodeFacts], declared: Collection[str], rules: Rules
-) -> Order:
+    earlier: Desired, told: Desired, nodes: Mapping[str, NodeFacts], declared: Collection[str], rules: RolloutRules
+) -> RolloutOrder:
     """The way back to what an earlier plan wanted, as far as that is still there.
 
     What has been declared since stays as it is told, what has been deleted since does not come back, and what stood on

@@ -6,33 +6,33 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.control.domain.desired import NodeDesired
-from app.control.rollout.changes import NOTHING, Change
+from app.control.rollout.changes import NOTHING, InstanceChange
 from app.control.rollout.clocks import settings
 from app.control.rollout.queue import queues_of, usually
 from app.control.rollout.room import Lack
-from app.control.rollout.rules import Waiting
+from app.control.rollout.rules import WaitingChange
 from app.control.rollout.scene import Scene
 
 NONE: Mapping[str, Lack | None] = {}
 
 
-def in_turn(todo: Collection[Change], sequence: Sequence[str]) -> list[Change]:
+def in_turn(todo: Collection[InstanceChange], sequence: Sequence[str]) -> list[InstanceChange]:
     """What stands in the sequence first, in its order; the rest in the usual one."""
     rank = {id_: place for place, id_ in enumerate(sequence)}
     return sorted(usually(todo), key=lambda change: rank.get(change.id, len(rank)))
 
 
 def make(
-    scene: Scene, todo: Iterable[Change], sequence: Collection[str], known: Mapping[str, Lack | None] = NONE
-) -> tuple[list[Change], list[tuple[Change, Lack | None]]]:
+    scene: Scene, todo: Iterable[InstanceChange], sequence: Collection[str], known: Mapping[str, Lack | None] = NONE
+) -> tuple[list[InstanceChange], list[tuple[InstanceChange, Lack | None]]]:
     """Make what may be made; what waits, with what is in its way. `known`: what is as it was when it was asked last.
 
     Where the order matters, on a GPU and in a service each change waits for those before it: then whatever the pace of
     nodes, the first that is left can always be made next.
     """
     waits: set[object] = set()
-    made: list[Change] = []
-    waiting: list[tuple[Change, Lack | None]] = []
+    made: list[InstanceChange] = []
+    waiting: list[tuple[InstanceChange, Lack | None]] = []
     for change in todo:
         queues = queues_of(change) if change.id in sequence else []
         obstacle = known.get(change.id) or scene.obstacle(change)
@@ -45,11 +45,11 @@ def make(
     return made, waiting
 
 
-def said(waiting: Iterable[tuple[Change, Lack | None]]) -> tuple[Waiting, ...]:
+def said(waiting: Iterable[tuple[InstanceChange, Lack | None]]) -> tuple[WaitingChange, ...]:
     """In words."""
     others = Lack("others_first", "what comes before it is not through yet")
     return tuple(
-        Waiting(change.id, change.owner, lacks.reason, lacks.message)
+        WaitingChange(change.id, change.owner, lacks.reason, lacks.message)
         for change, found in waiting
         for lacks in [found or others]
     )

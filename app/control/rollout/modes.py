@@ -11,7 +11,7 @@ from app.control.domain.events import Reason
 from app.control.rollout.changes import changes
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
-from app.control.rollout.rules import Rules
+from app.control.rollout.rules import RolloutRules
 
 AUTO, APPROVE, ADVISORY = "auto", "approve", "advisory"
 WHY = {
@@ -32,7 +32,9 @@ class ByMode:
     shown: Decision | None
 
 
-def by_mode(decision: Decision, standing: Desired, modes: Mapping[str, str], default: str, rules: Rules) -> ByMode:
+def by_mode(
+    decision: Decision, standing: Desired, modes: Mapping[str, str], default: str, rules: RolloutRules
+) -> ByMode:
     """Each part is what can go without those that may not: nothing is started in the place of what stays.
 
     `modes` are of services and jobs that have one of their own; jobs have none, and follow the default.
@@ -57,7 +59,7 @@ def _part(
     approve: Collection[str],
     advisory: Collection[str],
     state: State,
-    rules: Rules,
+    rules: RolloutRules,
 ) -> Decision | None:
     held = {
         owner: HeldBack(owner, *WHY[mode])

@@ -9,18 +9,18 @@ from app.control.domain.decision import HeldBack
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import Change, Kind, changes, components, owner_of
+from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components, owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.rehearsal import Walk, rehearsed
 from app.control.rollout.room import Gpu, Lack, lack, over_full
-from app.control.rollout.rules import Order, RolloutState, Rules
+from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 from app.control.rollout.search import MOST_CHANGES, narrowed, search
 
 GENTLE_ROUNDS = 3  # of holding back only what lacks room itself; after that, all that is left
 
 
-def order(told: Desired, target: Desired, rules: Rules) -> Order:
+def order(told: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
     """The steps from what is told to the target. What is stuck stays as it is told, and is named."""
     rules = replace(rules, unproven=frozenset())
     held: dict[str, HeldBack] = {}
@@ -31,13 +31,13 @@ def order(told: Desired, target: Desired, rules: Rules) -> Order:
         if walk.waiting:
             walk = _searched(told, goal, rules, walk)
         if not walk.waiting:
-            return Order(walk.steps, tuple(held.values()), goal, _worth_keeping(told, goal, walk.made))
+            return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(told, goal, walk.made))
         turn += 1
         held |= {one.service: one for one in _stuck(told, goal, walk, rules, turn > GENTLE_ROUNDS)}
         goal = _possible(told, target, held, rules)
 
 
-def _searched(told: Desired, target: Desired, rules: Rules, walk: Walk) -> Walk:
+def _searched(told: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
     """The same, where looking further than the next step found a way for what was stuck."""
     left = {one.instance for one in walk.waiting}
     parts = components(changes(told, target))
@@ -58,23 +58,23 @@ def _searched(told: Desired, target: Desired, rules: Rules, walk: Walk) -> Walk:
 def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
     """Of the order, that which matters: where several take room on a GPU that is not empty, or give up capacity."""
     todo = {change.id: change for change in changes(told, target)}
-    crowded = {change.place for change in todo.values() if change.kind in (Kind.STOP, Kind.RESHAPE)}
+    crowded = {change.place for change in todo.values() if change.kind in (ChangeKind.STOP, ChangeKind.RESHAPE)}
     gives: dict[str, int] = {}
     for change in todo.values():
-        if change.kind is not Kind.START:
+        if change.kind is not ChangeKind.START:
             gives[change.owner] = gives.get(change.owner, 0) + 1
 
-    def matters(change: Change) -> bool:
+    def matters(change: InstanceChange) -> bool:
         return (
             change.place in crowded
-            if change.kind is Kind.START
-            else (change.kind is Kind.RESHAPE or gives[change.owner] > 1)
+            if change.kind is ChangeKind.START
+            else (change.kind is ChangeKind.RESHAPE or gives[change.owner] > 1)
         )
 
     return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
 
 
-def _stuck(told: Desired, goal: Desired, walk: Walk, rules: Rules, all_of_it: bool) -> list[HeldBack]:
+def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBack]:
     """What to hold back: at first only that which itself finds no room, for the rest may then go."""
     here = walk.steps[-1] if walk.steps else told
     todo = {change.id: change for change in changes(here, goal)}
@@ -100,7 +100,7 @@ def _stuck(told: Desired, goal: Desired, walk: Walk, rules: Rules, all_of_it: bo
     return held
 
 
-def _alone(change: Change, scene: Scene) -> Lack | None:
+def _alone(change: InstanceChange, scene: Scene) -> Lack | None:
     return scene.room_for(change) if change.takes_room else None
 
 
@@ -108,7 +108,7 @@ def _held(owner: str, lacks: Lack) -> HeldBack:
     return HeldBack(owner, Reason.NO_ROOM_TO_HAND_OVER, lacks.message, lacks.sm_percent, lacks.memory_gib)
 
 
-def _possible(told: Desired, target: Desired, held: dict[str, HeldBack], rules: Rules) -> Desired:
+def _possible(told: Desired, target: Desired, held: dict[str, HeldBack], rules: RolloutRules) -> Desired:
     """The target without what is held back, and without what then finds its place still taken."""
     while True:
         goal = without(target, told, held) if held else target
@@ -118,11 +118,11 @@ def _possible(told: Desired, target: Desired, held: dict[str, HeldBack], rules: 
         held |= added
 
 
-def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: Rules) -> Iterator[HeldBack]:
+def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: RolloutRules) -> Iterator[HeldBack]:
     """Owners of what comes to GPUs that cannot hold all of it; jobs give way to services."""
     if not held:
         return
-    coming: dict[tuple[str, int], list[Change]] = {}
+    coming: dict[tuple[str, int], list[InstanceChange]] = {}
     for change in changes(told, goal):
         if change.takes_room and change.owner not in held:
             coming.setdefault(change.place, []).append(change)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from app.control.rollout.changes import Change, Kind
+from app.control.rollout.changes import ChangeKind, InstanceChange
 
-FIRST = (Kind.STOP, Kind.RETUNE, Kind.RESHAPE, Kind.START)
+FIRST = (ChangeKind.STOP, ChangeKind.RETUNE, ChangeKind.RESHAPE, ChangeKind.START)
 
 
-def usually(todo: Collection[Change]) -> list[Change]:
+def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
     """What makes room first, then what needs a second copy beside it, then what is new; jobs last."""
     crowded = {change.place for change in todo if change.takes_room}
     return sorted(todo, key=lambda change: _usual(change, crowded))
 
 
-def _usual(change: Change, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
+def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
     """Of hand-overs those that shrink come first, the smallest new copy before; of those that grow the largest old."""
     before = change.before.memory_gib if change.before else 0.0
     after = change.one.memory_gib
     by_room = (0, after) if change.growth <= 0 else (1, -before)
     return (
-        bool(change.one.job) and change.kind is not Kind.STOP,
+        bool(change.one.job) and change.kind is not ChangeKind.STOP,
         FIRST.index(change.kind),
         change.place not in crowded,
         *(by_room if change.takes_room else (0, 0.0)),
@@ -29,11 +29,11 @@ def _usual(change: Change, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
     )
 
 
-def queues_of(change: Change) -> list[object]:
+def queues_of(change: InstanceChange) -> list[object]:
     """Where it contends with others: for room on a GPU, for what a service can spare."""
     found: list[object] = []
     if change.takes_room:
         found.append(change.place)
-    if change.kind is not Kind.START and change.one.service:
+    if change.kind is not ChangeKind.START and change.one.service:
         found.append(change.owner)
     return found

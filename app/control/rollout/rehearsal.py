@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from app.control.domain.desired import Desired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import Change, Kind, changes
+from app.control.rollout.changes import ChangeKind, InstanceChange, changes
 from app.control.rollout.making import as_set, in_turn, make, said
 from app.control.rollout.room import Lack
-from app.control.rollout.rules import RolloutState, Rules, Waiting
+from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 
 
@@ -25,10 +25,10 @@ class Walk:
 
     steps: tuple[Desired, ...]
     made: tuple[str, ...]
-    waiting: tuple[Waiting, ...]  # empty: it came to the end
+    waiting: tuple[WaitingChange, ...]  # empty: it came to the end
 
 
-def rehearsed(told: Desired, target: Desired, rules: Rules, sequence: Sequence[str] = ()) -> Walk:
+def rehearsed(told: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Walk:
     """Round after round, until nothing more can be made.
 
     What stands in the sequence is gone through in every round: others wait for it.
@@ -59,7 +59,7 @@ def rehearsed(told: Desired, target: Desired, rules: Rules, sequence: Sequence[s
 class _Stage(Scene):
     """A scene that goes on from round to round."""
 
-    def __init__(self, told: Desired, target: Desired, rules: Rules) -> None:
+    def __init__(self, told: Desired, target: Desired, rules: RolloutRules) -> None:
         super().__init__(told, target, RolloutState(), AT_ONCE, rules, changes(told, target), 0.0)
         self._of_node: dict[str, set[str]] = defaultdict(set)  # changes
         self._of_owner: dict[str, set[str]] = defaultdict(set)
@@ -71,7 +71,7 @@ class _Stage(Scene):
                 self._jobs_of[change.id] = change.owner
         self._due = {node for node in {*told, *target} if told.get(node) != target.get(node)}
 
-    def set_devices(self, made: Iterable[Change]) -> set[str]:
+    def set_devices(self, made: Iterable[InstanceChange]) -> set[str]:
         """Devices and rules as they may be set now; the nodes of which they changed."""
         under_way = {change.node for change in made}
         busy: dict[str, set[int]] = defaultdict(set)
@@ -90,7 +90,7 @@ class _Stage(Scene):
         self._due = under_way  # once that is done, devices may be set on
         return reset
 
-    def touched(self, made: Sequence[Change], reset: Collection[str]) -> set[str]:
+    def touched(self, made: Sequence[InstanceChange], reset: Collection[str]) -> set[str]:
         """What has to be looked at again."""
         found: set[str] = set()
         for node in {*reset, *(change.node for change in made)}:
@@ -101,7 +101,7 @@ class _Stage(Scene):
             found |= self._of_owner[owner]  # a job goes on where it is until its new place is free
         return found
 
-    def done(self, made: Sequence[Change]) -> None:
+    def done(self, made: Sequence[InstanceChange]) -> None:
         """What was told is what runs: what is left has left its room, what came serves."""
         self.before = dict(self.told)
         self.pending.clear()
@@ -111,7 +111,7 @@ class _Stage(Scene):
             self._of_owner[change.owner].discard(change.id)
             if change.one.service and change.after:
                 self.ledger.carry(change.owner, change.id, change.after.rate_per_second)
-            elif change.kind is Kind.STOP:
+            elif change.kind is ChangeKind.STOP:
                 self._jobs[change.owner] -= 1
         for node, gpu in {change.place for change in made}:
             self._holding[node, gpu] = [one for one in self.told[node].instances if one.gpu == gpu]

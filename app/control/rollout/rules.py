@@ -11,7 +11,7 @@ from app.control.domain.desired import Desired
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RolloutRules:
     """What the fleet allows. A shape's key is model/variant/gpuType."""
 
     memory_gib: Mapping[str, float]  # of one GPU, by node; where it is not known, nothing is started
@@ -31,7 +31,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingStep:
     """What a node was told and is not seen to have done yet: a copy to bring up, or another batch."""
 
     since: float  # seconds
@@ -63,7 +63,7 @@ class RolloutState:
     """All that a rollout remembers; what it does not remember it sees."""
 
     sequence: tuple[str, ...] = ()  # instances, in the order in which their changes may contend for room
-    pending: Mapping[str, Pending] = field(default_factory=dict)  # by instance
+    pending: Mapping[str, PendingStep] = field(default_factory=dict)  # by instance
     leaving: Mapping[str, Leaving] = field(default_factory=dict)  # by instance
     canaries: Mapping[str, Canary] = field(default_factory=dict)  # by key, on trial
     proven: tuple[str, ...] = ()  # keys whose canary passed
@@ -72,7 +72,7 @@ class RolloutState:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingChange:
     """A change that is not made yet, and why."""
 
     instance: str
@@ -91,14 +91,14 @@ class Advance:
     done: bool = False
     stopped_reason: str = ""  # a Reason: nothing further is changed, and what failed is taken back
     message: str = ""
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
     failed: tuple[str, ...] = ()  # services and jobs whose step failed
     made: tuple[str, ...] = ()  # instances that are told something else, in this order
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RolloutOrder:
     """The steps from what nodes are told to what they shall be told."""
 
     steps: tuple[Desired, ...]  # each the whole fleet

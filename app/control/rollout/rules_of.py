@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.control.domain.snapshot import Declared
-from app.control.rollout.rules import Rules
+from app.control.rollout.rules import RolloutRules
 from app.manifests.fleet import PolicySpec
 from app.manifests.work import ServiceSpec
 
@@ -15,7 +15,7 @@ JOBS: int = PolicySpec.model_fields["jobs_per_gpu"].default
 START_SECONDS = 20.0
 
 
-def rules_of(declared: Iterable[Declared], unproven: frozenset[str] = frozenset()) -> Rules:
+def rules_of(declared: Iterable[Declared], unproven: frozenset[str] = frozenset()) -> RolloutRules:
     """What nodes have, services need and profiles say. `unproven`: shapes that have to show themselves first."""
     memory: dict[str, float] = {}
     types: dict[str, str] = {}
@@ -36,7 +36,7 @@ def rules_of(declared: Iterable[Declared], unproven: frozenset[str] = frozenset(
                 starts[key] = float(spec.get("startSeconds", START_SECONDS))
             case "Policy":
                 jobs = int(spec.get("jobsPerGpu", JOBS))
-    return Rules(
+    return RolloutRules(
         memory_gib={node: memory[gpu_type] for node, gpu_type in types.items() if gpu_type in memory},
         gpu_types=types,
         min_instances=least,

@@ -13,11 +13,11 @@ from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired, Observed
 from app.control.domain.events import Reason
 from app.control.rollout import canary
-from app.control.rollout.capacity import Ledger
+from app.control.rollout.capacity import CapacityLedger
 from app.control.rollout.changes import (
     NOTHING,
-    Change,
-    Kind,
+    ChangeKind,
+    InstanceChange,
     has_other_batch,
     owner_of,
     same_process,
@@ -26,7 +26,7 @@ from app.control.rollout.changes import (
 from app.control.rollout.check import start_seconds
 from app.control.rollout.clocks import is_raised
 from app.control.rollout.room import Gpu, Lack, lack
-from app.control.rollout.rules import Canary, Leaving, Pending, RolloutState, Rules
+from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules, RolloutState
 from app.control.rollout.urgency import urgent
 
 Place = tuple[str, int]
@@ -36,29 +36,31 @@ class Scene:
     """Changes are asked for one by one, and made one by one; what is made counts for the next."""
 
     def __init__(
-        self, told: Desired, target: Desired, state: RolloutState, observed: Observed, rules: Rules,
-        todo: Sequence[Change], now: float,
+        self, told: Desired, target: Desired, state: RolloutState, observed: Observed, rules: RolloutRules,
+        todo: Sequence[InstanceChange], now: float,
     ) -> None:  # fmt: skip
         self.before, self.target, self.observed, self.rules, self.now = told, target, observed, rules, now
         self.told: dict[str, NodeDesired] = dict(told)
-        self.pending: dict[str, Pending] = dict(state.pending)
+        self.pending: dict[str, PendingStep] = dict(state.pending)
         self.leaving: dict[str, Leaving] = dict(state.leaving)
         self.canaries: dict[str, Canary] = dict(state.canaries)
         self.todo = {change.id: change for change in todo}
         self._unproven = (rules.unproven | state.canaries.keys()) - set(state.proven)
         services = {change.owner for change in todo if change.one.service}
         self.all = todo
-        on_trial = {one.instance: Pending(0.0, one.before) for one in state.canaries.values()}
-        self.ledger = Ledger(services, told, target, {**on_trial, **state.pending}, observed, rules)
+        on_trial = {one.instance: PendingStep(0.0, one.before) for one in state.canaries.values()}
+        self.ledger = CapacityLedger(services, told, target, {**on_trial, **state.pending}, observed, rules)
         if on_trial and self.urgent:  # what they carry is relied on
             there = [one for wanted in told.values() for one in wanted.instances if one.id in on_trial]
             left = {one.id: on_trial[one.id] for one in there if owner_of(one) not in self.urgent}
-            self.ledger = Ledger(services, told, target, {**left, **state.pending}, observed, rules)
+            self.ledger = CapacityLedger(services, told, target, {**left, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are told or not gone yet
         self._trusted: set[str] = set()  # services of which something serves that is no trial
         self._coming = Counter(change.place for change in todo if change.takes_room and change.one.service)
-        self._job_starts = {change.owner: change for change in todo if change.one.job and change.kind is Kind.START}
+        self._job_starts = {
+            change.owner: change for change in todo if change.one.job and change.kind is ChangeKind.START
+        }
         self._look(services)
 
     def _look(self, services: set[str]) -> None:
@@ -95,20 +97,20 @@ class Scene:
         pending = self.pending.get(one.id)
         return pending.before if pending and pending.before and not same_process(pending.before, one) else None
 
-    def obstacle(self, change: Change) -> Lack | None:
+    def obstacle(self, change: InstanceChange) -> Lack | None:
         """Why this change cannot be made now; None when it can."""
         if change.node in self.observed.silent and change.node not in self.observed.lost:
             return Lack(Reason.NODE_SILENT, f"{change.node} is not heard of")
-        if change.kind is Kind.START and change.id in self.leaving:
+        if change.kind is ChangeKind.START and change.id in self.leaving:
             return Lack("leaving", "it is wanted again, and ends first")
         if change.one.job:
             return self._obstacle_of_job(change)
         match change.kind:
-            case Kind.STOP:
+            case ChangeKind.STOP:
                 return self._would_lack(change, 0.0, 1)
-            case Kind.RETUNE:
+            case ChangeKind.RETUNE:
                 return self._too_early(change) or self._would_lack(change, change.one.rate_per_second, 0)
-            case Kind.RESHAPE:
+            case ChangeKind.RESHAPE:
                 if self._is_under_way(change) or self._handing_over(change):
                     return Lack("hand_over_under_way", "one hand-over at a time on a GPU")
                 return (
@@ -116,10 +118,10 @@ class Scene:
                     or self._on_trial(change)
                     or self._would_lack(change, change.one.rate_per_second, 0)
                 )
-            case Kind.START:
+            case ChangeKind.START:
                 return self.room_for(change) or self._on_trial(change)
 
-    def _is_under_way(self, change: Change) -> bool:
+    def _is_under_way(self, change: InstanceChange) -> bool:
         """Whether a copy comes up that is better waited for: one that has only begun is told otherwise at once."""
         step = self.pending.get(change.id)
         if step is None or change.before is None:
@@ -127,14 +129,14 @@ class Scene:
         so_far = self.now - step.since
         return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
 
-    def _would_lack(self, change: Change, rate_after: float, instances: int) -> Lack | None:
+    def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Lack | None:
         """Whether the service can do with what this leaves of the instance."""
         carries = self.ledger.now.get(change.id)
         if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
         return Lack(Reason.CAPACITY_AT_RISK, self.ledger.said(change.owner))
 
-    def _too_early(self, change: Change) -> Lack | None:
+    def _too_early(self, change: InstanceChange) -> Lack | None:
         """More is sent to an instance only when its GPU is as fast as that was planned for, less when it is at rest."""
         assert change.before and change.after
         if change.after.rate_per_second <= change.before.rate_per_second:
@@ -146,12 +148,12 @@ class Scene:
             return Lack("clock_first", f"{node} has not taken its last assignment yet")
         return None
 
-    def _handing_over(self, change: Change) -> bool:
+    def _handing_over(self, change: InstanceChange) -> bool:
         wanted = self.told.get(change.node, NOTHING).instances
         others = [one for one in wanted if one.service and one.gpu == change.one.gpu and one.id != change.id]
         return any(self._handed_over(one) for one in others)
 
-    def room_for(self, change: Change, without: str = "") -> Lack | None:
+    def room_for(self, change: InstanceChange, without: str = "") -> Lack | None:
         """What its new copy lacks on its GPU as it is now, or without some instance."""
         memory_gib = self.rules.memory_gib.get(change.node)
         if memory_gib is None or change.node in self.observed.lost:
@@ -160,7 +162,7 @@ class Scene:
         there = [one for one in self._holding[change.place] if one.id != without]
         return lack(change.one, there, Gpu.of(wanted, memory_gib, self.rules.jobs_per_gpu))
 
-    def _on_trial(self, change: Change) -> Lack | None:
+    def _on_trial(self, change: InstanceChange) -> Lack | None:
         key = canary.key_of(change.one, change.node, self.rules)
         if key not in self._unproven or change.owner not in self._trusted:
             return None
@@ -169,13 +171,13 @@ class Scene:
             return None
         return Lack(Reason.CANARY_FIRST, f"{key} is tried on {first.instance} first")
 
-    def _obstacle_of_job(self, change: Change) -> Lack | None:
+    def _obstacle_of_job(self, change: InstanceChange) -> Lack | None:
         """Jobs make room before services need it, and come when services have what they need."""
-        if change.kind is Kind.RETUNE:
+        if change.kind is ChangeKind.RETUNE:
             return None
-        if change.kind is Kind.STOP:
+        if change.kind is ChangeKind.STOP:
             return self._place_not_free(change)
-        if change.kind is Kind.START and self._jobs[change.owner]:
+        if change.kind is ChangeKind.START and self._jobs[change.owner]:
             return Lack("job_under_way", "its process elsewhere has not ended yet")
         if change.id in self.pending:
             return Lack("hand_over_under_way", "its process in the shape before has not ended yet")
@@ -186,7 +188,7 @@ class Scene:
             return Lack("services_first", "services take what they need of the GPU first")
         return self.room_for(change)
 
-    def _place_not_free(self, change: Change) -> Lack | None:
+    def _place_not_free(self, change: InstanceChange) -> Lack | None:
         """A job goes on where it is while its new place is taken and nobody needs the old one."""
         later = self._job_starts.get(change.owner)
         if later is None or self._coming[change.place]:
@@ -195,7 +197,7 @@ class Scene:
             return Lack("job_waits", "it goes on until its new place is free")
         return None
 
-    def make(self, change: Change) -> None:
+    def make(self, change: InstanceChange) -> None:
         """Tell the node so, and count with it from now on."""
         one = change.one
         self.todo.pop(change.id, None)
@@ -206,21 +208,21 @@ class Scene:
         )
         carries = self.ledger.now.get(one.id)
         if one.service and carries is not None:
-            left = 0.0 if change.kind is Kind.STOP else one.rate_per_second
+            left = 0.0 if change.kind is ChangeKind.STOP else one.rate_per_second
             pending = self.pending.get(one.id)
-            until_then = change.before if change.kind is Kind.RESHAPE else pending.before if pending else None
+            until_then = change.before if change.kind is ChangeKind.RESHAPE else pending.before if pending else None
             if until_then:
                 left = min(left, until_then.rate_per_second)  # the lesser, until the new copy serves
             left = min(left, carries)  # what it carries more is counted when it has been told
-            self.ledger.take(change.owner, carries - left, 1 if change.kind is Kind.STOP else 0)
-            self.ledger.now[one.id] = None if change.kind is Kind.STOP else left
+            self.ledger.take(change.owner, carries - left, 1 if change.kind is ChangeKind.STOP else 0)
+            self.ledger.now[one.id] = None if change.kind is ChangeKind.STOP else left
         match change.kind:
-            case Kind.STOP:
+            case ChangeKind.STOP:
                 self._leave(change.node, one)
-            case Kind.START | Kind.RESHAPE:
+            case ChangeKind.START | ChangeKind.RESHAPE:
                 self._come(change)
-            case Kind.RETUNE if has_other_batch(change):
-                self.pending.setdefault(one.id, Pending(self.now, change.before))
+            case ChangeKind.RETUNE if has_other_batch(change):
+                self.pending.setdefault(one.id, PendingStep(self.now, change.before))
 
     def _leave(self, node: str, one: AssignedInstance) -> None:
         """It holds what it has until its node says that it is gone; in the middle of a hand-over that is twice."""
@@ -233,12 +235,12 @@ class Scene:
         )
         self.leaving[one.id] = Leaving(node, held, self.now)
 
-    def _come(self, change: Change) -> None:
+    def _come(self, change: InstanceChange) -> None:
         one = change.one
-        if change.kind is Kind.RESHAPE or one.service:
-            self.pending[one.id] = Pending(self.now, change.before, is_new=one.id in self.pending)
+        if change.kind is ChangeKind.RESHAPE or one.service:
+            self.pending[one.id] = PendingStep(self.now, change.before, is_new=one.id in self.pending)
         if one.job:
-            self._jobs[change.owner] += change.kind is Kind.START
+            self._jobs[change.owner] += change.kind is ChangeKind.START
         else:
             key = canary.key_of(one, change.node, self.rules)
             first = self.canaries.get(key)

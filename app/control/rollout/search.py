@@ -8,17 +8,17 @@ from dataclasses import replace
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import NOTHING, Change, owner_of
+from app.control.rollout.changes import NOTHING, InstanceChange, owner_of
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
-from app.control.rollout.rules import RolloutState, Rules
+from app.control.rollout.rules import RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 
 MOST_CHANGES = 40  # in one knot; larger ones are left to the usual order
 MOST_LOOKS = 30_000
 
 
-def search(part: Sequence[Change], start: Desired, goal: Desired, rules: Rules) -> list[str] | None:
+def search(part: Sequence[InstanceChange], start: Desired, goal: Desired, rules: RolloutRules) -> list[str] | None:
     """An order in which each change finds room and leaves capacity; None when there is none, or none was found.
 
     `start` and `goal` are those that `narrowed` gives for the part.
@@ -27,7 +27,7 @@ def search(part: Sequence[Change], start: Desired, goal: Desired, rules: Rules) 
     return _deeper(start, goal, usually(part), rules, _Looks(), set())
 
 
-def narrowed(desired: Desired, parts: Sequence[Sequence[Change]]) -> list[dict[str, NodeDesired]]:
+def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> list[dict[str, NodeDesired]]:
     """For each part what of the fleet matters to it: all on its GPUs, and all of its services."""
     of: dict[object, int] = {}
     for number, part in enumerate(parts):
@@ -54,7 +54,12 @@ class _Looks:
 
 
 def _deeper(
-    here: Desired, goal: Desired, todo: list[Change], rules: Rules, looks: _Looks, seen: set[frozenset[str]]
+    here: Desired,
+    goal: Desired,
+    todo: list[InstanceChange],
+    rules: RolloutRules,
+    looks: _Looks,
+    seen: set[frozenset[str]],
 ) -> list[str] | None:
     if not todo:
         return []

@@ -9,11 +9,11 @@ from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.changes import with_instance
 from app.control.rollout.room import Gpu, lack
-from app.control.rollout.rules import Leaving, Pending, RolloutState, Rules
+from app.control.rollout.rules import Leaving, PendingStep, RolloutRules, RolloutState
 
 
 def taken_back(
-    told: Desired, state: RolloutState, failed: Collection[str], rules: Rules, now: float
+    told: Desired, state: RolloutState, failed: Collection[str], rules: RolloutRules, now: float
 ) -> tuple[dict[str, NodeDesired], RolloutState]:
     """The fleet without these: a new instance is left out again, one in another shape gets its old one back."""
     after: dict[str, NodeDesired] = dict(told)
@@ -30,12 +30,12 @@ def taken_back(
             elif step is None:
                 if not _fits(was, node, wanted, rules):
                     continue  # its old shape has no room any more: better a bad one than none
-                pending[one.id] = Pending(now, one)
+                pending[one.id] = PendingStep(now, one)
             after[node] = with_instance(after[node], one.id, was)
     canaries = {key: one for key, one in state.canaries.items() if one.instance not in failed}
     return after, replace(state, pending=pending, leaving=leaving, canaries=canaries)
 
 
-def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: Rules) -> bool:
+def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: RolloutRules) -> bool:
     there = [one for one in wanted.instances if one.gpu == was.gpu]
     return lack(was, there, Gpu.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)) is None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from app.control.domain.desired import Desired
-from app.control.rollout.capacity import Ledger
-from app.control.rollout.changes import Change, components, owner_of
+from app.control.rollout.capacity import CapacityLedger
+from app.control.rollout.changes import InstanceChange, components, owner_of
 
 
-def urgent(todo: Sequence[Change], ledger: Ledger, told: Desired, pending: Iterable[str]) -> frozenset[str]:
+def urgent(
+    todo: Sequence[InstanceChange], ledger: CapacityLedger, told: Desired, pending: Iterable[str]
+) -> frozenset[str]:
     """Services that wait without a copy that serves or comes up, and all whose changes can be in their way."""
     waiting = {change.owner for change in todo if change.takes_room and change.one.service}
     starved = {owner for owner in waiting if not ledger.serves(owner)}

@@ -15,7 +15,7 @@ MOST_OF_ONE = 2  # of those: nobody keeps the others out
 GRACE_SECONDS = 20.0  # beyond what the question allows itself
 
 
-class Busy(Exception):
+class SolverBusy(Exception):
     """Too many questions are waiting, of all or of the one who asks."""
 
 
@@ -23,7 +23,7 @@ class NoAnswer(Exception):
     """The process died or ran out of time; the message says which."""
 
 
-class Desk:
+class QuestionProcess:
     """One warm process, begun with the first question; all questions go through it, one after the other."""
 
     def __init__(self, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
@@ -38,7 +38,7 @@ class Desk:
 
         with self._lock:
             if self._waiting.total() >= MOST_WAITING or (who and self._waiting[who] >= MOST_OF_ONE):
-                raise Busy
+                raise SolverBusy
             self._waiting[who] += 1
             if self._child is None:
                 self._child = Child("desk", self._nice, self._cores)

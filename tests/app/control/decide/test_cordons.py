@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.control.decide.cordons import drained, draining, leaving, progress
+from app.control.decide.cordons import draining_gpus, keep_undrainable, leaving, progress
 from app.control.domain.decision import Answer, Decision, Lane, Outcome
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeFacts
@@ -24,7 +24,7 @@ def decided(desired: Desired, *unserved: Unserved) -> Decision:
 
 def test_what_is_served_elsewhere_leaves() -> None:
     target = {"n2": a_node(an_instance("a2", "a"), an_instance("b2", "b"))}
-    decision, stays = drained(decided(target), STANDING, N1, rules())
+    decision, stays = keep_undrainable(decided(target), STANDING, N1, rules())
     assert stays == ()
     assert decision.desired == target
 
@@ -32,7 +32,7 @@ def test_what_is_served_elsewhere_leaves() -> None:
 def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
     target = {"n2": a_node(an_instance("a2", "a"))}
     lacks = Unserved("shop/b", 100.0, "the GPUs are full", "one more v100 would serve it")
-    decision, stays = drained(decided(target, lacks), STANDING, N1, rules())
+    decision, stays = keep_undrainable(decided(target, lacks), STANDING, N1, rules())
     assert [(one.instance, one.gpu, one.reason) for one in stays] == [("b1", 1, "no_room_anywhere")]
     assert stays[0].message == (
         "100 requests/s of shop/b would be served nowhere; the GPUs are full; one more v100 would serve it"
@@ -56,7 +56,7 @@ def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
     before = {"n1": a_node(an_instance("a1", "a", sm=80)), "n2": a_node(an_instance("c1", "c", sm=80))}
     target = {"n1": a_node(), "n2": a_node(an_instance("a2", "a", sm=80)), "n3": a_node(an_instance("c2", "c", sm=80))}
     blocked = rules(nodes=("n1", "n2"))  # nothing is known of n3
-    decision, stays = drained(decided(target), before, {("n1", 0)}, blocked)
+    decision, stays = keep_undrainable(decided(target), before, {("n1", 0)}, blocked)
     assert [(one.instance, one.reason) for one in stays] == [("a1", "no_room_to_hand_over")]
     assert sorted(standing(decision.desired)) == ["a1", "c1"]
 
@@ -81,4 +81,4 @@ def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> No
 
 def test_the_gpus_to_be_emptied_are_those_that_are_drained() -> None:
     facts = {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,), draining_gpus=(1, 2))}
-    assert draining(facts) == {("n1", 1), ("n1", 2)}
+    assert draining_gpus(facts) == {("n1", 1), ("n1", 2)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agents.contract import AssignedInstance
-from app.control.decide.least_change import ORDERED, handed_over, is_preferred, is_upheaval
+from app.control.decide.least_change import ORDERED, handed_over, is_preferred, is_too_large
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
 from solvers.planning.plan import Certificate, Changes, Cost, Plan
@@ -23,11 +23,11 @@ def plan(unserved: float, **changes: int) -> Plan:
 
 
 def test_a_plan_that_hands_over_much_of_a_fleet_is_an_upheaval_and_its_first_one_is_not() -> None:
-    assert is_upheaval(fleet(100), Changes(move=26))
-    assert is_upheaval(fleet(100), Changes(start=30, stop=30))
-    assert not is_upheaval(fleet(100), Changes(move=25))
-    assert not is_upheaval(fleet(10), Changes(move=9)), "a few are no matter"
-    assert not is_upheaval(fleet(0), Changes(start=500)), "a fleet begins with starts"
+    assert is_too_large(fleet(100), Changes(move=26))
+    assert is_too_large(fleet(100), Changes(start=30, stop=30))
+    assert not is_too_large(fleet(100), Changes(move=25))
+    assert not is_too_large(fleet(10), Changes(move=9)), "a few are no matter"
+    assert not is_too_large(fleet(0), Changes(start=500)), "a fleet begins with starts"
 
 
 def test_the_small_step_is_taken_where_it_serves_as_much_or_the_large_one_is_too_large() -> None:

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from app.control.fast import Call, Cause, quicken
-from app.control.fast.base import Base, base_of
+from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
+from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import foreseen
 from app.control.solve import Inline
@@ -19,12 +19,12 @@ from tests.proofs.replays import begun
 SECONDS = 60.0  # a guard
 
 
-def stepped(base: Base, r: Random) -> Base | None:
+def stepped(base: StepBase, r: Random) -> StepBase | None:
     """A step for one service, judged both ways; the base of the next one."""
     name = r.choice(sorted(base.posed.problem.services))
     rate = base.posed.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
-    call = Call(name, Cause.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = quicken(base.posed.problem, base.plan, [call], Inline(), seconds=SECONDS)
+    call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
+    quick = find_quick_step(base.posed.problem, base.plan, [call], Inline(), seconds=SECONDS)
     if quick is None:
         return None
     snapshot, decision = base.decided(quick)
@@ -46,7 +46,7 @@ def stepped(base: Base, r: Random) -> Base | None:
 def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
     r = Random(seed)
     snapshot = begun(seed)
-    base: Base | None = base_of(snapshot, formulate(snapshot))
+    base: StepBase | None = step_base(snapshot, formulate(snapshot))
     for _ in range(4):
         if base is None or not base.posed.problem.services:
             return

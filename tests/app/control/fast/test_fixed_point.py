@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.control.fast import Call, Cause, Quick, Rung, quicken
+from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
 from app.control.solve import Inline
 from benchmarks.families import family
 from solvers.planning.judge import judge
@@ -21,7 +21,7 @@ from tests.support.soak import SOAK
 CYCLE = Budget(seconds=None, work=2)
 
 
-def kept_or_worth_it(problem: Problem, quick: Quick) -> bool:
+def kept_or_worth_it(problem: Problem, quick: QuickStep) -> bool:
     """Whether a whole cycle, asked with the step as what runs, keeps it all, or saves more than its moves cost."""
     problem = problem.with_rates(quick.rates)
     problem = replace(problem, state=State(running=quick.plan.instances, jobs=quick.plan.jobs))
@@ -41,20 +41,20 @@ def test_a_full_cycle_changes_a_quick_step_only_for_a_saving(problem: Problem, f
     name = sorted(problem.services)[who % len(problem.services)]
     rate = problem.services[name].rate_per_second * factor
     running = replace(problem, state=State(running=plan.instances))
-    quick = quicken(running, plan, [Call(name, Cause.LOAD_ROSE, rate, rate, "")], Inline())
+    quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")], Inline())
     assert quick is None or quick.unserved or kept_or_worth_it(problem, quick)
 
 
-@pytest.mark.parametrize(("factor", "rungs"), [(1.02, {Rung.RETUNE}), (1.1, {Rung.RESIZE})])
-def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[Rung]) -> None:
+@pytest.mark.parametrize(("factor", "rungs"), [(1.02, {StepKind.RETUNE}), (1.1, {StepKind.RESIZE})])
+def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[StepKind]) -> None:
     problem = family("A", 40, 12, 3)
     problem = replace(problem, policy=replace(problem.policy, move_price=0.5))
     plan = solve(problem, Budget(seconds=None, work=12))
     running = replace(problem, state=State(running=plan.instances))
-    seen = set[Rung]()
+    seen = set[StepKind]()
     for name in sorted(problem.services):
         rate = problem.services[name].rate_per_second * factor
-        quick = quicken(running, plan, [Call(name, Cause.LOAD_ROSE, rate, rate, "")])
+        quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")])
         if quick and not quick.unserved and quick.rung in rungs - seen:
             seen.add(quick.rung)
             problem_then = replace(problem.with_rates(quick.rates), state=State(running=quick.plan.instances))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.decision import Answer, Outcome
-from app.control.fast import Call, Cause, Quick, Rung, quicken
+from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
 from app.control.solve import Inline
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -78,11 +78,11 @@ def running(problem: Problem, *lines: Instance, jobs: tuple[PlacedJob, ...] = ()
     return problem, plan
 
 
-def call(service: str, rate: float, least: float = 0.0) -> Call:
-    return Call(service, Cause.LOAD_ROSE, rate, least or rate, "")
+def call(service: str, rate: float, least: float = 0.0) -> CapacityNeed:
+    return CapacityNeed(service, StepTrigger.LOAD_ROSE, rate, least or rate, "")
 
 
-def is_right(problem: Problem, quick: Quick) -> bool:
+def is_right(problem: Problem, quick: QuickStep) -> bool:
     verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
     return verdict.is_right and not [one for one in verdict.misstated if "certificate" not in one.rule]
 
@@ -96,9 +96,9 @@ class Silent:
 
 def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0), line(T, "n1", 0))
-    quick = quicken(problem, plan, [call(S, 120.0)], Silent())
+    quick = find_quick_step(problem, plan, [call(S, 120.0)], Silent())
     assert quick
-    assert quick.rungs == {S: Rung.RETUNE}
+    assert quick.rungs == {S: StepKind.RETUNE}
     [after] = [one for one in quick.plan.instances if one.service == S]
     assert (after.id, after.batch, after.sm_percent, after.memory_gib) == (plan.instances[0].id, 4, 40, 2.0)
     assert after.rate_per_second == pytest.approx(120.0)
@@ -109,7 +109,7 @@ def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:
 
 def test_the_batch_that_it_has_is_kept_where_it_suffices() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0, rate_per_second=20.0))
-    quick = quicken(problem, plan, [call(S, 40.0)])
+    quick = find_quick_step(problem, plan, [call(S, 40.0)])
     assert quick
     assert quick.plan.instances[0].batch == 1
     assert quick.rates == {S: 40.0}
@@ -120,7 +120,7 @@ def test_a_rate_is_spread_in_proportion_to_what_each_may_carry() -> None:
         fleet(demand=Demand()), line(S, "n0", 0, sm_percent=20, rate_per_second=10.0, memory_gib=1.0),
         line(S, "n1", 0, sm_percent=40, rate_per_second=10.0, memory_gib=1.0),
     )  # fmt: skip
-    quick = quicken(problem, plan, [call(S, 60.0)])
+    quick = find_quick_step(problem, plan, [call(S, 60.0)])
     assert quick
     small, large = (one.rate_per_second for one in quick.plan.instances)
     assert small + large == pytest.approx(60.0)
@@ -133,9 +133,9 @@ NO_BATCHES = 99.0  # GiB that a batch of 4 would need
 
 def test_a_copy_with_more_memory_and_sm_percent_of_the_slack_come_next() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0, memory_gib=1.0))
-    quick = quicken(problem, plan, [call(S, 100.0)], Silent())
+    quick = find_quick_step(problem, plan, [call(S, 100.0)], Silent())
     assert quick
-    assert quick.rungs == {S: Rung.RESIZE}
+    assert quick.rungs == {S: StepKind.RESIZE}
     [after] = quick.plan.instances
     assert after.place == ("n0", 0)
     assert (after.sm_percent, after.batch, after.memory_gib) == (40, 4, 2.0)
@@ -146,38 +146,38 @@ def test_the_smallest_share_that_suffices_is_taken() -> None:
     problem, plan = running(fleet(four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0))
     shares = []
     for rate in (82.0, 90.0, 98.0):
-        quick = quicken(problem, plan, [call(S, rate)], Silent())
+        quick = find_quick_step(problem, plan, [call(S, rate)], Silent())
         assert quick
-        assert quick.rung is Rung.RESIZE
+        assert quick.rung is StepKind.RESIZE
         assert is_right(problem, quick)
         shares.append(quick.plan.instances[0].sm_percent)
     assert 40 < shares[0] < shares[1] < shares[2] <= 80
 
 
 def test_a_resize_needs_memory_for_both_copies() -> None:
-    for memory_gib, rung in ((1.9, Rung.PARTLY), (2.0, Rung.RESIZE)):
+    for memory_gib, rung in ((1.9, StepKind.PARTLY), (2.0, StepKind.RESIZE)):
         problem, plan = running(fleet(memory_gib=memory_gib, four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0))
-        quick = quicken(problem, plan, [call(S, 90.0)], Silent())
+        quick = find_quick_step(problem, plan, [call(S, 90.0)], Silent())
         assert quick
         assert quick.rung is rung
 
 
 def test_under_a_strict_hand_over_both_copies_share_the_sms_too() -> None:
     problem, plan = running(fleet(four_gib=NO_BATCHES), line(S, "n0", 0, sm_percent=55, memory_gib=1.0))
-    loose = quicken(problem, plan, [call(S, 98.0)], Silent())
-    strict = quicken(problem, plan, [call(S, 98.0)], Silent(), strict=True)
+    loose = find_quick_step(problem, plan, [call(S, 98.0)], Silent())
+    strict = find_quick_step(problem, plan, [call(S, 98.0)], Silent(), strict=True)
     assert loose
-    assert loose.rung is Rung.RESIZE
-    assert strict is None or strict.rung is Rung.PARTLY
+    assert loose.rung is StepKind.RESIZE
+    assert strict is None or strict.rung is StepKind.PARTLY
 
 
 def test_a_neighbour_that_bears_no_more_keeps_an_instance_from_growing() -> None:
     problem = fleet(four_gib=NO_BATCHES)
-    for beside, rung in ((40.0, Rung.RESIZE), (76.0, Rung.PARTLY)):
+    for beside, rung in ((40.0, StepKind.RESIZE), (76.0, StepKind.PARTLY)):
         whole, plan = running(
             problem, line(S, "n0", 0, memory_gib=1.0), line(T, "n0", 0, memory_gib=1.0, rate_per_second=beside)
         )
-        quick = quicken(whole, plan, [call(S, 84.0)], Silent())
+        quick = find_quick_step(whole, plan, [call(S, 84.0)], Silent())
         assert quick
         assert quick.rung is rung
         assert is_right(whole, quick)
@@ -185,9 +185,9 @@ def test_a_neighbour_that_bears_no_more_keeps_an_instance_from_growing() -> None
 
 def test_what_does_not_fit_where_it_stands_gets_new_instances() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = quicken(problem, plan, [call(S, 700.0)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, 700.0)], Inline())
     assert quick
-    assert quick.rungs == {S: Rung.START}
+    assert quick.rungs == {S: StepKind.START}
     assert len(quick.plan.instances) > 1
     assert quick.cost_delta_per_hour == pytest.approx(2.0 * (len({one.place for one in quick.plan.instances}) - 1))
     assert is_right(problem, quick)
@@ -195,9 +195,9 @@ def test_what_does_not_fit_where_it_stands_gets_new_instances() -> None:
 
 def test_where_nothing_suffices_what_batches_give_is_taken() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = quicken(problem, plan, [call(S, 700.0)], Silent())
+    quick = find_quick_step(problem, plan, [call(S, 700.0)], Silent())
     assert quick
-    assert quick.rungs == {S: Rung.PARTLY}
+    assert quick.rungs == {S: StepKind.PARTLY}
     assert 40 < quick.plan.instances[0].rate_per_second < 700
     assert quick.unserved[S] == pytest.approx(700 - quick.plan.instances[0].rate_per_second)
     assert is_right(problem, quick)
@@ -205,26 +205,26 @@ def test_where_nothing_suffices_what_batches_give_is_taken() -> None:
 
 def test_the_cheaper_step_is_enough_for_a_rise_that_hardly_goes_on() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    most = quicken(problem, plan, [call(S, 9_999.0)], Silent())
+    most = find_quick_step(problem, plan, [call(S, 9_999.0)], Silent())
     assert most
     reach = most.plan.instances[0].rate_per_second
-    quick = quicken(problem, plan, [call(S, reach * 1.1, least=reach)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, reach * 1.1, least=reach)], Inline())
     assert quick
-    assert quick.rung is not Rung.START
+    assert quick.rung is not StepKind.START
     assert quick.rates[S] == pytest.approx(reach)
 
 
 def test_where_a_trend_asks_for_much_more_new_instances_start_at_once() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = quicken(problem, plan, [call(S, 700.0, least=120.0)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, 700.0, least=120.0)], Inline())
     assert quick
-    assert quick.rungs == {S: Rung.START}
+    assert quick.rungs == {S: StepKind.START}
     assert quick.rates == {S: 700.0}
 
 
 def test_what_is_only_foreseen_and_finds_no_room_is_no_demand_yet() -> None:
     problem, plan = running(fleet(gpus=1, nodes=1), line(S, "n0", 0))
-    quick = quicken(problem, plan, [call(S, 5_000.0, least=120.0)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, 5_000.0, least=120.0)], Inline())
     assert quick
     assert quick.unserved == {}
     assert 120.0 <= quick.rates[S] < 5_000.0
@@ -233,9 +233,9 @@ def test_what_is_only_foreseen_and_finds_no_room_is_no_demand_yet() -> None:
 
 def test_without_an_answer_for_the_trend_the_cheaper_step_is_taken() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = quicken(problem, plan, [call(S, 700.0, least=120.0)], Silent())
+    quick = find_quick_step(problem, plan, [call(S, 700.0, least=120.0)], Silent())
     assert quick
-    assert quick.rungs == {S: Rung.RETUNE}
+    assert quick.rungs == {S: StepKind.RETUNE}
     assert quick.rates == {S: 120.0}
 
 
@@ -244,9 +244,9 @@ def test_who_serves_more_important_work_chooses_first() -> None:
     problem, plan = running(
         fleet(demand=demand, four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0), line(T, "n0", 0, memory_gib=1.0)
     )
-    quick = quicken(problem, plan, [call(S, 86.0), call(T, 86.0)], Silent())
+    quick = find_quick_step(problem, plan, [call(S, 86.0), call(T, 86.0)], Silent())
     assert quick
-    assert quick.rungs == {S: Rung.PARTLY, T: Rung.RESIZE}
+    assert quick.rungs == {S: StepKind.PARTLY, T: StepKind.RESIZE}
     assert is_right(problem, quick)
 
 
@@ -259,10 +259,10 @@ def jobs_beside(preemptible: bool, deadline: bool = False) -> tuple[Problem, Pla
 
 def test_a_preemptible_job_makes_way_for_a_service() -> None:
     problem, plan = jobs_beside(preemptible=True)
-    quick = quicken(problem, plan, [call(S, 90.0)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick
     assert quick.preempted == ("lab/tune",)
-    assert quick.rungs == {S: Rung.RESIZE}
+    assert quick.rungs == {S: StepKind.RESIZE}
     assert quick.plan.jobs == ()
     assert [one.job for one in quick.plan.unplaced] == ["lab/tune"]
     assert is_right(problem, quick)
@@ -270,14 +270,14 @@ def test_a_preemptible_job_makes_way_for_a_service() -> None:
 
 def test_a_job_that_is_not_preemptible_stays() -> None:
     problem, plan = jobs_beside(preemptible=False)
-    quick = quicken(problem, plan, [call(S, 90.0)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick is None or quick.plan.jobs == plan.jobs
 
 
 def test_a_service_never_pays_for_a_gpu_that_a_job_could_leave_it() -> None:
     problem, plan = jobs_beside(preemptible=True)
     problem = replace(problem, nodes={**problem.nodes, "n9": Node("n9", "big", (0, 1), 64, 512, 2.0)})
-    quick = quicken(problem, plan, [call(S, 90.0)], Inline())
+    quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick
     assert quick.cost_delta_per_hour == 0.0
     assert quick.preempted == ("lab/tune",)
@@ -287,16 +287,16 @@ def test_a_tenant_at_its_limit_does_not_grow() -> None:
     problem, plan = running(
         fleet(four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0), line(T, "n1", 0, memory_gib=1.0)
     )
-    for gpus, rung in ((1.2, Rung.RESIZE), (0.8, Rung.PARTLY)):
+    for gpus, rung in ((1.2, StepKind.RESIZE), (0.8, StepKind.PARTLY)):
         limited = replace(problem, limits={"shop": Limit(gpus=gpus)})
-        quick = quicken(limited, plan, [call(S, 90.0)], Silent())
+        quick = find_quick_step(limited, plan, [call(S, 90.0)], Silent())
         assert quick
         assert quick.rung is rung
 
 
 def test_what_pinned_instances_carry_counts() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = quicken(problem, plan, [call(S, 120.0)], Silent(), elsewhere={S: 60.0})
+    quick = find_quick_step(problem, plan, [call(S, 120.0)], Silent(), elsewhere={S: 60.0})
     assert quick
     assert quick.rates == {S: 120.0}
     assert quick.plan.instances[0].rate_per_second == pytest.approx(60.0)
@@ -304,8 +304,8 @@ def test_what_pinned_instances_carry_counts() -> None:
 
 def test_nobody_known_called_means_no_step() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    assert quicken(problem, plan, [call("shop/none", 120.0)], Inline()) is None
-    assert quicken(problem, plan, [], Inline()) is None
+    assert find_quick_step(problem, plan, [call("shop/none", 120.0)], Inline()) is None
+    assert find_quick_step(problem, plan, [], Inline()) is None
 
 
 @settings(
@@ -322,7 +322,7 @@ def test_whatever_step_is_taken_is_right_and_touches_nobody_else(
     problem = replace(problem, state=State(running=plan.instances))
     name = sorted(problem.services)[who % len(problem.services)]
     rate = problem.services[name].rate_per_second * factor
-    quick = quicken(problem, plan, [call(name, rate)], Inline())
+    quick = find_quick_step(problem, plan, [call(name, rate)], Inline())
     if quick is None:
         return
     verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)
@@ -333,8 +333,8 @@ def test_whatever_step_is_taken_is_right_and_touches_nobody_else(
         if one.service != name and old:
             shape = (old.place, old.variant, old.batch, old.sm_percent, old.memory_gib, old.rate_per_second)
             assert (one.place, one.variant, one.batch, one.sm_percent, one.memory_gib, one.rate_per_second) == shape
-    if quick.rung in (Rung.RETUNE, Rung.RESIZE):
+    if quick.rung in (StepKind.RETUNE, StepKind.RESIZE):
         assert [one.id for one in quick.plan.instances] == [one.id for one in plan.instances]
-    if quick.rung is Rung.RETUNE:
+    if quick.rung is StepKind.RETUNE:
         shapes = [(one.sm_percent, one.memory_gib) for one in quick.plan.instances]
         assert shapes == [(one.sm_percent, one.memory_gib) for one in plan.instances]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from app.control.fast import Call, Cause, Planned, Watch, watched
+from app.control.fast import CapacityNeed, LoadWatch, PlannedLoad, StepTrigger, watch_loads
 from app.control.fast.watch import MOST_RAISED, RAISE
 from tests.support.soak import scaled
 
@@ -25,13 +25,13 @@ class Seen:
 
 
 def calls(
-    readings: Iterable[Seen], plan: Callable[[float], Planned], moving: bool = False, answer: bool = False
-) -> list[tuple[int, Call]]:
+    readings: Iterable[Seen], plan: Callable[[float], PlannedLoad], moving: bool = False, answer: bool = False
+) -> list[tuple[int, CapacityNeed]]:
     """Tick by tick, a second each. `answer`: what was called for is planned for from then on."""
-    watches: dict[str, Watch] = {}
+    watches: dict[str, LoadWatch] = {}
     found, rate = [], 0.0
     for tick, seen in enumerate(readings):
-        told = watched(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
+        told = watch_loads(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
         watches = dict(told.watches)
         for call in told.calls:
             found.append((tick, call))
@@ -39,8 +39,8 @@ def calls(
     return found
 
 
-def planned(rate: float, **fields: float) -> Callable[[float], Planned]:
-    return lambda since: Planned(max(rate, since), **fields)
+def planned(rate: float, **fields: float) -> Callable[[float], PlannedLoad]:
+    return lambda since: PlannedLoad(max(rate, since), **fields)
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
@@ -73,7 +73,7 @@ def test_a_jump_calls_within_one_tick(rate: float) -> None:
     readings = [Seen(rate)] * 20 + [Seen(4 * rate)]
     [(tick, call)] = calls(readings, planned(rate))
     assert tick == 20
-    assert call.cause is Cause.LOAD_ROSE
+    assert call.cause is StepTrigger.LOAD_ROSE
     assert call.least >= 4 * rate
 
 
@@ -124,7 +124,7 @@ def test_misses_at_the_planned_load_call_within_seconds() -> None:
     readings = [Seen(200.0, 0.985)] * 30 + [Seen(200.0, 0.7)] * 10
     tick, call = calls(readings, planned(200.0, percentile=98.0))[0]
     assert tick <= 33
-    assert call.cause is Cause.SLO_MISSED
+    assert call.cause is StepTrigger.SLO_MISSED
     assert call.rate_per_second == pytest.approx(200.0 * RAISE)
 
 
@@ -133,13 +133,13 @@ def test_a_burst_of_misses_now_and_then_calls_nobody() -> None:
     assert calls(readings, planned(1_200.0, percentile=98.0, slo_seconds=0.12)) == []
     lasting = [Seen(1_200.0, 0.99)] * 30 + [Seen(1_200.0, 0.5)] * 30
     tick, call = calls(lasting, planned(1_200.0, percentile=98.0, slo_seconds=0.12))[0]
-    assert call.cause is Cause.SLO_MISSED
+    assert call.cause is StepTrigger.SLO_MISSED
     assert tick <= 45
 
 
 def test_misses_that_more_load_than_planned_explains_are_no_misses() -> None:
     found = calls([Seen(150.0, 0.5)] * 300, planned(100.0, percentile=98.0))
-    assert {call.cause for _, call in found} == {Cause.LOAD_ROSE}
+    assert {call.cause for _, call in found} == {StepTrigger.LOAD_ROSE}
 
 
 def test_misses_while_copies_are_handed_over_call_nobody() -> None:
@@ -163,17 +163,17 @@ def test_calls_that_lead_to_nothing_come_ever_more_seldom() -> None:
 
 
 def test_an_unknown_service_or_one_without_readings_calls_nobody() -> None:
-    told = watched({}, {S: Planned(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
+    told = watch_loads({}, {S: PlannedLoad(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
     assert told.calls == ()
     assert told.watches == {}
 
 
 def test_a_watch_is_forgotten_with_its_service() -> None:
-    told = watched({}, {S: Planned(100.0)}, {S: Seen(100.0)}, 0.0)
-    assert watched(told.watches, {}, {S: Seen(100.0)}, 1.0).watches == {}
+    told = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
+    assert watch_loads(told.watches, {}, {S: Seen(100.0)}, 1.0).watches == {}
 
 
 def test_a_reader_that_slept_does_not_count_the_time_it_missed() -> None:
-    first = watched({}, {S: Planned(100.0)}, {S: Seen(100.0)}, 0.0)
-    later = watched(first.watches, {S: Planned(100.0)}, {S: Seen(111.0)}, 10_000.0)
+    first = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
+    later = watch_loads(first.watches, {S: PlannedLoad(100.0)}, {S: Seen(111.0)}, 10_000.0)
     assert later.calls == ()

@@ -13,7 +13,7 @@ from app.control.domain.desired import NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import Reading
 from app.control.domain.snapshot import Declared, NodeFacts, Snapshot
-from app.control.fast import Call, Cause, Rung, quicken
+from app.control.fast import CapacityNeed, StepKind, StepTrigger, find_quick_step
 from app.control.jobs import JobState, Phase, Place, answered, lived, queued, works
 from app.control.solve import Inline
 from solvers.planning.plan import Plan
@@ -120,9 +120,11 @@ class Fleet:
     def spike(self, rate: float) -> None:
         """The fast lane, called."""
         problem = posed(self.rate, State(self.at, self.plan.instances, self.plan.jobs))
-        quick = quicken(problem, self.plan, [Call(S, Cause.LOAD_ROSE, rate, rate, "it rose")], Inline())
+        quick = find_quick_step(
+            problem, self.plan, [CapacityNeed(S, StepTrigger.LOAD_ROSE, rate, rate, "it rose")], Inline()
+        )
         assert quick
-        assert quick.rung is Rung.RESIZE
+        assert quick.rung is StepKind.RESIZE
         assert quick.preempted == (J,)
         self.rate = quick.rates[S]
         self.take(quick.plan)

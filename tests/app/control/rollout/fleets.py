@@ -13,7 +13,7 @@ from agents.contract import AssignedGpu, AssignedInstance, Frame
 from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
 from app.control.rollout.changes import owner_of
 from app.control.rollout.room import Gpu, over_full
-from app.control.rollout.rules import Rules
+from app.control.rollout.rules import RolloutRules
 
 MEMORY_GIB = 16.0
 S = TypeVar("S", bound=msgspec.Struct)
@@ -38,8 +38,8 @@ def a_node(*instances: AssignedInstance, clocks: Mapping[int, float] | None = No
     return NodeDesired(lines, gpus, **more)  # type: ignore
 
 
-def rules(nodes: Sequence[str] = ("n1", "n2", "n3"), **more: object) -> Rules:
-    return Rules(dict.fromkeys(nodes, MEMORY_GIB), dict.fromkeys(nodes, "v100"), **more)  # type: ignore
+def rules(nodes: Sequence[str] = ("n1", "n2", "n3"), **more: object) -> RolloutRules:
+    return RolloutRules(dict.fromkeys(nodes, MEMORY_GIB), dict.fromkeys(nodes, "v100"), **more)  # type: ignore
 
 
 def all_serve(told: Desired, **more: object) -> Observed:
@@ -54,7 +54,7 @@ def all_serve(told: Desired, **more: object) -> Observed:
     )
 
 
-def gpu_of(wanted: NodeDesired, the_rules: Rules, node: str) -> Gpu:
+def gpu_of(wanted: NodeDesired, the_rules: RolloutRules, node: str) -> Gpu:
     return Gpu.of(wanted, the_rules.memory_gib[node], the_rules.jobs_per_gpu)
 
 

@@ -8,7 +8,7 @@ from random import Random
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
 from app.control.rollout.changes import same_process
-from app.control.rollout.rules import Rules
+from app.control.rollout.rules import RolloutRules
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Fleet:
                     found += min(one.rate_per_second, *(copy.rate_per_second for copy in mine), 1e9)
         return found
 
-    def overfull(self, rules: Rules) -> list[str]:
+    def overfull(self, rules: RolloutRules) -> list[str]:
         found = []
         for name, node in self.nodes.items():
             for gpu in {copy.one.gpu for copy in node.copies}:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.rollout.rules import Rules
+from app.control.rollout.rules import RolloutRules
 from tests.app.control.rollout.fleets import served
 
 Standing = dict[str, tuple[str, AssignedInstance]]  # by instance
@@ -18,7 +18,7 @@ def standing(desired: Desired) -> Standing:
     return {one.id: (node, one) for node, wanted in desired.items() for one in wanted.instances}
 
 
-def faults(before: Desired, after: Desired, need: dict[str, float], rules: Rules) -> Iterator[str]:
+def faults(before: Desired, after: Desired, need: dict[str, float], rules: RolloutRules) -> Iterator[str]:
     """What is wrong with this one step, while it is under way: what goes is still there, what comes does not serve."""
     old, new = standing(before), standing(after)
     for place in {(node, one.gpu) for node, one in [*old.values(), *new.values()]}:
@@ -36,7 +36,9 @@ def faults(before: Desired, after: Desired, need: dict[str, float], rules: Rules
     yield from (f"{job} runs {count} times" for job, count in jobs.items() if count > 1)
 
 
-def _room(place: tuple[str, int], old: Standing, new: Standing, node: NodeDesired, rules: Rules) -> Iterator[str]:
+def _room(
+    place: tuple[str, int], old: Standing, new: Standing, node: NodeDesired, rules: RolloutRules
+) -> Iterator[str]:
     here_old = {id_: one for id_, (at, one) in old.items() if (at, one.gpu) == place}
     here_new = {id_: one for id_, (at, one) in new.items() if (at, one.gpu) == place}
     if here_old == here_new:
@@ -61,7 +63,7 @@ def _is_other(was: AssignedInstance, shall: AssignedInstance) -> bool:
     return (was.sm_percent, was.memory_gib) != (shall.sm_percent, shall.memory_gib)
 
 
-def has_an_order(told: Desired, target: Desired, rules: Rules) -> bool:
+def has_an_order(told: Desired, target: Desired, rules: RolloutRules) -> bool:
     """Every order of single changes is tried; each is done before the next begins."""
     need = served(target)
     goal = standing(target)

@@ -9,7 +9,7 @@ import pytest
 
 from agents.contract import AssignedGpu, Frame
 from app.control.domain.desired import Desired, Observed, Seen
-from app.control.rollout import Advance, RolloutState, Rules, advance
+from app.control.rollout import Advance, RolloutRules, RolloutState, advance
 from app.control.rollout.changes import WrongTarget
 from tests.app.control.rollout.fleets import a_job, a_node, all_serve, an_instance, replace_struct, rules
 
@@ -21,7 +21,7 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def first(told: Desired, target: Desired, the_rules: Rules | None = None, **seen: object) -> Advance:
+def first(told: Desired, target: Desired, the_rules: RolloutRules | None = None, **seen: object) -> Advance:
     return advance(target, told, all_serve(told, **seen), RolloutState(), the_rules or rules(), NOW)
 
 

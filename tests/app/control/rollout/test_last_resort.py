@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.control.domain.desired import Desired
 from app.control.rollout import Advance, RolloutState, advance, begin
-from app.control.rollout.rules import Leaving, Pending
+from app.control.rollout.rules import Leaving, PendingStep
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ def test_nobody_without_a_copy_waits_for_what_moves_elsewhere() -> None:
     told, target = fleet(10)
     elsewhere = {"n3": a_node(an_instance("other", "other"))}
     told, target = {**told, **elsewhere}, {**target, **elsewhere}
-    state = RolloutState(pending={"other": Pending(NOW.timestamp() + 14)})
+    state = RolloutState(pending={"other": PendingStep(NOW.timestamp() + 14)})
     seen = all_serve({node: wanted for node, wanted in told.items() if node != "n3"})
     step = advance(target, told, seen, state, rules(), NOW)
     step = advance(target, told, seen, step.state, rules(), NOW + timedelta(seconds=15))

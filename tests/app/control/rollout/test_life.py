@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.control.domain.snapshot import NodeFacts
 from app.control.rollout import RolloutState, begin, roll_back
-from app.control.rollout.rules import Leaving, Pending
+from app.control.rollout.rules import Leaving, PendingStep
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import standing
 
@@ -13,7 +13,7 @@ FINE = {node: NodeFacts(node, "reporting") for node in ("n1", "n2", "n3")}
 
 
 def test_what_is_on_its_way_still_is_when_another_plan_takes_over() -> None:
-    before = RolloutState(("x",), {"new": Pending(1.0)}, {"gone": Leaving("n1", OLD)}, {}, ("k",), 7)
+    before = RolloutState(("x",), {"new": PendingStep(1.0)}, {"gone": Leaving("n1", OLD)}, {}, ("k",), 7)
     begun = begin(before, {"n1": a_node(OLD)}, {"n2": a_node(NEW)}, rules())
     assert begun == RolloutState((), before.pending, before.leaving, {}, ("k",), 0)
 

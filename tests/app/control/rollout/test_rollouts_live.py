@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
-from app.control.rollout import RolloutState, Rules, advance, begin, order
+from app.control.rollout import RolloutRules, RolloutState, advance, begin, order
 from tests.app.control.rollout.fleets import drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import standing
@@ -23,7 +23,7 @@ MOST_ROUNDS = 600
 
 
 def roll(
-    fleet: Fleet, target: Desired, state: RolloutState, the_rules: Rules, rounds: int = MOST_ROUNDS
+    fleet: Fleet, target: Desired, state: RolloutState, the_rules: RolloutRules, rounds: int = MOST_ROUNDS
 ) -> RolloutState | None:
     """Steps and time in turn, judged at every moment; None when the target was reached."""
     floor = {service: min(rate, fleet.goes_on_carrying(service)) for service, rate in served(target).items()}

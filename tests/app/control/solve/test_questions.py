@@ -9,44 +9,44 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.control.solve.questions import MOST_OF_ONE, MOST_WAITING, Busy, Desk, NoAnswer
+from app.control.solve.questions import MOST_OF_ONE, MOST_WAITING, NoAnswer, QuestionProcess, SolverBusy
 from tests.app.control.asides import Dies, Pid, Sleeps
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    made = Desk(grace_seconds=0.2)
+def desk() -> Iterator[QuestionProcess]:
+    made = QuestionProcess(grace_seconds=0.2)
     yield made
     made.close()
 
 
-def test_answers_come_from_another_process_that_gives_way(desk: Desk) -> None:
+def test_answers_come_from_another_process_that_gives_way(desk: QuestionProcess) -> None:
     pid, nice = desk.ask(Pid(), 5.0)
     assert pid != os.getpid()
     assert nice >= 15
     assert desk.ask(Pid(), 5.0) == (pid, nice)
 
 
-def test_a_question_that_kills_the_process_is_given_up_and_the_next_is_answered(desk: Desk) -> None:
+def test_a_question_that_kills_the_process_is_given_up_and_the_next_is_answered(desk: QuestionProcess) -> None:
     with pytest.raises(NoAnswer, match="ended with exit code 3"):
         desk.ask(Dies(), 5.0)
     assert desk.ask(Sleeps(0.0), 5.0) == "awake"
 
 
-def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(desk: Desk) -> None:
+def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(desk: QuestionProcess) -> None:
     with pytest.raises(NoAnswer, match="ask for less"):
         desk.ask(Sleeps(60.0), 0.3)
     assert desk.ask(Sleeps(0.0), 5.0) == "awake"
 
 
-def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: Desk) -> None:
+def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: QuestionProcess) -> None:
     together = threading.Barrier(MOST_WAITING + 2)
 
     def one() -> str:
         together.wait()
         try:
             return str(desk.ask(Sleeps(0.5), 30.0))
-        except Busy:
+        except SolverBusy:
             return "busy"
 
     with ThreadPoolExecutor(MOST_WAITING + 2) as pool:
@@ -54,7 +54,7 @@ def test_of_too_many_at_once_the_last_are_told_to_come_back(desk: Desk) -> None:
     assert sorted(said) == ["awake"] * MOST_WAITING + ["busy"] * 2
 
 
-def test_one_who_asks_too_much_keeps_nobody_out(desk: Desk) -> None:
+def test_one_who_asks_too_much_keeps_nobody_out(desk: QuestionProcess) -> None:
     asking = ["shop"] * (MOST_OF_ONE + 2) + ["lab"]
     together = threading.Barrier(len(asking))
 
@@ -62,7 +62,7 @@ def test_one_who_asks_too_much_keeps_nobody_out(desk: Desk) -> None:
         together.wait()
         try:
             return f"{who} {desk.ask(Sleeps(0.5), 30.0, who)}"
-        except Busy:
+        except SolverBusy:
             return f"{who} busy"
 
     with ThreadPoolExecutor(len(asking)) as pool:
@@ -72,4 +72,4 @@ def test_one_who_asks_too_much_keeps_nobody_out(desk: Desk) -> None:
 
 
 def test_a_desk_that_nobody_asked_has_no_process_to_end() -> None:
-    Desk().close()
+    QuestionProcess().close()

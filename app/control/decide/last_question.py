@@ -17,7 +17,7 @@ JOBS_AGAIN_AFTER = timedelta(minutes=5)  # deadlines come nearer although nothin
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LastQuestion:
     """The last question, and what came of it: asked again at once, it has the same answer."""
 
     question: bytes = b""
@@ -29,7 +29,7 @@ class Asked:
     def stands(self, snapshot: Snapshot, posed: Posed) -> bool:
         """Whether asking again would come to the same."""
         now = snapshot.at
-        if posed.question != self.question or self.at is None or self.around != around(snapshot):
+        if posed.question != self.question or self.at is None or self.around != plan_conditions(snapshot):
             return False
         if self.outcome in (Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG):
             return now < self.at + AGAIN_AFTER
@@ -37,11 +37,11 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycled:
+class CycleResult:
     """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
 
     outcome: Outcome
-    asked: Asked
+    asked: LastQuestion
     generation: int = 0
     decision: Decision | None = None
     snapshot: Snapshot | None = None
@@ -51,6 +51,6 @@ class Cycled:
     suspects: tuple[Declared, ...] = ()  # where the solver failed: what may be the cause
 
 
-def around(snapshot: Snapshot) -> tuple[str, ...]:
+def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:
     """What decides over an answer beside the question: who rests, and who may act."""
     return (mode_of(snapshot), *sorted(snapshot.resting))

@@ -11,17 +11,17 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 
-class Follows(Protocol):
+class FollowingSolver(Protocol):
     """The solver's short way from a plan to other rates."""
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
 
 
 @dataclass(slots=True)
-class Heard:
+class RecordingSolver:
     """A solver whose outcomes are written down, in the order of its answers."""
 
-    solver: Follows
+    solver: FollowingSolver
     outcomes: list[str] = field(default_factory=list)
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
