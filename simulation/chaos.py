@@ -14,7 +14,7 @@ from itertools import pairwise
 from sqlalchemy import text
 
 from agents.contract import Assignment
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from app.control.cycle import CycleBudget
 from app.control.domain.decision import Answer, Outcome
 from app.control.domain.ports import Meanwhile, nothing
@@ -291,7 +291,7 @@ class Chaos:
 
     def _hit(self, copies: object) -> None:
         for copy in copies:  # type: ignore[attr-defined]
-            assert isinstance(copy, Copy)
+            assert isinstance(copy, NodeCopy)
             if copy.served and copy.stage is not Stage.GONE:
                 self._hit_at[copy.service] = self.simulation.clock.seconds
 

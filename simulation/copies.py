@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.keeper.copies import Copy
-from agents.node.minutes import Told
+from agents.keeper.copies import NodeCopy
+from agents.node.report_minute import CopyTotals
 from agents.seams.traffic import Counters, Served
 from simulation.serving import Floats, Ints, serve
 
@@ -40,7 +40,7 @@ class CopyWork:
         """Requests come, in order."""
         self.queue = np.concatenate([self.queue, arrivals])
 
-    def go_on(self, copy: Copy, exec_s: float, since: float, until: float, noise: Floats) -> None:
+    def go_on(self, copy: NodeCopy, exec_s: float, since: float, until: float, noise: Floats) -> None:
         """Serve what waits, as the copy's shape and its knobs allow."""
         wanted = copy.wanted
         batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
@@ -73,10 +73,10 @@ class CopyWork:
     def counters(self) -> Counters:
         return Counters(self.requests, self.errors, tuple(self.answered.tolist()))
 
-    def told(self, copy: Copy) -> Told:
+    def told(self, copy: NodeCopy) -> CopyTotals:
         """What is known of it from outside: by the gateway what it served, by itself the rest."""
         if not copy.served:
-            return Told(Counters(), "", Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units))
+            return CopyTotals(Counters(), "", Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units))
         counters = self.counters()
         answered = counters.requests - counters.errors
         served = Served(
@@ -89,4 +89,4 @@ class CopyWork:
             batch_timeout_ms=copy.wanted.batch_timeout_ms,
             batches=float(self.batches),
         )
-        return Told(counters, "gateway", served)
+        return CopyTotals(counters, "gateway", served)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from simulation.clock import Clock
 from simulation.copies import DRAWS, CopyWork
 from simulation.node import LightNode
@@ -153,7 +153,7 @@ class SimulatedFleet:
                 work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
 
     def _run(self, node: LightNode, since: float, until: float) -> None:
-        by_gpu: dict[str, list[Copy]] = {uuid: [] for uuid in node.uuids}
+        by_gpu: dict[str, list[NodeCopy]] = {uuid: [] for uuid in node.uuids}
         for copy in node.alive():
             if copy.stage is not Stage.STARTING:
                 by_gpu[copy.gpu].append(copy)
@@ -185,7 +185,7 @@ class SimulatedFleet:
     def _noise(self) -> Floats:
         return 1.0 + EXEC_NOISE * np.clip(self._rng.standard_normal(DRAWS), -3, 3)
 
-    def _add_up(self, copy: Copy, work: CopyWork) -> None:
+    def _add_up(self, copy: NodeCopy, work: CopyWork) -> None:
         total = self.services.get(copy.service)
         if total is None:
             return
@@ -204,5 +204,5 @@ class SimulatedFleet:
             self._known[copy.id] = (work.answered.copy(), work.within, work.errors, work.turned_away)
 
 
-def _batch(copy: Copy) -> float:
+def _batch(copy: NodeCopy) -> float:
     return copy.wanted.batch.planned if copy.wanted.batch else 1.0

@@ -6,7 +6,7 @@ In an overload it lets in as many as a sidecar would, by the sidecar's own funct
 from __future__ import annotations
 
 from agents.contract import GatewayCounts, ServiceCounts
-from agents.gateway.overload import Counted, Pressure, pressed
+from agents.gateway.overload import Pressure, ServiceLoad, update_pressure
 from app.store.database.database import Database
 from app.store.fleet import gateways
 from simulation.fleet import SimulatedFleet, Total
@@ -54,9 +54,9 @@ class Gateway:
         pressures = {}
         for name, (waiting, ready) in self.fleet.waiting().items():
             total = self.fleet.services[name]
-            counted = Counted(total.answered + total.errors, total.turned_away, waiting, ready)
+            counted = ServiceLoad(total.answered + total.errors, total.turned_away, waiting, ready)
             slo_seconds = services[name].slo_ms / 1000
-            pressures[name] = pressed(self._pressures.get(name), counted, slo_seconds, now)
+            pressures[name] = update_pressure(self._pressures.get(name), counted, slo_seconds, now)
         self._pressures = pressures
         self.fleet.most_open = {name: one.most_open for name, one in pressures.items() if one.most_open}
 

@@ -15,14 +15,14 @@ from typing import TypeAlias
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from agents.control.agent import Verdict, judge
+from agents.control.agent import AssignmentVerdict, judge_assignment
 from agents.keeper import decide as deciding
-from agents.keeper.copies import DOWN, Copy, Stage
-from agents.keeper.decide import Held, Wanted
+from agents.keeper.copies import DOWN, NodeCopy, Stage
+from agents.keeper.decide import HeldStart, WantedInstance
 from agents.keeper.failures import Failures
 from agents.keeper.room import Rules
-from agents.node.minutes import Minute, Told
-from agents.node.state import Seen
+from agents.node.report_minute import CopyTotals, ReportMinute
+from agents.node.state_folder import AgentMemory
 from agents.runtime import Running
 from agents.seams.device import Reading
 from simulation.clock import Clock
@@ -46,10 +46,10 @@ class LightNode:
         self.truth = truth
         self.clock = clock
         self.uuids = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{name}/{place}')}" for place in range(gpus))
-        self.copies: dict[str, Copy] = {}  # those that are gone stay until their usage was told
+        self.copies: dict[str, NodeCopy] = {}  # those that are gone stay until their usage was told
         self.work: dict[str, CopyWork] = {}
-        self.held: tuple[Held, ...] = ()
-        self.seen = Seen(incarnation=1)
+        self.held: tuple[HeldStart, ...] = ()
+        self.seen = AgentMemory(incarnation=1)
         self.stale = 0
         self.version = 0
         self.contact = True
@@ -60,8 +60,8 @@ class LightNode:
         self.clock_off = timedelta()
         self.failing: dict[str, int] = {}  # by instance: so many starts fail yet
         # What it has seen.
-        self.minute = Minute(_minute_of(self.date()), {})
-        self.finished: tuple[Minute, Mapping[str, Told]] | None = None
+        self.minute = ReportMinute(_minute_of(self.date()), {})
+        self.finished: tuple[ReportMinute, Mapping[str, CopyTotals]] | None = None
         self.energy_mj = dict.fromkeys(self.uuids, 10**9)
         self._failures = Failures()
         self._established: dict[str, AssignedInstance] = {}
@@ -75,20 +75,20 @@ class LightNode:
 
     # What it is told.
 
-    def offer(self, offered: Assignment) -> Verdict:
+    def offer(self, offered: Assignment) -> AssignmentVerdict:
         """Take an assignment unless a newer one was seen (I1)."""
-        verdict = judge(self.seen, offered)
-        if verdict is Verdict.STALE:
+        verdict = judge_assignment(self.seen, offered)
+        if verdict is AssignmentVerdict.STALE:
             self.stale += 1
-        elif verdict is Verdict.TAKE:
-            self.seen = Seen(self.seen.incarnation, offered.epoch, offered.generation, offered)
+        elif verdict is AssignmentVerdict.TAKE:
+            self.seen = AgentMemory(self.seen.incarnation, offered.epoch, offered.generation, offered)
             self.news = True
         self.version = offered.version
         return verdict
 
     def restart(self) -> None:
         """The agent ends, and another begins; what runs goes on running."""
-        self.seen = Seen(self.seen.incarnation + 1, self.seen.epoch, self.seen.generation, self.seen.assignment)
+        self.seen = AgentMemory(self.seen.incarnation + 1, self.seen.epoch, self.seen.generation, self.seen.assignment)
         self.news = True
 
     # Faults.
@@ -120,18 +120,18 @@ class LightNode:
             if not self._decide():
                 break
 
-    def alive(self) -> list[Copy]:
+    def alive(self) -> list[NodeCopy]:
         return [copy for copy in self.copies.values() if copy.stage is not Stage.GONE]
 
-    def serving(self) -> list[Copy]:
+    def serving(self) -> list[NodeCopy]:
         """Copies that get requests: of an instance the newest."""
         newest = {copy.instance: copy for copy in self.alive() if copy.served and copy.stage is Stage.READY}
         return list(newest.values())
 
-    def index(self, copy: Copy) -> int:
+    def index(self, copy: NodeCopy) -> int:
         return self.uuids.index(copy.gpu)
 
-    def key(self, copy: Copy) -> ProfileKey:
+    def key(self, copy: NodeCopy) -> ProfileKey:
         return (copy.wanted.model, copy.wanted.variant, self.gpu_type)
 
     def clock_mhz(self, gpu: int) -> float:
@@ -139,7 +139,7 @@ class LightNode:
         frame = told[gpu].clock_mhz if gpu in told else None
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
-    def resident(self, copy: Copy) -> SimulatedResident:
+    def resident(self, copy: NodeCopy) -> SimulatedResident:
         problem = self.truth.problem
         if copy.served:
             profile = problem.profiles.get(self.key(copy))
@@ -167,7 +167,7 @@ class LightNode:
             ),
         )
 
-    def totals(self) -> dict[str, Told]:
+    def totals(self) -> dict[str, CopyTotals]:
         return {copy.id: self.work[copy.id].told(copy) for copy in self.alive()}
 
     # How.
@@ -176,15 +176,15 @@ class LightNode:
         minute = _minute_of(self.date())
         if minute != self.minute.began:
             totals = self.totals()
-            self.finished, self.minute = (self.minute, totals), Minute(minute, totals)
+            self.finished, self.minute = (self.minute, totals), ReportMinute(minute, totals)
 
     def _decide(self) -> bool:
         assignment = self.seen.assignment
         if assignment is None:
             return False
         now = self.clock.seconds
-        wanted = [Wanted(one, self._meant(one)) for one in assignment.instances]
-        node = deciding.Node(
+        wanted = [WantedInstance(one, self._meant(one)) for one in assignment.instances]
+        node = deciding.NodeConstraints(
             memory_gib=dict.fromkeys(self.uuids, self.truth.kind(self.gpu_type).memory_gib),
             fenced={self.uuids[gpu]: "it is lost" for gpu in self.lost},
             resting=self._failures.resting(assignment.instances, now),
@@ -208,11 +208,11 @@ class LightNode:
     def _meant(self, instance: AssignedInstance) -> str:
         return self.uuids[instance.gpu] if instance.gpu < len(self.uuids) else ""
 
-    def _start(self, wanted: Wanted) -> None:
+    def _start(self, wanted: WantedInstance) -> None:
         self._born += 1
         now, one = self.clock.seconds, wanted.instance
         name = f"{one.id}.{self.seen.incarnation}.{self._born}"
-        copy = Copy(
+        copy = NodeCopy(
             name,
             one,
             wanted.gpu,
@@ -229,7 +229,7 @@ class LightNode:
         self._ready_at[name] = now + seconds * self._rng.uniform(0.95, 1.05)
         self.news = True
 
-    def _advance(self, copy: Copy) -> None:
+    def _advance(self, copy: NodeCopy) -> None:
         now = self.clock.seconds
         match copy.stage:
             case Stage.STARTING if now >= self._ready_at[copy.id]:
@@ -248,13 +248,13 @@ class LightNode:
             case _:
                 pass
 
-    def _move(self, copy: Copy, stage: Stage, reason: str = "") -> None:
+    def _move(self, copy: NodeCopy, stage: Stage, reason: str = "") -> None:
         self.copies[copy.id] = copy.at(stage, self.clock.seconds, reason)
         self.news = True
         if stage in DOWN and copy.stage in HALF:
             self._gone(self.copies[copy.id])
 
-    def _gone(self, copy: Copy, reason: str = "", message: str = "") -> None:
+    def _gone(self, copy: NodeCopy, reason: str = "", message: str = "") -> None:
         """The process is no more. One that failed rests before it is tried again."""
         now = self.clock.seconds
         if reason:

@@ -8,9 +8,9 @@ import msgspec
 
 from agents.contract import Copy as SaidCopy
 from agents.contract import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from agents.node import reporting
-from agents.node.minutes import Minute, Told
+from agents.node.report_minute import CopyTotals, ReportMinute
 from simulation.node import LightNode
 
 VERSION = "0.1.0"
@@ -65,7 +65,7 @@ class Speaker:
             }
         )
 
-    def _report(self, minute: Minute, totals: Mapping[str, Told]) -> Report:
+    def _report(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         node = self.node
         if node.seen.incarnation != self._incarnation:
             self._incarnation, self._sequence, self._told_inventory = node.seen.incarnation, 0, False
@@ -94,12 +94,12 @@ class Speaker:
             held_back=tuple(reporting.held_back(held) for held in node.held[: reporting.MOST_OF_A_KIND]),
         )
 
-    def _copy(self, copy: Copy, index: int) -> SaidCopy:
+    def _copy(self, copy: NodeCopy, index: int) -> SaidCopy:
         """Without an address: no real gateway shall send anything there."""
-        said = reporting.said_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
+        said = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
         return msgspec.structs.replace(said, address="")
 
-    def _gpu(self, minute: Minute, number: int) -> GpuMinute:
+    def _gpu(self, minute: ReportMinute, number: int) -> GpuMinute:
         node = self.node
         said = minute.gpu(node.uuids[number], number, node.energy_mj[node.uuids[number]])
         if number in node.lost:
@@ -109,7 +109,7 @@ class Speaker:
 
 
 def _instances(
-    minute: Minute, copies: Sequence[Copy], index: Mapping[str, int], totals: Mapping[str, Told]
+    minute: ReportMinute, copies: Sequence[NodeCopy], index: Mapping[str, int], totals: Mapping[str, CopyTotals]
 ) -> tuple[InstanceMinute, ...]:
     said = minute.instances(copies, index, totals)
     for copy in copies:

@@ -30,8 +30,8 @@ from agents.devices.simulated.remote import Switches
 from agents.gateway.configuration import base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
-from agents.gateway.master import HaproxyAway, Master
-from agents.node.state import Folder
+from agents.gateway.master_socket import HaproxyAway, MasterSocket
+from agents.node.state_folder import StateFolder
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link
@@ -77,10 +77,10 @@ class RealPart:
         if os.geteuid():  # only root can become another user
             text = text.replace("    user haproxy\n    group haproxy\n", "")
         (self.sockets / "haproxy.cfg").write_text(text)
-        Haproxy(Master(master), state, requests).write(Desired())
+        Haproxy(MasterSocket(master), state, requests).write(Desired())
         parts = ["-f", str(self.sockets / "haproxy.cfg"), "-f", str(state / "gpuwright.cfg")]
         self._run("haproxy", [program, "-W", "-S", f"{master},mode,600", *parts])
-        _await(lambda: _answers(Master(master)), "HAProxy does not answer")
+        _await(lambda: _answers(MasterSocket(master)), "HAProxy does not answer")
         words = ["gateway", "run", "--folder", str(state), "--master", str(master), "--requests", requests]
         words += ["--server", self.order.server, "--server-token-file", str(self._token()), "--name", GATEWAY]
         words += ["--loopback"]
@@ -145,7 +145,7 @@ class RealPart:
         made = self._ask("/api/v1/jointokens", {"node": self.order.node})
         fields = ("gpuType", "gpus", "cpuCores", "memoryGib")
         spec = {name: self.order.spec[name] for name in fields}
-        join(Folder(self._folder), self.order.server, made["token"], self.order.node, spec)
+        join(StateFolder(self._folder), self.order.server, made["token"], self.order.node, spec)
 
     @property
     def _folder(self) -> Path:
@@ -160,7 +160,7 @@ class RealPart:
 OURSELVES = (sys.executable, "-m", "cli.main")
 
 
-def _answers(master: Master) -> bool:
+def _answers(master: MasterSocket) -> bool:
     try:
         master.workers()
     except HaproxyAway:

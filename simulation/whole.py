@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.contract import Assignment, Report
-from agents.control.agent import Verdict, judge
+from agents.control.agent import AssignmentVerdict, judge_assignment
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.hands import Hands
-from agents.node.minutes import Minute, Told
-from agents.node.node import Around, Node
-from agents.node.reporting import Body
-from agents.node.state import Folder, Seen
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import NodeDrivers
+from agents.node.node import LocalNode, NodeParts
+from agents.node.report_minute import CopyTotals, ReportMinute
+from agents.node.reporting import ReportBody
+from agents.node.state_folder import AgentMemory, StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime import Launch
 from agents.templates.reading import read
@@ -44,17 +44,17 @@ class WholeNode(LightNode):
         mps = SimulatedMps(self.machine, self._seconds, folder / "mps")
         self._runtime = SimulatedRuntime(self.machine, self._seconds, self._behave)
         talk = SimulatedTalk(self.machine, self._seconds)
-        around = Around(Hands(device, mps, self._runtime, talk), NoGateway(), read())
-        self.agent = Node(Folder(folder), around, 1, workers=0, clock=self._seconds, date=self.date)
+        around = NodeParts(NodeDrivers(device, mps, self._runtime, talk), NoGateway(), read())
+        self.agent = LocalNode(StateFolder(folder), around, 1, workers=0, clock=self._seconds, date=self.date)
         self.agent.heard(True)
-        self._bodies: dict[int, Body] = {}
+        self._bodies: dict[int, ReportBody] = {}
 
-    def offer(self, offered: Assignment) -> Verdict:
-        verdict = judge(self.seen, offered)
-        if verdict is Verdict.TAKE:
-            self.seen = Seen(self.seen.incarnation, offered.epoch, offered.generation, offered)
+    def offer(self, offered: Assignment) -> AssignmentVerdict:
+        verdict = judge_assignment(self.seen, offered)
+        if verdict is AssignmentVerdict.TAKE:
+            self.seen = AgentMemory(self.seen.incarnation, offered.epoch, offered.generation, offered)
             self.agent.offer(offered)
-        elif verdict is Verdict.STALE:
+        elif verdict is AssignmentVerdict.STALE:
             self.stale += 1
         self.version = offered.version
         return verdict
@@ -98,7 +98,7 @@ class WholeNode(LightNode):
     def close(self) -> None:
         self.agent.stop()
 
-    def say(self, sequence: int, minute: Minute, totals: Mapping[str, Told]) -> Report:
+    def say(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         """As the agent's own report, put together of the same."""
         body = self.agent.body(minute, totals)
         self._bodies[sequence] = body
@@ -129,7 +129,7 @@ class WholeNode(LightNode):
     def _behave(self, launch: Launch) -> Behaviour:
         """Warm after its profile's startSeconds."""
         wanted = {copy.id: copy for copy in self.agent.keeper.copies()}.get(launch.copy)
-        seconds = self.truth.starts_in(self.key(wanted)) if isinstance(wanted, Copy) and wanted.served else 3.0
+        seconds = self.truth.starts_in(self.key(wanted)) if isinstance(wanted, NodeCopy) and wanted.served else 3.0
         return Behaviour(opens_seconds=0.5, answers_seconds=min(1.0, seconds), warm_seconds=seconds, busy=0.0)
 
 
@@ -153,6 +153,6 @@ class WholeSpeaker:
     def heard(self, report: Report, dropped: Sequence[str]) -> None:
         self.node.told_of(report, dropped)
 
-    def _next(self, minute: Minute, totals: Mapping[str, Told]) -> Report:
+    def _next(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         sequence, self._sequence = self._sequence, self._sequence + 1
         return self.node.say(sequence, minute, totals)

@@ -14,13 +14,13 @@ from enum import StrEnum
 import msgspec
 
 from agents.contract import REPORT_SECONDS, Answer, Assignment, GpuMinute, Inventory, Report
-from agents.control.rotation import due, rotate
+from agents.control.rotation import is_due, rotate
 from agents.host import clocks
-from agents.node.minutes import Minute, Told
-from agents.node.node import Node
-from agents.node.state import Credential, Folder, Seen
-from agents.talk.link import Link, LinkError, read
-from agents.talk.timely import plain
+from agents.node.node import LocalNode
+from agents.node.report_minute import CopyTotals, ReportMinute
+from agents.node.state_folder import AgentMemory, Credential, StateFolder
+from agents.talk.deadline import printable
+from agents.talk.link import Link, LinkError, decode_answer
 
 POLL_SECONDS = 30
 SOONEST_SECONDS = 1.0  # between two reports, whatever there is to say
@@ -34,7 +34,7 @@ CONTACT_SECONDS = 60.0  # without an answer for so long, what is assigned may no
 log = logging.getLogger(__name__)
 
 
-class Verdict(StrEnum):
+class AssignmentVerdict(StrEnum):
     """What to do with an assignment."""
 
     TAKE = "take"
@@ -58,15 +58,15 @@ def contradiction(node: str, offered: Assignment) -> str:
     return ""
 
 
-def judge(seen: Seen, offered: Assignment) -> Verdict:
+def judge_assignment(seen: AgentMemory, offered: Assignment) -> AssignmentVerdict:
     """An older leader's or an older plan's assignment is refused, however late it comes (I1)."""
     newest, told = (seen.epoch, seen.generation), (offered.epoch, offered.generation)
     if told < newest:
-        return Verdict.STALE
-    return Verdict.SAME if told == newest and seen.assignment is not None else Verdict.TAKE
+        return AssignmentVerdict.STALE
+    return AssignmentVerdict.SAME if told == newest and seen.assignment is not None else AssignmentVerdict.TAKE
 
 
-def start(folder: Folder, now: datetime) -> Seen:
+def begin_incarnation(folder: StateFolder, now: datetime) -> AgentMemory:
     """A new incarnation, on disk before the first report; above the old one also when the clock went back."""
     seen = folder.seen()
     seen.incarnation = max(seen.incarnation + 1, int(now.timestamp()))
@@ -81,7 +81,12 @@ class Agent:
     """
 
     def __init__(
-        self, folder: Folder, credential: Credential, node: Node, seen: Seen, date: Callable[[], datetime] = clocks.date
+        self,
+        folder: StateFolder,
+        credential: Credential,
+        node: LocalNode,
+        seen: AgentMemory,
+        date: Callable[[], datetime] = clocks.date,
     ) -> None:
         self._folder = folder
         self._credential = credential
@@ -141,7 +146,7 @@ class Agent:
             self._report(link, *finished)
         return self._report(link, *self._node.now())
 
-    def _report(self, link: Link, minute: Minute, totals: Mapping[str, Told]) -> Answer:
+    def _report(self, link: Link, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Answer:
         inventory = self._node.inventory()
         body = self._node.body(minute, totals)
         self._node.looked()
@@ -170,12 +175,14 @@ class Agent:
             )
         path = f"/api/v1/nodes/{self._credential.node}/report"
         said = link.request("POST", path, msgspec.json.encode(report), ANSWER_SECONDS)
-        answer = read(said.body, Answer)
+        answer = decode_answer(said.body, Answer)
         if not any(dropped.what == "state" for dropped in answer.dropped):
             self._told_inventory = inventory
         self._hear()
         for dropped in answer.dropped[:MOST_SAID]:
-            log.warning("not kept of the report: %s (%s)", plain(dropped.what[:200]), plain(dropped.reason[:200]))
+            log.warning(
+                "not kept of the report: %s (%s)", printable(dropped.what[:200]), printable(dropped.reason[:200])
+            )
         # What is dropped for good, being too old or closed before, is not said again either.
         again = {dropped.what for dropped in answer.dropped if dropped.reason == "future"}
         self._node.told(body, again)
@@ -186,29 +193,29 @@ class Agent:
                 self._folder.keep_seen(self._seen)
         return answer
 
-    def poll_once(self, link: Link, wait_seconds: int = POLL_SECONDS) -> Verdict | None:
+    def poll_once(self, link: Link, wait_seconds: int = POLL_SECONDS) -> AssignmentVerdict | None:
         """Wait for an assignment other than the last one heard; what became of it, None when none came."""
         path = f"/api/v1/nodes/{self._credential.node}/assignment?after={self._version}&waitSeconds={wait_seconds}"
         answer = link.request("GET", path, None, wait_seconds + ANSWER_SECONDS)
         self._hear()
         if answer.status == 204:
             return None
-        return self.offer(read(answer.body, Assignment))
+        return self.offer(decode_answer(answer.body, Assignment))
 
-    def offer(self, offered: Assignment) -> Verdict:
+    def offer(self, offered: Assignment) -> AssignmentVerdict:
         """Take an assignment unless a newer one was seen. It is on disk before anything is done about it."""
         with self._lock:
             wrong = contradiction(self._credential.node, offered)
             if wrong:
                 log.error("refused assignment %s.%s: %s", offered.epoch, offered.generation, wrong)
                 self._version = offered.version
-                return Verdict.UNSOUND
-            verdict = judge(self._seen, offered)
-            if verdict is Verdict.STALE:
+                return AssignmentVerdict.UNSOUND
+            verdict = judge_assignment(self._seen, offered)
+            if verdict is AssignmentVerdict.STALE:
                 self._stale += 1
                 log.warning("refused a stale assignment: %s.%s", offered.epoch, offered.generation)
-            elif verdict is Verdict.TAKE:
-                seen = Seen(self._seen.incarnation, offered.epoch, offered.generation, offered)
+            elif verdict is AssignmentVerdict.TAKE:
+                seen = AgentMemory(self._seen.incarnation, offered.epoch, offered.generation, offered)
                 self._folder.keep_seen(seen)  # on a full disk it raises: nothing was taken, and it is asked for again
                 self._seen = seen
                 log.info("took assignment %s.%s", offered.epoch, offered.generation)
@@ -283,7 +290,7 @@ class Agent:
 
     def _rotate(self, now: datetime, link: Link) -> None:
         """Take up the next token when it is time; until that is done the old one serves."""
-        if not due(self._credential, now):
+        if not is_due(self._credential, now):
             return
         try:
             self._credential = rotate(self._folder, link)

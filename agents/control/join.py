@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from agents.contract import Moment
-from agents.host.own import insist_on_own
-from agents.node.state import Credential, Folder
-from agents.talk.link import Link, read
+from agents.host.ownership import require_own_folder
+from agents.node.state_folder import Credential, StateFolder
+from agents.talk.link import Link, decode_answer
 
 
 class _Joined(msgspec.Struct, rename="camel"):
@@ -21,13 +21,13 @@ class _Joined(msgspec.Struct, rename="camel"):
 
 
 def join(
-    folder: Folder, server: str, one_time_token: str, node: str, spec: Mapping[str, Any], ca_file: str = ""
+    folder: StateFolder, server: str, one_time_token: str, node: str, spec: Mapping[str, Any], ca_file: str = ""
 ) -> Credential:
     """Tell the control plane what this machine is, and keep the credential that it answers with.
 
     The folder is written to before the token is spent: a token must not be lost to a full disk.
     """
-    insist_on_own(folder.path)
+    require_own_folder(folder.path)
     folder.keep_seen(folder.seen())
     link = Link(server, ca_file=ca_file)
     try:
@@ -35,7 +35,7 @@ def join(
         answer = link.request("POST", "/api/v1/join", body)
     finally:
         link.close()
-    joined = read(answer.body, _Joined)
+    joined = decode_answer(answer.body, _Joined)
     credential = Credential(server, joined.node, joined.token, ca_file, joined.issued_at, joined.expires_at)
     folder.keep_credential(credential)
     return credential

@@ -11,8 +11,8 @@ from datetime import datetime
 import msgspec
 
 from agents.contract import Moment
-from agents.node.state import Credential, Folder, NextToken
-from agents.talk.link import Link, LinkError, read
+from agents.node.state_folder import Credential, NextToken, StateFolder
+from agents.talk.link import Link, LinkError, decode_answer
 
 
 class _Made(msgspec.Struct, rename="camel"):
@@ -21,7 +21,7 @@ class _Made(msgspec.Struct, rename="camel"):
     expires_at: Moment | None = None
 
 
-def due(credential: Credential, now: datetime) -> bool:
+def is_due(credential: Credential, now: datetime) -> bool:
     """Whether the token has lived half of its time, or a turn was begun and not ended. `now` is the control plane's."""
     if credential.next is not None:
         return True
@@ -30,7 +30,7 @@ def due(credential: Credential, now: datetime) -> bool:
     return now >= credential.issued_at + (credential.expires_at - credential.issued_at) / 2
 
 
-def rotate(folder: Folder, link: Link) -> Credential:
+def rotate(folder: StateFolder, link: Link) -> Credential:
     """The credential to use from now on; LinkError leaves all as it was, to be tried again later.
 
     `link` carries the token in use. After a start, an unfinished turn is ended before anything else is sent: a
@@ -40,14 +40,14 @@ def rotate(folder: Folder, link: Link) -> Credential:
     assert credential is not None, "there is no credential to rotate"
     if credential.next is None:
         answer = link.request("POST", f"/api/v1/nodes/{credential.node}/token", b"{}")
-        made = read(answer.body, _Made)
+        made = decode_answer(answer.body, _Made)
         following = NextToken(made.token, made.issued_at, made.expires_at)
         credential = msgspec.structs.replace(credential, next=following)
         folder.keep_credential(credential)
     return _take_up(folder, credential)
 
 
-def _take_up(folder: Folder, credential: Credential) -> Credential:
+def _take_up(folder: StateFolder, credential: Credential) -> Credential:
     """Use the next token; only when the control plane knows it, the old one leaves the disk."""
     following = credential.next
     assert following is not None

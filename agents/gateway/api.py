@@ -17,27 +17,27 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from agents.gateway.callers import ANY, Caller, caller
+from agents.gateway.callers import ANY, Caller, find_caller
 from agents.gateway.desired import Malformed, Stale
 from agents.gateway.prometheus import metrics
 from agents.gateway.sidecar import Sidecar, Troubles
-from agents.gateway.wire import Declared, Refusal, SourceName
+from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, SourceName
 
 MOST_BODY_BYTES = 4 << 20
 MOST_CONNECTIONS = 64
 REQUEST_SECONDS = 15.0
 
-_declared = msgspec.json.Decoder(Declared)
+_declared = msgspec.json.Decoder(DeclaredRoutes)
 
 
 class _Refused(Exception):
     def __init__(self, status: int, reason: str, message: str, sequence: int = 0) -> None:
         super().__init__(message)
         self.status = status
-        self.refusal = Refusal(reason, message, sequence)
+        self.refusal = GatewayRefusal(reason, message, sequence)
 
 
-class Handler(BaseHTTPRequestHandler):
+class SidecarHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = REQUEST_SECONDS
     wbufsize = -1  # an answer in one piece
-    server: Listening
+    server: SidecarServer
 
     def do_PUT(self) -> None:
         self._answer()
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         """Whom the caller may speak for, and of what."""
         if self.server.callers is None:
             return Caller(ANY)
-        who = caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
+        who = find_caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
         if who is None:
             raise _Refused(401, "unauthorized", "a bearer token is needed")
         return who
@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
         return "local"
 
 
-class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
+class SidecarServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Answers until shut down. `listen` is a path, or HOST:PORT; over TCP a caller has a token."""
 
     daemon_threads = True
@@ -189,7 +189,7 @@ class Listening(socketserver.ThreadingMixIn, socketserver.TCPServer):
             address = (host.strip("[]"), int(port))
         mask = os.umask(0o177)  # nobody else may connect, from the first moment
         try:
-            super().__init__(address, Handler)
+            super().__init__(address, SidecarHandler)
         finally:
             os.umask(mask)
 

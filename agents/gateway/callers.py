@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.gateway.desired import split_address
-from agents.gateway.wire import Declared
+from agents.gateway.wire import DeclaredRoutes
 
 SERVICES = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?/([a-z0-9]([-a-z0-9]*[a-z0-9])?|\*)")
 ANY = "*"  # a token that may speak for every source
@@ -28,7 +28,7 @@ class Caller:
     def speaks_for(self, source: str) -> bool:
         return self.source in (ANY, source)
 
-    def objection(self, declared: Declared) -> str:
+    def objection(self, declared: DeclaredRoutes) -> str:
         """Why it may not declare this; empty when it may."""
         for route in declared.routes:
             tenant = route.service.partition("/")[0]
@@ -41,7 +41,7 @@ class Caller:
         return ""
 
 
-def callers_of(text: str) -> dict[str, Caller]:
+def parse_callers(text: str) -> dict[str, Caller]:
     """Callers by token. A line is `SOURCE TOKEN [ADDRESS|NETWORK|TENANT/NAME|TENANT/*]...`, where SOURCE may be `*`; a
     token alone stands for `*`."""
     found = {}
@@ -64,7 +64,7 @@ def callers_of(text: str) -> dict[str, Caller]:
     return found
 
 
-def caller(callers: Mapping[str, Caller], token: str) -> Caller | None:
+def find_caller(callers: Mapping[str, Caller], token: str) -> Caller | None:
     """Whose token it is; as slow for one that is nearly right."""
     given = token.encode("latin-1")
     return next((who for known, who in callers.items() if hmac.compare_digest(known.encode(), given)), None)

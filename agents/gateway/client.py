@@ -11,17 +11,17 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from agents.gateway.wire import Counts, Declared, InForce, Refusal, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, RoutesInForce, RouteSpec, SidecarCounts
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
 from agents.seams.traffic import Counters
-from agents.talk import timely
+from agents.talk import deadline
 
 SECONDS = 10.0
 
-_in_force = msgspec.json.Decoder(InForce)
-_all_in_force = msgspec.json.Decoder(dict[str, InForce])
-_counts = msgspec.json.Decoder(Counts)
-_refusal = msgspec.json.Decoder(Refusal)
+_in_force = msgspec.json.Decoder(RoutesInForce)
+_all_in_force = msgspec.json.Decoder(dict[str, RoutesInForce])
+_counts = msgspec.json.Decoder(SidecarCounts)
+_refusal = msgspec.json.Decoder(GatewayRefusal)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -63,7 +63,7 @@ class SidecarRoutes:
         if specs != self._said:  # the same is said under the same number: it costs the sidecar no write
             self._sequence += 1
             self._said = specs
-        body = msgspec.json.encode(Declared(self._sequence, specs))
+        body = msgspec.json.encode(DeclaredRoutes(self._sequence, specs))
         said = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
         try:
             in_force = _in_force.decode(said)
@@ -86,7 +86,7 @@ class SidecarRoutes:
             if self._token_file:
                 headers["Authorization"] = f"Bearer {Path(self._token_file).read_text().split()[-1]}"
             connection = self._connection()
-            status, _, text = timely.exchange(connection, method, path, body, headers, self._seconds)
+            status, _, text = deadline.exchange(connection, method, path, body, headers, self._seconds)
         except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
             raise RoutesAway(f"the gateway at {self._address} does not answer: {error!r}") from error
         finally:
@@ -97,10 +97,10 @@ class SidecarRoutes:
         try:
             refusal = _refusal.decode(text)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            refusal = Refusal("unknown", f"status {status}")
+            refusal = GatewayRefusal("unknown", f"status {status}")
         if refusal.reason == "stale":  # somebody spoke for this source: say it again, after them
             self._sequence, self._said = max(self._sequence, refusal.sequence), None
-        said = timely.plain(f"{refusal.message[:300]} ({refusal.reason[:60]})")
+        said = deadline.printable(f"{refusal.message[:300]} ({refusal.reason[:60]})")
         raise RoutesAway(f"the gateway at {self._address}: {said}")
 
     def _connection(self) -> http.client.HTTPConnection:

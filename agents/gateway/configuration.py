@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from agents.gateway.desired import Desired, Server
-from agents.gateway.wire import Limit
+from agents.gateway.desired import Desired, HaproxyServer
+from agents.gateway.wire import ServiceLimit
 
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
@@ -144,7 +144,7 @@ def generated(desired: Desired, folder: Path, requests: str) -> str:
     return "".join(parts)
 
 
-def arguments(server: Server) -> str:
+def arguments(server: HaproxyServer) -> str:
     """A server's words, the same in the file and in `add server`.
 
     A check is a connection; one that fails is repeated fast, so that a dead copy is out within half a second, and
@@ -157,12 +157,12 @@ def arguments(server: Server) -> str:
     )
 
 
-def limit(of: Limit) -> str:
+def limit(of: ServiceLimit) -> str:
     """A limit as the map has it; the backends take it apart."""
     return f"{round(of.shed_share * 1_000_000)}:{of.queue_limit or 2_000_000_000}:{of.retry_after_seconds}"
 
 
-def limits(of: Mapping[str, Limit]) -> str:
+def limits(of: Mapping[str, ServiceLimit]) -> str:
     """The map file: what of each service's requests is taken."""
     return "".join(f"{service} {limit(of[service])}\n" for service in sorted(of))
 

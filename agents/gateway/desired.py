@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.gateway.wire import Declared, Limit, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from agents.host import durable
 
 FIRST_SLOTS = 64
@@ -38,7 +38,7 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class HaproxyServer:
     """One copy as a server of HAProxy."""
 
     name: str
@@ -55,12 +55,12 @@ class Server:
 class Desired:
     """Everything that must survive a restart of the sidecar."""
 
-    sources: Mapping[str, Declared] = field(default_factory=dict)
+    sources: Mapping[str, DeclaredRoutes] = field(default_factory=dict)
     slots: Mapping[str, int] = field(default_factory=dict)  # of services, from 1
     slot_count: int = FIRST_SLOTS
-    limits: Mapping[str, Limit] = field(default_factory=dict)  # of services
+    limits: Mapping[str, ServiceLimit] = field(default_factory=dict)  # of services
 
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self) -> tuple[HaproxyServer, ...]:
         """Every copy. Weights are rates: each service's are scaled so that its largest is HAProxy's largest."""
         routes = self.routes()
         largest: dict[str, float] = {}
@@ -71,36 +71,38 @@ class Desired:
 
     def routes(self) -> list[tuple[str, RouteSpec]]:
         """Those in force, with their sources: what a node says itself, and for the others what was told of them."""
-        own = [(source, route) for source, said in self.sources.items() if not told(source) for route in said.routes]
+        own = [
+            (source, route) for source, said in self.sources.items() if not is_followed(source) for route in said.routes
+        ]
         speaking = {source for source, _ in own}
         taken = {route.address for _, route in own}
         followed = [
             (source, route)
             for source, said in self.sources.items()
-            if told(source) and source.removeprefix(FOLLOWED) not in speaking
+            if is_followed(source) and source.removeprefix(FOLLOWED) not in speaking
             for route in said.routes
             if route.address not in taken
         ]
         return sorted(own + followed, key=lambda pair: pair[0])
 
-    def by_slot(self) -> dict[int, dict[str, Server]]:
+    def by_slot(self) -> dict[int, dict[str, HaproxyServer]]:
         """The servers of every slot that has any."""
-        found: dict[int, dict[str, Server]] = {}
+        found: dict[int, dict[str, HaproxyServer]] = {}
         for server in self.servers():
             found.setdefault(self.slots[server.service], {})[server.name] = server
         return found
 
 
-def told(source: str) -> bool:
+def is_followed(source: str) -> bool:
     """Whether the control plane speaks there."""
     return source.startswith(FOLLOWED)
 
 
-def _server(source: str, route: RouteSpec, largest: float) -> Server:
+def _server(source: str, route: RouteSpec, largest: float) -> HaproxyServer:
     host, port = split_address(route.address)
     weight = 0 if route.drained else max(1, round(LARGEST_WEIGHT * route.weight / largest))
     name = server_name(source, route.copy)
-    return Server(name, source, route.copy, route.service, host, port, weight, route.drained)
+    return HaproxyServer(name, source, route.copy, route.service, host, port, weight, route.drained)
 
 
 def server_name(source: str, copy: str) -> str:
@@ -122,12 +124,12 @@ def split_address(address: str) -> tuple[str, int]:
     return str(known), int(port)
 
 
-def declare(desired: Desired, source: str, declared: Declared) -> Desired:
+def declare(desired: Desired, source: str, declared: DeclaredRoutes) -> Desired:
     """What is desired once this source has spoken; Stale or Malformed when it may not."""
     held = desired.sources.get(source)
     if held and (declared.sequence < held.sequence or (declared.sequence == held.sequence and declared != held)):
         raise Stale(source, held.sequence)
-    if held is None and sum(not told(name) for name in desired.sources) >= MOST_SOURCES:
+    if held is None and sum(not is_followed(name) for name in desired.sources) >= MOST_SOURCES:
         raise Malformed(f"there are {MOST_SOURCES} sources already")
     seen: set[str] = set()
     for route in declared.routes:
@@ -138,9 +140,9 @@ def declare(desired: Desired, source: str, declared: Declared) -> Desired:
     return replace(desired, sources={**desired.sources, source: declared})
 
 
-def follow(desired: Desired, sources: Mapping[str, Declared], limits: Mapping[str, Limit]) -> Desired:
+def follow(desired: Desired, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> Desired:
     """What is desired once the control plane has spoken; what nodes say themselves stands."""
-    own = {source: said for source, said in desired.sources.items() if not told(source)}
+    own = {source: said for source, said in desired.sources.items() if not is_followed(source)}
     return replace(desired, sources=own | dict(sources), limits=dict(limits))
 
 
@@ -164,27 +166,27 @@ def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
     return replace(desired, slots=slots, slot_count=count)
 
 
-class Kept(msgspec.Struct, rename="camel"):
+class DesiredFile(msgspec.Struct, rename="camel"):
     """The file."""
 
-    sources: dict[str, Declared]
+    sources: dict[str, DeclaredRoutes]
     slots: dict[str, int]
     slot_count: int
-    limits: dict[str, Limit] = {}
+    limits: dict[str, ServiceLimit] = {}
 
 
 def read(path: Path) -> Desired:
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=DesiredFile)
     except FileNotFoundError:
         return Desired()
     return Desired(kept.sources, kept.slots, kept.slot_count, kept.limits)
 
 
 def keep(path: Path, desired: Desired) -> None:
-    kept = Kept(dict(desired.sources), dict(desired.slots), desired.slot_count, dict(desired.limits))
+    kept = DesiredFile(dict(desired.sources), dict(desired.slots), desired.slot_count, dict(desired.limits))
     durable.write(path, msgspec.json.encode(kept))
 
 
-def names(servers: Iterable[Server]) -> dict[str, Server]:
+def servers_by_name(servers: Iterable[HaproxyServer]) -> dict[str, HaproxyServer]:
     return {server.name: server for server in servers}

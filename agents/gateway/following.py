@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from agents.contract import EndpointCopy, Endpoints
 from agents.gateway.desired import FOLLOWED, Malformed, split_address
-from agents.gateway.wire import Declared, Limit, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
     """What is to be desired, and what was left out of it."""
 
-    sources: Mapping[str, Declared]
-    limits: Mapping[str, Limit]
+    sources: Mapping[str, DeclaredRoutes]
+    limits: Mapping[str, ServiceLimit]
     left_out: tuple[str, ...]
 
 
-def followed(told: Endpoints, loopback: bool) -> Followed:
+def follow_endpoints(told: Endpoints, loopback: bool) -> Followed:
     """Every copy that can be reached from here.
 
     An address on loopback means another machine's copy here, or a stranger's: it counts only where all nodes are known
@@ -31,7 +31,7 @@ def followed(told: Endpoints, loopback: bool) -> Followed:
     left_out = []
     for service in told.services:
         if service.queue_limit or service.shed_share or service.slo_ms:
-            limits[service.service] = Limit(
+            limits[service.service] = ServiceLimit(
                 service.queue_limit, service.shed_share, service.retry_after_seconds, service.slo_ms
             )
         for copy in service.copies:
@@ -41,7 +41,7 @@ def followed(told: Endpoints, loopback: bool) -> Followed:
                 continue
             of_node = routes.setdefault(FOLLOWED + copy.node, {})
             of_node[copy.id] = RouteSpec(copy.id, service.service, copy.address, copy.weight, copy.drained)
-    sources = {source: Declared(0, tuple(of_node.values())) for source, of_node in routes.items()}
+    sources = {source: DeclaredRoutes(0, tuple(of_node.values())) for source, of_node in routes.items()}
     return Followed(sources, limits, tuple(left_out))
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.gateway import answers, changes, configuration
-from agents.gateway.answers import Garbled, Load, SeenServer, Worker
-from agents.gateway.changes import Backends, Step
+from agents.gateway import changes, configuration, parsing
+from agents.gateway.changes import Backends, HaproxyCommand
 from agents.gateway.desired import Desired
-from agents.gateway.master import HaproxyAway, Master, WorkerGone
+from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
 from agents.host import durable
 
 RELOAD_SECONDS = 20.0
@@ -23,11 +23,11 @@ class NotApplied(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedHaproxy:
     """HAProxy as it was read after the last change."""
 
-    workers: tuple[Worker, ...]
-    servers: dict[str, SeenServer]  # of the process that takes connections, by name
+    workers: tuple[HaproxyProcess, ...]
+    servers: dict[str, ServerState]  # of the process that takes connections, by name
     open_requests: dict[str, int]  # over all processes, by name
     idle_slots: frozenset[int]
     leftovers: int  # servers that wait to be deleted
@@ -36,7 +36,7 @@ class Observed:
 class Haproxy:
     """One HAProxy in master-worker mode, and the folder with what it reads."""
 
-    def __init__(self, master: Master, folder: Path, requests: str) -> None:
+    def __init__(self, master: MasterSocket, folder: Path, requests: str) -> None:
         self.master = master
         self.folder = folder
         self.requests = requests
@@ -57,7 +57,7 @@ class Haproxy:
         durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
         durable.write_changed(path, configuration.services(desired.slots).encode(), 0o644)
 
-    def converge(self, desired: Desired) -> Observed:
+    def converge(self, desired: Desired) -> ObservedHaproxy:
         """In force when it returns; HaproxyAway, NotApplied or Garbled otherwise."""
         self.write(desired)
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
@@ -80,7 +80,7 @@ class Haproxy:
                     continue
         raise NotApplied("HAProxy's processes change faster than they can be asked")
 
-    def observe(self, desired: Desired) -> Observed:
+    def observe(self, desired: Desired) -> ObservedHaproxy:
         """As it is, without changing it; NotApplied when that is not what is desired."""
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
         for _ in range(ROUNDS):
@@ -90,16 +90,16 @@ class Haproxy:
                 continue
         raise HaproxyAway("HAProxy's processes change faster than they can be asked")
 
-    def open_by_slot(self, workers: Iterable[Worker]) -> dict[int, int]:
+    def open_by_slot(self, workers: Iterable[HaproxyProcess]) -> dict[int, int]:
         """Requests of each backend that are answered or wait just now, over all processes."""
         found: dict[int, int] = {}
         for worker in workers:
-            for (backend, _), load in answers.loads(self.master.ask("show stat -1 2 -1", worker)).items():
+            for (backend, _), load in parsing.parse_loads(self.master.ask("show stat -1 2 -1", worker)).items():
                 if _is_slot(backend):
                     found[int(backend[3:])] = found.get(int(backend[3:]), 0) + load.open
         return found
 
-    def _bring(self, worker: Worker, desired: Desired, wanted: Backends) -> None:
+    def _bring(self, worker: HaproxyProcess, desired: Desired, wanted: Backends) -> None:
         limits_path = str(self.folder / configuration.LIMITS)
         limits = self.master.ask(f"show map {limits_path}", worker)
         knows_limits = not limits.startswith(changes.NO_MAP)
@@ -108,12 +108,12 @@ class Haproxy:
             raise WorkerGone("replaced by one with what the files name")
         if knows_limits:
             wanted_limits = {service: configuration.limit(one) for service, one in desired.limits.items()}
-            self._all(worker, changes.map_entries(limits_path, wanted_limits, answers.entries(limits)))
-            if answers.entries(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
+            self._all(worker, changes.map_entries(limits_path, wanted_limits, parsing.parse_map(limits)))
+            if parsing.parse_map(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
                 raise NotApplied(f"process {worker.pid} of HAProxy does not do the entries of {limits_path}")
         path = str(self.folder / configuration.SERVICES)
         entries = {service: _slot(slot) for service, slot in desired.slots.items()}
-        seen_map = answers.entries(self.master.ask(f"show map {path}", worker))
+        seen_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
         # A service that has lost its slot is away before another's servers come into it.
         takes_changes = (
             self._all(worker, changes.map_closing(path, entries, seen_map))
@@ -124,12 +124,12 @@ class Haproxy:
         if not takes_changes:
             return
         left = list(changes.differences(wanted, self._servers(worker)))
-        if answers.entries(self.master.ask(f"show map {path}", worker)) != entries:
+        if parsing.parse_map(self.master.ask(f"show map {path}", worker)) != entries:
             left.append(f"the entries of {path}")
         if left:
             raise NotApplied(f"process {worker.pid} of HAProxy does not do: {left[0]}")
 
-    def _all(self, worker: Worker, steps: Iterable[Step]) -> bool:
+    def _all(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
         """Whether the process takes changes; an old one gets no new requests and need not."""
         for step in steps:
             said = self.master.ask(step.command, worker)
@@ -139,17 +139,17 @@ class Haproxy:
                 raise NotApplied(f"HAProxy answered {said[:200]!r} to: {step.command}")
         return True
 
-    def _servers(self, worker: Worker) -> dict[str, dict[str, SeenServer]]:
-        found = answers.servers(self.master.ask("show servers state", worker))
+    def _servers(self, worker: HaproxyProcess) -> dict[str, dict[str, ServerState]]:
+        found = parsing.parse_servers(self.master.ask("show servers state", worker))
         return {backend: servers for backend, servers in found.items() if _is_slot(backend)}
 
-    def _has_slots(self, worker: Worker, count: int) -> bool:
+    def _has_slots(self, worker: HaproxyProcess, count: int) -> bool:
         said = self.master.ask(f"del server {_slot(count)}/fence", worker)
         if said not in (changes.NO_SERVER, changes.NO_BACKEND):
-            raise Garbled(f"process {worker.pid} of HAProxy answered {said[:200]!r}")
+            raise HaproxyGarbled(f"process {worker.pid} of HAProxy answered {said[:200]!r}")
         return said == changes.NO_SERVER
 
-    def _reload(self, before: Worker) -> None:
+    def _reload(self, before: HaproxyProcess) -> None:
         """Have a process with the backends that the files name; nothing is lost by it."""
         self.master.ask("reload")
         deadline = time.monotonic() + RELOAD_SECONDS
@@ -159,24 +159,24 @@ class Haproxy:
                 text = self.master.ask("show proc")
             except HaproxyAway:
                 continue  # the master starts itself again
-            if any(not worker.old and worker.pid != before.pid for worker in answers.workers(text)):
+            if any(not worker.old and worker.pid != before.pid for worker in parsing.parse_processes(text)):
                 return
         raise NotApplied("HAProxy did not reload; its log says why: haproxy -c -f ... checks the configuration")
 
-    def _observe(self, desired: Desired, wanted: Backends) -> Observed:
+    def _observe(self, desired: Desired, wanted: Backends) -> ObservedHaproxy:
         workers = self.master.workers()
         open_requests: dict[str, int] = {}
         busy: set[str] = set()
-        servers: dict[str, SeenServer] = {}
+        servers: dict[str, ServerState] = {}
         leftovers = 0
         for worker in workers:
             self._has_slots(worker, 1)  # waits until no thread is amid a choice that it made before it was told
             seen = self._servers(worker)
             if not worker.old and (left := changes.differences(wanted, seen)):
                 raise NotApplied(f"process {worker.pid} of HAProxy does not do: {left[0]}")
-            loads = answers.loads(self.master.ask("show stat -1 6 -1", worker))
+            loads = parsing.parse_loads(self.master.ask("show stat -1 6 -1", worker))
             if any((backend, name) not in loads for backend, found in seen.items() for name in found):
-                raise Garbled(f"process {worker.pid} of HAProxy leaves servers out of show stat")
+                raise HaproxyGarbled(f"process {worker.pid} of HAProxy leaves servers out of show stat")
             for (backend, name), load in loads.items():
                 if not _is_slot(backend):
                     continue
@@ -185,7 +185,7 @@ class Haproxy:
                         busy.add(backend)
                     continue
                 # What waits for any server of an old process may still come to this one.
-                waiting = loads.get((backend, "BACKEND"), Load(0, 0)).queued if worker.old else 0
+                waiting = loads.get((backend, "BACKEND"), ServerLoad(0, 0)).queued if worker.old else 0
                 open_requests[name] = open_requests.get(name, 0) + load.open + load.queued + waiting
             for backend, found in seen.items():
                 if not worker.old:
@@ -193,7 +193,7 @@ class Haproxy:
                     leftovers += sum(name not in wanted.get(backend, {}) for name in found)
                     busy.add(backend)
         idle = frozenset(slot for slot in range(1, desired.slot_count + 1) if _slot(slot) not in busy)
-        return Observed(workers, servers, open_requests, idle, leftovers)
+        return ObservedHaproxy(workers, servers, open_requests, idle, leftovers)
 
 
 def _slot(slot: int) -> str:

@@ -27,7 +27,7 @@ STEP = 0.1  # a limit stays while it is as near as that to the right one
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ServiceLoad:
     """A service at one gateway, since its counting began."""
 
     ended: int  # requests: answered, failed or turned away
@@ -52,7 +52,7 @@ class Pressure:
     most_open: int = 0  # open at once, from now on; 0: as many as come
 
 
-def pressed(before: Pressure | None, counted: Counted, slo_seconds: float, now: float) -> Pressure:
+def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: float, now: float) -> Pressure:
     """The service after another look. A gateway that counts anew begins anew."""
     now_is = Pressure(now, counted.ended, counted.turned_away, counted.open, counted.ready)
     if before is None or counted.ended < before.ended or counted.turned_away < before.turned_away or slo_seconds <= 0:

@@ -16,10 +16,10 @@ import msgspec
 
 from agents.contract import CountsTaken, Endpoints, GatewayCounts, ServiceCounts
 from agents.gateway import desired
-from agents.gateway.following import followed
+from agents.gateway.following import follow_endpoints
 from agents.gateway.sidecar import Sidecar, Troubles
-from agents.gateway.wire import Counts, Declared
-from agents.talk.link import Link, LinkError, read
+from agents.gateway.wire import DeclaredRoutes, SidecarCounts
+from agents.talk.link import Link, LinkError, decode_answer
 
 POLL_SECONDS = 30
 ANSWER_SECONDS = 15.0
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ControlPlaneAddress:
     """Where the control plane is, and as whom it is spoken to."""
 
     url: str
@@ -49,10 +49,10 @@ class Server:
         return Link(self.url, words[-1], self.ca_file)
 
 
-class Plane:
+class PlaneClient:
     """Two threads beside the sidecar, until closed."""
 
-    def __init__(self, sidecar: Sidecar, server: Server) -> None:
+    def __init__(self, sidecar: Sidecar, server: ControlPlaneAddress) -> None:
         self._sidecar = sidecar
         self._server = server
         self._closing = threading.Event()
@@ -78,13 +78,13 @@ class Plane:
         answer = link.request("GET", path, None, POLL_SECONDS + ANSWER_SECONDS)
         if answer.status == 204 or self._closing.is_set():
             return
-        told = read(answer.body, Endpoints)
-        if not told.services and any(map(routed_as_told, self._sidecar.sources().items())):
+        told = decode_answer(answer.body, Endpoints)
+        if not told.services and any(map(is_followed_with_routes, self._sidecar.sources().items())):
             # A database that was emptied, sooner than a fleet: what is gone fails its checks, too.
             log.error("the control plane knows of no service at all; what it said before stands")
             self._version = told.version
             return
-        wanted = followed(told, self._server.loopback)
+        wanted = follow_endpoints(told, self._server.loopback)
         for line in wanted.left_out[:MOST_SAID]:
             log.warning("not routed: %s", line)
         try:
@@ -102,7 +102,7 @@ class Plane:
             services = tuple(msgspec.structs.replace(one, latency_counts=()) for one in told.services)
             body = msgspec.json.encode(msgspec.structs.replace(told, services=services))
         answer = link.request("PUT", f"/api/v1/gateways/{self._server.name}/counts", body, ANSWER_SECONDS)
-        taken = read(answer.body, CountsTaken).sequence
+        taken = decode_answer(answer.body, CountsTaken).sequence
         if taken > self._sequence and self._heard_as_newest:
             log.error("somebody else speaks as gateway %s: each gateway has a name of its own", self._server.name)
         self._heard_as_newest = taken <= self._sequence
@@ -136,12 +136,12 @@ class Plane:
             link.close()
 
 
-def routed_as_told(source: tuple[str, Declared]) -> bool:
+def is_followed_with_routes(source: tuple[str, DeclaredRoutes]) -> bool:
     """Whether the control plane has said of a node that it has copies."""
-    return desired.told(source[0]) and bool(source[1].routes)
+    return desired.is_followed(source[0]) and bool(source[1].routes)
 
 
-def counts_of(counts: Counts, sequence: int, endpoints: int) -> GatewayCounts:
+def counts_of(counts: SidecarCounts, sequence: int, endpoints: int) -> GatewayCounts:
     """The totals of every service that was ever asked for."""
     services = tuple(
         ServiceCounts(

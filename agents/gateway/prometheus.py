@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agents.contract import LATENCY_EDGES_MS
 from agents.gateway.sidecar import Sidecar
-from agents.gateway.wire import Counted
+from agents.gateway.wire import CountedRequests
 from agents.prometheus.exposition import Family, exposition, labelled
 
 
@@ -47,7 +47,7 @@ def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
     yield Family("gpuwright_gateway_copy_open_requests", "gauge", "Requests on their way to it.", requests)
 
 
-def _of_requests(all_counted: tuple[Counted, ...]) -> Iterator[Family]:
+def _of_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
     copies = [(labelled(service=one.service, source=one.source, copy=one.copy), one) for one in all_counted if one.copy]
     services = [(labelled(service=one.service), one) for one in all_counted if not one.copy]
     for what, told in (("copy", copies), ("service", services)):
@@ -63,7 +63,7 @@ def _of_requests(all_counted: tuple[Counted, ...]) -> Iterator[Family]:
     )
 
 
-def _histogram(counted: Counted) -> Iterator[tuple[str, int]]:
+def _histogram(counted: CountedRequests) -> Iterator[tuple[str, int]]:
     total = 0
     for edge_ms, count in zip(LATENCY_EDGES_MS, counted.latency_counts, strict=False):
         total += count

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agents.gateway.desired import Desired, server_name
-from agents.gateway.haproxy import Observed
-from agents.gateway.overload import Counted, Pressure, pressed
-from agents.gateway.wire import Limit
+from agents.gateway.haproxy import ObservedHaproxy
+from agents.gateway.overload import Pressure, ServiceLoad, update_pressure
+from agents.gateway.wire import ServiceLimit
 
 
 class Relief:
@@ -22,7 +22,7 @@ class Relief:
     def look(
         self,
         desired: Desired,
-        observed: Observed | None,
+        observed: ObservedHaproxy | None,
         ended: Mapping[str, tuple[int, int]],
         open_by_slot: Mapping[int, int],
         now: float,
@@ -38,8 +38,8 @@ class Relief:
         for name, limit in desired.limits.items():
             if limit.slo_ms > 0 and limit.queue_limit:
                 over, turned_away = ended.get(name, (0, 0))
-                counted = Counted(over, turned_away, self.open.get(name, 0), ready.get(name, {}))
-                pressures[name] = pressed(self._pressures.get(name), counted, limit.slo_ms / 1000, now)
+                counted = ServiceLoad(over, turned_away, self.open.get(name, 0), ready.get(name, {}))
+                pressures[name] = update_pressure(self._pressures.get(name), counted, limit.slo_ms / 1000, now)
         before = self.most_open
         self._pressures = pressures
         self.most_open = {name: one.most_open for name, one in pressures.items() if one.most_open}
@@ -52,8 +52,8 @@ class Relief:
         limits = {name: self._lower(name, limit) for name, limit in desired.limits.items()}
         return replace(desired, limits=limits)
 
-    def _lower(self, name: str, limit: Limit) -> Limit:
+    def _lower(self, name: str, limit: ServiceLimit) -> ServiceLimit:
         most = self.most_open.get(name, limit.queue_limit)
         if most >= limit.queue_limit:
             return limit
-        return Limit(most, limit.shed_share, limit.retry_after_seconds, limit.slo_ms)
+        return ServiceLimit(most, limit.shed_share, limit.retry_after_seconds, limit.slo_ms)

@@ -11,15 +11,15 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.gateway.desired import Server
-from agents.gateway.wire import Counted
+from agents.gateway.desired import HaproxyServer
+from agents.gateway.wire import CountedRequests
 
 LONGEST_LINE = 1024
 KEPT_SECONDS = 900.0  # of a copy that is routed no more: its last figures are asked for later
 MOST_GONE = 10_000
 
 
-class Tally:
+class RequestTally:
     """Totals of one copy, or of one service."""
 
     __slots__ = ("counts", "errors", "late", "requests", "shed", "slo_ms", "timed")
@@ -41,21 +41,25 @@ class Tallies:
         self.lines = 0
         self.refused = 0
         self.unknown = 0  # requests of no service
-        self._copies: dict[bytes, Tally] = {}
-        self._services: dict[bytes, Tally] = {}
-        self._servers: dict[str, Server] = {}
+        self._copies: dict[bytes, RequestTally] = {}
+        self._services: dict[bytes, RequestTally] = {}
+        self._servers: dict[str, HaproxyServer] = {}
         self._gone_at: dict[str, float] = {}
 
     def know(
-        self, servers: Mapping[str, Server], services: Mapping[str, int], now: float, slos_ms: Mapping[str, float]
+        self,
+        servers: Mapping[str, HaproxyServer],
+        services: Mapping[str, int],
+        now: float,
+        slos_ms: Mapping[str, float],
     ) -> None:
         """These are routed; what is not is kept for a while."""
         for name, server in servers.items():
             self._servers[name] = server
-            self._copies.setdefault(name.encode(), Tally())
+            self._copies.setdefault(name.encode(), RequestTally())
             self._gone_at.pop(name, None)
         for service in services:
-            self._services.setdefault(service.encode(), Tally()).slo_ms = slos_ms.get(service, 0.0)
+            self._services.setdefault(service.encode(), RequestTally()).slo_ms = slos_ms.get(service, 0.0)
         for gone in [service for service in self._services if service.decode() not in services]:
             del self._services[gone]
         for name in [name for name in self._servers if name not in servers]:
@@ -103,7 +107,7 @@ class Tallies:
         """By service: requests, and how many of them were turned away."""
         return {service.decode(): (tally.requests, tally.shed) for service, tally in self._services.items()}
 
-    def counted(self, source: str = "") -> tuple[Counted, ...]:
+    def counted(self, source: str = "") -> tuple[CountedRequests, ...]:
         """Copies, of one source or of all; with all, services too."""
         found = [
             self._said(self._copies[name.encode()], server.service, server.source, server.copy)
@@ -114,8 +118,8 @@ class Tallies:
             found += [self._said(tally, service.decode()) for service, tally in self._services.items()]
         return tuple(found)
 
-    def _said(self, tally: Tally, service: str, source: str = "", copy: str = "") -> Counted:
-        return Counted(
+    def _said(self, tally: RequestTally, service: str, source: str = "", copy: str = "") -> CountedRequests:
+        return CountedRequests(
             service,
             tally.requests,
             tally.errors,

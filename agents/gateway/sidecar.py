@@ -15,19 +15,19 @@ from pathlib import Path
 
 import msgspec
 
-from agents.gateway import answers, desired
-from agents.gateway.answers import Garbled
-from agents.gateway.desired import Desired, names, server_name
-from agents.gateway.haproxy import Haproxy, NotApplied, Observed
-from agents.gateway.master import HaproxyAway, Master, WorkerGone
+from agents.gateway import desired, parsing
+from agents.gateway.desired import Desired, server_name, servers_by_name
+from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy
+from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.parsing import HaproxyGarbled
 from agents.gateway.receiver import Receiver
 from agents.gateway.relief import Relief
 from agents.gateway.requests import Tallies
-from agents.gateway.wire import Counts, Declared, InForce, Limit, State
+from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, ServiceLimit, SidecarCounts
 
 WATCH_SECONDS = 0.5
 VERIFY_SECONDS = 3.0  # how long somebody else's hand at the runtime socket may go unseen
-Troubles = (HaproxyAway, NotApplied, Garbled, WorkerGone)
+Troubles = (HaproxyAway, NotApplied, HaproxyGarbled, WorkerGone)
 
 log = logging.getLogger("gpuwright.gateway")
 
@@ -37,7 +37,7 @@ class AlreadyRunning(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class SidecarCondition:
     """How the sidecar is."""
 
     in_force: bool
@@ -65,9 +65,9 @@ class Sidecar:
         self.receiver = Receiver(requests, self.tallies)
         self._state = folder / "desired.json"
         self._desired = desired.read(self._state)
-        self._haproxy = Haproxy(Master(master), folder, self.receiver.address)
+        self._haproxy = Haproxy(MasterSocket(master), folder, self.receiver.address)
         self._lock = threading.Lock()  # held by whoever speaks to HAProxy
-        self._observed: Observed | None = None  # None: not known to be in force
+        self._observed: ObservedHaproxy | None = None  # None: not known to be in force
         self._trouble = "not converged yet"
         self._convergences = self._failures = 0
         self._dropped: dict[int, int] = {}  # lines, by process of HAProxy
@@ -78,7 +78,7 @@ class Sidecar:
         self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._watcher.start()
 
-    def declare(self, source: str, declared: Declared) -> InForce:
+    def declare(self, source: str, declared: DeclaredRoutes) -> RoutesInForce:
         """In force when it returns. Stale and Malformed change nothing; HaproxyAway, NotApplied and Garbled mean that
         it is kept, and will be in force once HAProxy allows."""
         with self._lock:
@@ -93,7 +93,7 @@ class Sidecar:
                 self._converge()
             return self._in_force(source)
 
-    def follow(self, sources: Mapping[str, Declared], limits: Mapping[str, Limit]) -> None:
+    def follow(self, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> None:
         """What the control plane told of nodes that do not speak here, and of services. In force when it returns;
         HaproxyAway, NotApplied and Garbled mean that it is kept, and will be in force once HAProxy allows."""
         with self._lock:
@@ -106,30 +106,32 @@ class Sidecar:
             self._know()
             self._converge()
 
-    def sources(self) -> dict[str, Declared]:
+    def sources(self) -> dict[str, DeclaredRoutes]:
         return dict(self._desired.sources)
 
-    def in_force(self, source: str) -> InForce | None:
+    def in_force(self, source: str) -> RoutesInForce | None:
         """As last observed; None of a source that never spoke."""
         with self._lock:
             return self._in_force(source) if source in self._desired.sources else None
 
-    def counts(self, source: str = "") -> Counts:
+    def counts(self, source: str = "") -> SidecarCounts:
         with self.receiver.lock:
             lines, refused, counted = self.tallies.lines, self.tallies.refused, self.tallies.counted(source)
         waiting = self.relief.open
         counted = tuple(
             one if one.copy else msgspec.structs.replace(one, open=waiting.get(one.service, 0)) for one in counted
         )
-        return Counts(self.began, lines, self.lost_lines(), refused, counted)
+        return SidecarCounts(self.began, lines, self.lost_lines(), refused, counted)
 
     def lost_lines(self) -> int:
         return self._dropped_before + sum(self._dropped.values()) + self.receiver.overflowed()
 
-    def condition(self) -> Condition:
+    def condition(self) -> SidecarCondition:
         workers = len(self._observed.workers) if self._observed else 0
         in_force = self._observed is not None
-        return Condition(in_force, "" if in_force else self._trouble, workers, self._convergences, self._failures)
+        return SidecarCondition(
+            in_force, "" if in_force else self._trouble, workers, self._convergences, self._failures
+        )
 
     def close(self) -> None:
         self._closing.set()
@@ -172,20 +174,20 @@ class Sidecar:
             self._trouble = f"the configuration cannot be written: {error}"
             raise NotApplied(self._trouble) from error
 
-    def _in_force(self, source: str) -> InForce:
+    def _in_force(self, source: str) -> RoutesInForce:
         said, observed = self._desired.sources[source], self._observed
         states = []
         for route in said.routes:
             name = server_name(source, route.copy)
             server = observed.servers.get(name) if observed else None
             open_requests = observed.open_requests.get(name, 0) if observed else 0
-            states.append(State(route.copy, bool(server and server.ready), open_requests))
-        return InForce(said.sequence, tuple(states))
+            states.append(RoutedCopy(route.copy, bool(server and server.ready), open_requests))
+        return RoutesInForce(said.sequence, tuple(states))
 
     def _know(self) -> None:
         with self.receiver.lock:
             slos_ms = {name: limit.slo_ms for name, limit in self._desired.limits.items()}
-            self.tallies.know(names(self._desired.servers()), self._desired.slots, time.monotonic(), slos_ms)
+            self.tallies.know(servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), slos_ms)
 
     def _watch(self) -> None:
         """Converge at once when HAProxy has other processes than before, or failed to; else now and then."""
@@ -214,7 +216,7 @@ class Sidecar:
                     log.warning("HAProxy does not do what it shall: %s", said)
             self._closing.wait(WATCH_SECONDS)
 
-    def _relieve(self, workers: tuple[answers.Worker, ...]) -> None:
+    def _relieve(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
         """In an overload, let in what is answered in time."""
         if not self._desired.limits:
             return
@@ -227,12 +229,14 @@ class Sidecar:
                     log.info("overloaded: %s", ", ".join(sorted(self.relief.most_open)) or "nobody any more")
                     self._converge()
 
-    def _count_dropped(self, workers: tuple[answers.Worker, ...]) -> None:
+    def _count_dropped(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
         """Lines that HAProxy could not send, which it counts itself."""
         dropped = {}
         for worker in workers:
             try:
-                dropped[worker.pid] = int(answers.info(self._haproxy.master.ask("show info", worker))["DroppedLogs"])
+                dropped[worker.pid] = int(
+                    parsing.parse_info(self._haproxy.master.ask("show info", worker))["DroppedLogs"]
+                )
             except (WorkerGone, KeyError, ValueError):
                 dropped[worker.pid] = self._dropped.get(worker.pid, 0)
         self._dropped_before += sum(lines for pid, lines in self._dropped.items() if pid not in dropped)

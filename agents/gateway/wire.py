@@ -19,14 +19,14 @@ class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False
     drained: bool = False
 
 
-class Declared(Struct, rename="camel", frozen=True):
+class DeclaredRoutes(Struct, rename="camel", frozen=True):
     """All routes of one source. A sequence below one seen is refused; the same one says the same."""
 
     sequence: Counter
     routes: Annotated[tuple[RouteSpec, ...], Meta(max_length=4096)] = ()
 
 
-class Limit(Struct, rename="camel", frozen=True, omit_defaults=True):
+class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):
     """What of a service's requests is taken."""
 
     queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
@@ -35,7 +35,7 @@ class Limit(Struct, rename="camel", frozen=True, omit_defaults=True):
     slo_ms: float = 0.0  # by which an overload is known; 0: never
 
 
-class State(Struct, rename="camel", frozen=True):
+class RoutedCopy(Struct, rename="camel", frozen=True):
     """One copy as HAProxy treats it."""
 
     copy: str
@@ -43,14 +43,14 @@ class State(Struct, rename="camel", frozen=True):
     open_requests: int
 
 
-class InForce(Struct, rename="camel", frozen=True):
+class RoutesInForce(Struct, rename="camel", frozen=True):
     """The acknowledgement: these routes of the source are in force."""
 
     sequence: int
-    routes: tuple[State, ...]
+    routes: tuple[RoutedCopy, ...]
 
 
-class Refusal(Struct, rename="camel", frozen=True, omit_defaults=True):
+class GatewayRefusal(Struct, rename="camel", frozen=True, omit_defaults=True):
     """Why there is no acknowledgement. `sequence` is the highest of the source, where that was the reason."""
 
     reason: str  # stale, malformed, forbidden, haproxy_away, not_applied, ...
@@ -58,7 +58,7 @@ class Refusal(Struct, rename="camel", frozen=True, omit_defaults=True):
     sequence: int = 0
 
 
-class Counted(Struct, rename="camel", frozen=True):
+class CountedRequests(Struct, rename="camel", frozen=True):
     """Totals of a copy, or of a service when `copy` is empty: those that no copy answered are in there only."""
 
     service: str
@@ -73,14 +73,14 @@ class Counted(Struct, rename="camel", frozen=True):
     late: int = 0  # of those, beyond it
 
 
-class Counts(Struct, rename="camel", frozen=True):
+class SidecarCounts(Struct, rename="camel", frozen=True):
     """All totals since the sidecar began."""
 
     began: str  # changes when counting began anew
     lines: int
     lost_lines: int  # written by HAProxy, never read here
     refused_lines: int  # read and not understood
-    counted: tuple[Counted, ...]
+    counted: tuple[CountedRequests, ...]
 
 
 class SourceName(Struct):

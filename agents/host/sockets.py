@@ -11,7 +11,7 @@ LONGEST_PATH_BYTES = 107
 
 
 @contextmanager
-def reached(path: Path) -> Iterator[str]:
+def short_name(path: Path) -> Iterator[str]:
     """A name for the socket, to bind or to connect to: one that is too long goes through its folder's handle."""
     if len(os.fsencode(path)) <= LONGEST_PATH_BYTES:
         yield str(path)

@@ -29,7 +29,7 @@ DOWN = (Stage.DRAINING, Stage.ENDING, Stage.GONE)
 ROUTED = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.ENDING)  # the gateway may know it
 
 
-class Copy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is known of a copy, as the journal keeps it. `wanted` is the instance as it was when the copy began."""
 
     id: str
@@ -71,14 +71,14 @@ class Copy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     def rising(self) -> bool:
         return self.stage in UP
 
-    def at(self, stage: Stage, now: float, reason: str = "", message: str = "") -> Copy:
+    def at(self, stage: Stage, now: float, reason: str = "", message: str = "") -> NodeCopy:
         """The same copy one stage further; why it falls is remembered to the end."""
         return msgspec.structs.replace(
             self, stage=stage, since=now, reason=reason or self.reason, message=message or self.message
         )
 
 
-def same_process_serves(copy: Copy, wanted: AssignedInstance) -> bool:
+def same_process_serves(copy: NodeCopy, wanted: AssignedInstance) -> bool:
     """Whether the copy's process can become `wanted` without another start.
 
     The limits of SM and memory are those of a process for ever, and its largest batch was what its memory was for.

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.contract import AssignedInstance
-from agents.keeper.copies import Copy, Stage, same_process_serves
+from agents.keeper.copies import NodeCopy, Stage, same_process_serves
 from agents.keeper.room import Missing, Rules, missing
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedInstance:
     """An instance of the assignment, and the GPU that its index means here; empty where it means none."""
 
     instance: AssignedInstance
@@ -19,7 +19,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeConstraints:
     """What decides beside the copies themselves."""
 
     memory_gib: Mapping[str, float]  # by GPU
@@ -36,7 +36,7 @@ class Node:
 class Start:
     """Bring up a copy."""
 
-    wanted: Wanted
+    wanted: WantedInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class TakeDown:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldStart:
     """Not done, and why."""
 
     instance: str
@@ -56,24 +56,26 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class CopyDecision:
     """What to do now. Deciding again when it is done may find more."""
 
     start: tuple[Start, ...] = ()
     take_down: tuple[TakeDown, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldStart, ...] = ()
 
 
-def decide(wanted: Sequence[Wanted], copies: Collection[Copy], node: Node, rules: Rules) -> Decision:
+def decide(
+    wanted: Sequence[WantedInstance], copies: Collection[NodeCopy], node: NodeConstraints, rules: Rules
+) -> CopyDecision:
     """The next moves towards `wanted`; the copies are those that are not gone."""
-    by_instance: dict[str, list[Copy]] = {}
+    by_instance: dict[str, list[NodeCopy]] = {}
     for copy in copies:
         by_instance.setdefault(copy.instance, []).append(copy)
     take_down = _take_down(wanted, copies, by_instance, node)
     leaving = {going.copy for going in take_down} | _succeeded(wanted, by_instance)
     there = list(copies)  # and, at the end, what is started in this very decision
     start: list[Start] = []
-    held: list[Held] = []
+    held: list[HeldStart] = []
     for one in sorted(wanted, key=lambda one: not one.instance.service):  # services first
         mine = by_instance.get(one.instance.id, [])
         if right_copy(one, mine) or one.instance.id in node.stopped_jobs:
@@ -81,13 +83,13 @@ def decide(wanted: Sequence[Wanted], copies: Collection[Copy], node: Node, rules
         lacking = _obstacle(one, mine, there, leaving, node, rules)
         if lacking is None:
             start.append(Start(one))
-            there.append(Copy("", one.instance, one.gpu))
+            there.append(NodeCopy("", one.instance, one.gpu))
         elif lacking is not WAIT:
-            held.append(Held(one.instance.id, lacking))
-    return Decision(tuple(start), tuple(take_down), tuple(held))
+            held.append(HeldStart(one.instance.id, lacking))
+    return CopyDecision(tuple(start), tuple(take_down), tuple(held))
 
 
-def right_copy(one: Wanted, mine: Collection[Copy]) -> Copy | None:
+def right_copy(one: WantedInstance, mine: Collection[NodeCopy]) -> NodeCopy | None:
     """The copy that is what is wanted, or becomes it."""
     for copy in mine:
         if copy.rising and copy.gpu == one.gpu and same_process_serves(copy, one.instance):
@@ -95,7 +97,7 @@ def right_copy(one: Wanted, mine: Collection[Copy]) -> Copy | None:
     return None
 
 
-def _succeeded(wanted: Sequence[Wanted], by_instance: Mapping[str, Collection[Copy]]) -> set[str]:
+def _succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]]) -> set[str]:
     """Copies whose successor is on its way: what they hold comes free by itself."""
     found = set()
     for one in wanted:
@@ -110,7 +112,12 @@ WAIT = Missing("wait", "")
 
 
 def _obstacle(
-    one: Wanted, mine: Collection[Copy], copies: Collection[Copy], leaving: Collection[str], node: Node, rules: Rules
+    one: WantedInstance,
+    mine: Collection[NodeCopy],
+    copies: Collection[NodeCopy],
+    leaving: Collection[str],
+    node: NodeConstraints,
+    rules: Rules,
 ) -> Missing | None:
     """Why a copy of `one` cannot be started now; WAIT where time alone will tell."""
     name = one.instance.id
@@ -138,14 +145,17 @@ def _obstacle(
     return WAIT if replacing and _handing_over(there, name) else None
 
 
-def _handing_over(there: Collection[Copy], but: str) -> bool:
+def _handing_over(there: Collection[NodeCopy], but: str) -> bool:
     """Whether another instance has two copies on this GPU: one hand-over at a time."""
     names = [copy.instance for copy in there if copy.instance != but]
     return len(names) != len(set(names))
 
 
 def _take_down(
-    wanted: Sequence[Wanted], copies: Collection[Copy], by_instance: Mapping[str, Collection[Copy]], node: Node
+    wanted: Sequence[WantedInstance],
+    copies: Collection[NodeCopy],
+    by_instance: Mapping[str, Collection[NodeCopy]],
+    node: NodeConstraints,
 ) -> list[TakeDown]:
     """What must go, and what is not wanted any more once what replaces it is ready."""
     by_id = {one.instance.id: one for one in wanted}
@@ -173,7 +183,7 @@ def _take_down(
 
 
 def _services_coming(
-    wanted: Sequence[Wanted], by_instance: Mapping[str, Collection[Copy]], node: Node
+    wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]], node: NodeConstraints
 ) -> frozenset[str]:
     """Services with an instance here that is on its way: theirs that are to go wait for it."""
     return frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from agents.contract import AssignedInstance
-from agents.keeper.copies import Copy
-from agents.keeper.hands import Fell
+from agents.keeper.copies import NodeCopy
+from agents.keeper.drivers import CopyFailed
 from agents.templates import Filled
 from agents.templates.filling import ArgumentRefused, Builtin, fill
 from agents.templates.reading import Template
@@ -41,7 +41,7 @@ class Filler:
         self._judged = judged
         return found
 
-    def fill(self, copy: Copy) -> Filled:
+    def fill(self, copy: NodeCopy) -> Filled:
         """The copy's template, filled; raises Fell when the node does not offer it, or not with these arguments."""
         instance = copy.wanted
         batch = instance.batch
@@ -58,15 +58,15 @@ class Filler:
         )
         filled = self._fill(instance, builtin)
         if isinstance(filled, ArgumentRefused):
-            raise Fell(*_told(filled))
+            raise CopyFailed(*_told(filled))
         return filled
 
-    def filled(self, copy: Copy) -> Filled | None:
+    def filled(self, copy: NodeCopy) -> Filled | None:
         """What the copy was started from; None when its template is not what it was."""
         if copy.id not in self._filled:
             try:
                 self._filled[copy.id] = self.fill(copy)
-            except Fell:
+            except CopyFailed:
                 self._filled[copy.id] = None
         return self._filled[copy.id]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.keeper.copies import Copy
+from agents.keeper.copies import NodeCopy
 
 LONGEST_BYTES = 1 << 20  # beyond it the file is written anew, with the newest line of each copy
 
@@ -33,11 +33,11 @@ class Journal:
         self.last_written = None if written is None else datetime.fromtimestamp(written, UTC)  # by those before us
 
     @property
-    def copies(self) -> dict[str, Copy]:
+    def copies(self) -> dict[str, NodeCopy]:
         """Every copy that is not both gone and accounted for, by id."""
         return self._copies
 
-    def write(self, copy: Copy) -> None:
+    def write(self, copy: NodeCopy) -> None:
         """Have `copy` on disk; only then may what its stage stands for be done."""
         line = msgspec.json.encode(copy) + b"\n"
         found = os.fstat(self._file)
@@ -57,7 +57,7 @@ class Journal:
         os.close(self._file)
         os.close(self._lock)
 
-    def _remember(self, copy: Copy) -> None:
+    def _remember(self, copy: NodeCopy) -> None:
         if copy.settled:
             self._copies.pop(copy.id, None)
         else:
@@ -90,18 +90,18 @@ def _locked(path: Path) -> int:
     return handle
 
 
-def _read(path: Path) -> dict[str, Copy]:
+def _read(path: Path) -> dict[str, NodeCopy]:
     """The last line may be torn: what it announced was not begun. Any other that cannot be read is a fault."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return {}
-    copies: dict[str, Copy] = {}
+    copies: dict[str, NodeCopy] = {}
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
-            copy = msgspec.json.decode(line, type=Copy)
+            copy = msgspec.json.decode(line, type=NodeCopy)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if number >= len(lines) - 1:
                 continue

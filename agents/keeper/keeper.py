@@ -12,16 +12,16 @@ import msgspec
 
 from agents.contract import AssignedInstance, Assignment
 from agents.host import clocks
-from agents.keeper.board import Board, routes_of
-from agents.keeper.copies import Copy, Stage, largest_batch, same_process_serves
-from agents.keeper.crew import Crew
-from agents.keeper.decide import Decision, Held, Node, Wanted, decide
+from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
+from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
+from agents.keeper.drivers import NodeDrivers
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
-from agents.keeper.hands import Hands
-from agents.keeper.ledger import Ledger
+from agents.keeper.ledger import CopyLedger
 from agents.keeper.ports import free_port
 from agents.keeper.room import Missing, Rules, over_full
+from agents.keeper.routing import GatewayRoutes, routes_of
+from agents.keeper.step_runner import StepRunner
 from agents.keeper.steps import STEP_SECONDS, Steps
 from agents.runtime import Running
 from agents.seams.device import Gpu
@@ -49,9 +49,9 @@ class Keeper:
 
     def __init__(
         self,
-        ledger: Ledger,
-        hands: Hands,
-        board: Board,
+        ledger: CopyLedger,
+        hands: NodeDrivers,
+        board: GatewayRoutes,
         filler: Filler,
         incarnation: int,
         host: str = "127.0.0.1",
@@ -66,7 +66,7 @@ class Keeper:
         self._host = host
         self._clock = clock
         self._wake = threading.Event()
-        self._crew = Crew(workers, self._wake.set)
+        self._crew = StepRunner(workers, self._wake.set)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._assignment: Assignment | None = None
@@ -75,7 +75,7 @@ class Keeper:
         self._failures = Failures()
         self._established: dict[str, AssignedInstance] = {}
         self._steps = Steps(ledger, hands, filler, self._failures, self._crew, clock, self._wake.set)
-        self._held: tuple[Held, ...] = ()
+        self._held: tuple[HeldStart, ...] = ()
         self._counter = 0
         self._quiet_until = float("-inf")
         self.handed_over = 0
@@ -100,12 +100,12 @@ class Keeper:
         if changed:
             self._wake.set()
 
-    def copies(self) -> tuple[Copy, ...]:
+    def copies(self) -> tuple[NodeCopy, ...]:
         """Every copy that is not gone."""
         return self._ledger.copies()
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[HeldStart, ...]:
         return self._held
 
     @property
@@ -116,7 +116,7 @@ class Keeper:
     def gateway_away(self) -> str:
         return self._board.away
 
-    def in_force(self, copy: Copy) -> bool:
+    def in_force(self, copy: NodeCopy) -> bool:
         """Whether the gateway sends requests to the copy now."""
         state = self._board.in_force(copy)
         return state is not None and state.ready
@@ -137,7 +137,7 @@ class Keeper:
         known = {copy.id for copy in self.copies()}
         return tuple(running for running in found if running.copy not in known)
 
-    def take_in(self, copy: Copy) -> None:
+    def take_in(self, copy: NodeCopy) -> None:
         """A copy that runs and was in no journal; it is verified like any other, and keeps its route meanwhile."""
         self._ledger.record(copy)
         self._quiet_until = self._clock() + QUIET_SECONDS
@@ -188,7 +188,7 @@ class Keeper:
         moving = any(copy.stage is not Stage.READY for copy in self.copies())
         return STEP_SECONDS / 2 if moving else CALM_SECONDS
 
-    def _may_start(self, copy: Copy) -> bool:
+    def _may_start(self, copy: NodeCopy) -> bool:
         """Also what was decided to be started is not, while nobody says that it is still wanted (I4)."""
         return self._contact or self._established.get(copy.instance) == copy.wanted
 
@@ -203,7 +203,7 @@ class Keeper:
         rules = Rules.of(assignment)
         copies = self.copies()
         refused = self.filler.refused([one.instance for one in wanted])
-        node = Node(
+        node = NodeConstraints(
             memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()} | dict(situation.room_gib),
             fenced=situation.fenced,
             recycled=self._steps.recycled,
@@ -228,7 +228,7 @@ class Keeper:
         self._end_late_handovers(rules, now)
         self._held = self._all_held(decision)
 
-    def _still_established(self, wanted: Sequence[Wanted]) -> Collection[str]:
+    def _still_established(self, wanted: Sequence[WantedInstance]) -> Collection[str]:
         """Instances that have been ready here just as they are wanted now."""
         as_wanted = {one.instance.id: one.instance for one in wanted}
         self._established = {
@@ -236,7 +236,7 @@ class Keeper:
         }
         return self._established.keys()
 
-    def _follow(self, wanted: Sequence[Wanted], copies: Collection[Copy]) -> None:
+    def _follow(self, wanted: Sequence[WantedInstance], copies: Collection[NodeCopy]) -> None:
         """A copy whose process can become what is wanted now is wanted so from now on."""
         by_id = {one.instance.id: one for one in wanted}
         for copy in copies:
@@ -246,11 +246,11 @@ class Keeper:
             if same_process_serves(copy, one.instance):
                 self._ledger.record(msgspec.structs.replace(copy, wanted=one.instance))
 
-    def _begin(self, wanted: Wanted, now: float) -> None:
+    def _begin(self, wanted: WantedInstance, now: float) -> None:
         self._counter += 1
         taken = {port for copy in self.copies() for port in (copy.port, copy.metrics_port)}
         port = free_port(self._host, taken)
-        copy = Copy(
+        copy = NodeCopy(
             id=f"{wanted.instance.id}.{self._incarnation:x}.{self._counter:x}",
             wanted=wanted.instance,
             gpu=wanted.gpu,
@@ -274,11 +274,11 @@ class Keeper:
                 if new and now - copy.born > rules.handover_seconds:
                     self._steps.fall(copy, "handover_timeout", f"not warm within {rules.handover_seconds:g} s", now)
 
-    def _all_held(self, decision: Decision) -> tuple[Held, ...]:
+    def _all_held(self, decision: CopyDecision) -> tuple[HeldStart, ...]:
         waiting = [copy for copy in self.copies() if copy.stage in (Stage.ROUTING, Stage.DRAINING)]
         away = self._board.away
         return decision.held + tuple(
-            Held(copy.instance, Missing("gateway_away", f"the gateway does not acknowledge: {away}"[:500]))
+            HeldStart(copy.instance, Missing("gateway_away", f"the gateway does not acknowledge: {away}"[:500]))
             for copy in waiting
             if away
         )
@@ -324,11 +324,11 @@ class Keeper:
                 self._steps.forget(copy)
 
 
-def _wanted(assignment: Assignment, situation: Situation) -> list[Wanted]:
+def _wanted(assignment: Assignment, situation: Situation) -> list[WantedInstance]:
     """What the assignment names, on the GPUs that its indexes mean; nothing where a GPU is to be emptied."""
     found = []
     for instance in assignment.instances:
         gpu = situation.gpus.get(instance.gpu)
         if gpu is None or gpu.uuid not in situation.draining:
-            found.append(Wanted(instance, gpu.uuid if gpu else ""))
+            found.append(WantedInstance(instance, gpu.uuid if gpu else ""))
     return found

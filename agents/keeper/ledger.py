@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 NEWS = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.GONE)  # what those who route to it must know
 
 
-class Ledger:
+class CopyLedger:
     """Whatever is asked or recorded here is whole: one caller at a time."""
 
     def __init__(self, journal: Journal, date: Callable[[], datetime]) -> None:
@@ -26,21 +26,21 @@ class Ledger:
         self._lock = threading.Lock()
         self.news = threading.Event()  # a copy came, is on its way out, or went: worth a report before its time
 
-    def copies(self) -> tuple[Copy, ...]:
+    def copies(self) -> tuple[NodeCopy, ...]:
         """Every copy that is not gone."""
         with self._lock:
             return tuple(copy for copy in self._journal.copies.values() if copy.stage is not Stage.GONE)
 
-    def accounts(self) -> tuple[Copy, ...]:
+    def accounts(self) -> tuple[NodeCopy, ...]:
         """Every copy of which the control plane has not acknowledged all usage, those gone included."""
         with self._lock:
             return tuple(self._journal.copies.values())
 
-    def get(self, name: str) -> Copy | None:
+    def get(self, name: str) -> NodeCopy | None:
         with self._lock:
             return self._journal.copies.get(name)
 
-    def record(self, copy: Copy) -> None:
+    def record(self, copy: NodeCopy) -> None:
         """Have it on disk; only then may what its stage stands for be done. Its share is held from start to end."""
         if copy.running is not None and copy.started_at is None:
             copy = msgspec.structs.replace(copy, started_at=self._date())

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from agents.contract import AssignedInstance, Assignment
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 
 TINY = 1e-6
 MOST_CLIENTS = 60  # no MPS daemon takes more (48 up to CUDA 13.0), whatever is asked for
@@ -41,7 +41,7 @@ class Missing:
     memory_gib: float = 0.0
 
 
-def missing(wanted: AssignedInstance, memory_gib: float, there: Collection[Copy], rules: Rules) -> Missing | None:
+def missing(wanted: AssignedInstance, memory_gib: float, there: Collection[NodeCopy], rules: Rules) -> Missing | None:
     """What `wanted` lacks on a GPU of `memory_gib`, where `there` hold something; None when it fits.
 
     A copy holds what its process was given until its memory is known to be free. The copy that a new one replaces
@@ -65,7 +65,7 @@ def missing(wanted: AssignedInstance, memory_gib: float, there: Collection[Copy]
     return None
 
 
-def over_full(there: Collection[Copy]) -> float:
+def over_full(there: Collection[NodeCopy]) -> float:
     """By how many SM% the limits on one GPU pass 100 now; 0 when they do not."""
     total = sum(copy.wanted.sm_percent for copy in there if copy.stage is not Stage.GONE)
     return total - 100 if total - 100 > TINY else 0.0

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from agents.keeper import fall as falling
-from agents.keeper import rise as rising
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.crew import Crew, Result, nothing
+from agents.keeper import starting as rising
+from agents.keeper import stopping as falling
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import ClientStuck, CopyFailed, NodeDrivers
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
-from agents.keeper.hands import Fell, Hands, Stuck
-from agents.keeper.ledger import Ledger
+from agents.keeper.ledger import CopyLedger
+from agents.keeper.step_runner import Result, StepRunner, nothing
 from agents.seams.device import DeviceError, Gpu, Trouble
 
 STEP_SECONDS = 0.1  # between two steps of one copy
@@ -32,11 +32,11 @@ class Steps:
 
     def __init__(
         self,
-        ledger: Ledger,
-        hands: Hands,
+        ledger: CopyLedger,
+        hands: NodeDrivers,
         filler: Filler,
         failures: Failures,
-        crew: Crew,
+        crew: StepRunner,
         clock: Callable[[], float],
         wake: Callable[[], None],
     ) -> None:
@@ -62,7 +62,7 @@ class Steps:
             self.recycled[gpu] = reason
         self._wake()
 
-    def set_off(self, gpus: Mapping[str, Gpu], now: float, may_start: Callable[[Copy], bool]) -> None:
+    def set_off(self, gpus: Mapping[str, Gpu], now: float, may_start: Callable[[NodeCopy], bool]) -> None:
         """Set off the next step of every copy that is due for one."""
         for copy in self._ledger.copies():
             if self._crew.is_busy(copy.id) or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
@@ -89,17 +89,17 @@ class Steps:
                 self._stepped[gpu] = now
                 self._crew.do(gpu, lambda gpu=gpu: self._renew(gpu))  # type: ignore[misc]
 
-    def _is_alone(self, copy: Copy) -> bool:
+    def _is_alone(self, copy: NodeCopy) -> bool:
         others = [other for other in self._ledger.copies() if other.gpu == copy.gpu and other.id != copy.id]
         return all(other.id in self.freed or other.id in self._stuck for other in others)
 
     # Steps, which run beside the ticking and return what is to be recorded.
 
-    def _rise(self, copy: Copy, gpu: Gpu) -> Result:
+    def _rise(self, copy: NodeCopy, gpu: Gpu) -> Result:
         try:
             filled = self._filler.fill(copy)
-            further = rising.step(rising.Climb(copy, filled, gpu), self._hands, self._clock())
-        except Fell as fell:
+            further = rising.start_copy(rising.StartContext(copy, filled, gpu), self._hands, self._clock())
+        except CopyFailed as fell:
             reason, message = fell.reason, fell.message
             return lambda: self.fall(copy, reason, message, self._clock())
         except DeviceError as error:
@@ -109,10 +109,10 @@ class Steps:
             return self._trouble(copy, error)
         return (lambda: self._advance(copy, further)) if further is not None else nothing
 
-    def _end(self, copy: Copy, alone: bool) -> Result:
+    def _end(self, copy: NodeCopy, alone: bool) -> Result:
         try:
-            ended = falling.end(copy, self._filler.filled(copy), self._hands, self._clock(), alone)
-        except Stuck as stuck:
+            ended = falling.stop_copy(copy, self._filler.filled(copy), self._hands, self._clock(), alone)
+        except ClientStuck as stuck:
             said = str(stuck)
 
             def note() -> None:
@@ -126,7 +126,7 @@ class Steps:
         self._hands.runtime.tidy({copy.id for copy in self._ledger.copies()})
         return nothing
 
-    def _look(self, copy: Copy) -> Result:
+    def _look(self, copy: NodeCopy) -> Result:
         """Whether a ready copy answers, and is still limited."""
         assert copy.running is not None
         filled = self._filler.filled(copy)
@@ -150,7 +150,7 @@ class Steps:
 
     # What is recorded of steps.
 
-    def _advance(self, before: Copy, after: Copy) -> None:
+    def _advance(self, before: NodeCopy, after: NodeCopy) -> None:
         now = self._ledger.get(before.id)
         if now is not None and now.stage is before.stage:
             self._ledger.record(msgspec.structs.replace(after, wanted=now.wanted))
@@ -160,7 +160,7 @@ class Steps:
             # It was to go before it had started: what was started must go too.
             self._ledger.record(msgspec.structs.replace(now, running=after.running))
 
-    def fall(self, copy: Copy, reason: str, message: str, now: float) -> None:
+    def fall(self, copy: NodeCopy, reason: str, message: str, now: float) -> None:
         """It gets no further up: down with it, and a rest before the next is tried."""
         current = self._ledger.get(copy.id)
         if current is None or not current.rising:
@@ -171,14 +171,14 @@ class Steps:
         routed = current.served and current.stage in (Stage.ROUTING, Stage.READY)
         self._ledger.record(current.at(Stage.DRAINING if routed else Stage.ENDING, now, reason, message))
 
-    def _trouble(self, copy: Copy, error: DeviceError) -> Result:
+    def _trouble(self, copy: NodeCopy, error: DeviceError) -> Result:
         if error.trouble in (Trouble.FAULT, Trouble.DOWN):
             return lambda: self.recycle(copy.gpu, f"mps_{error.trouble}")
         said = str(error)
         log.warning("%s: %s", copy.id, said)
         return nothing
 
-    def _seen(self, copy: Copy, limited: bool, answers: bool) -> None:
+    def _seen(self, copy: NodeCopy, limited: bool, answers: bool) -> None:
         if limited and answers:
             self._misses.pop(copy.id, None)
             return
@@ -197,7 +197,7 @@ class Steps:
             if copy.gpu == gpu:
                 self._stuck.pop(copy.id, None)
 
-    def forget(self, copy: Copy) -> None:
+    def forget(self, copy: NodeCopy) -> None:
         """It is gone."""
         self._filler.forget(copy.id)
         self._stepped.pop(copy.id, None)

@@ -8,8 +8,8 @@ import msgspec
 
 from agents.contract import AssignedInstance, Assignment
 from agents.devices.simulated.limits import memory_limit_gib
-from agents.keeper.copies import Copy, Stage, largest_batch
-from agents.keeper.rise import METRICS_PORT, PORT
+from agents.keeper.copies import NodeCopy, Stage, largest_batch
+from agents.keeper.starting import METRICS_PORT, PORT
 from agents.runtime import Running
 
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -23,7 +23,7 @@ def instance_of(copy: str) -> str:
     return copy.rsplit(".", 2)[0]
 
 
-def adopted(running: Running, assignment: Assignment | None, now: float) -> Copy | str:
+def adopt_copy(running: Running, assignment: Assignment | None, now: float) -> NodeCopy | str:
     """The stranger as a copy to be verified, or why it cannot be one.
 
     What it was given is read from its environment, never assumed: a limit that cannot be told is none.
@@ -39,7 +39,7 @@ def adopted(running: Running, assignment: Assignment | None, now: float) -> Copy
             raise ValueError(f"a share of {share:g} % is none")
         memory_gib = memory_limit_gib(environment[MEMORY])
         held = wanted.memory_gib if abs(memory_gib - wanted.memory_gib) < TINY_GIB else memory_gib
-        return Copy(
+        return NodeCopy(
             id=running.copy,
             wanted=msgspec.structs.replace(wanted, sm_percent=share, memory_gib=held),
             gpu=environment[DEVICE],
@@ -55,11 +55,13 @@ def adopted(running: Running, assignment: Assignment | None, now: float) -> Copy
         return f"{running.copy}: its limits cannot be read ({type(error).__name__}: {error})"
 
 
-def leaving(running: Running, now: float) -> Copy:
+def end_stranger(running: Running, now: float) -> NodeCopy:
     """The stranger as a copy that is to go."""
     environment = _environment(running.pid)
     nobody = AssignedInstance(instance_of(running.copy), 0, job="stranger")
-    return Copy(running.copy, nobody, environment.get(DEVICE, ""), Stage.ENDING, running=running, born=now, since=now)
+    return NodeCopy(
+        running.copy, nobody, environment.get(DEVICE, ""), Stage.ENDING, running=running, born=now, since=now
+    )
 
 
 def _environment(pid: int) -> dict[str, str]:

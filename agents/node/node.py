@@ -11,21 +11,21 @@ from datetime import datetime
 
 from agents.contract import Assignment, Inventory
 from agents.host import clocks
-from agents.keeper.board import Board
-from agents.keeper.copies import Copy
+from agents.keeper.copies import NodeCopy
+from agents.keeper.drivers import NodeDrivers
 from agents.keeper.filler import Filler
-from agents.keeper.hands import Hands
 from agents.keeper.journal import Journal
 from agents.keeper.keeper import Keeper
-from agents.keeper.ledger import Ledger
+from agents.keeper.ledger import CopyLedger
+from agents.keeper.routing import GatewayRoutes
 from agents.node import reporting
-from agents.node.adoption import adopted, leaving
-from agents.node.census import Census, GatewayCounters
-from agents.node.minutes import Minute, Told
-from agents.node.reporting import Body
-from agents.node.state import Folder, Known
-from agents.node.watch import Watch
-from agents.policy.health import Verdict
+from agents.node.adoption import adopt_copy, end_stranger
+from agents.node.copy_counters import CopyCounters, GatewayCounters
+from agents.node.device_watch import DeviceWatch
+from agents.node.report_minute import CopyTotals, ReportMinute
+from agents.node.reporting import ReportBody
+from agents.node.state_folder import NodeRecord, StateFolder
+from agents.policy.health import HealthVerdict
 from agents.runtime import Running
 from agents.seams.device import DeviceError
 from agents.seams.routes import Routes
@@ -39,23 +39,23 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class NodeParts:
     """What a node is built on."""
 
-    hands: Hands
+    hands: NodeDrivers
     routes: Routes
     templates: Mapping[str, Template]
     counters: GatewayCounters | None = None  # of the gateway; None: the copies count themselves
     host: str = "127.0.0.1"  # where the gateway reaches the copies
 
 
-class Node:
+class LocalNode:
     """The keeper, which brings copies up and down, and the watch, which reads devices and turns knobs."""
 
     def __init__(
         self,
-        folder: Folder,
-        around: Around,
+        folder: StateFolder,
+        around: NodeParts,
         incarnation: int,
         workers: int = 4,
         clock: Callable[[], float] = clocks.seconds,
@@ -70,11 +70,11 @@ class Node:
         filler = Filler(around.templates, around.host)
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
-        board = Board(around.routes)
-        self.ledger = Ledger(journal, date)
+        board = GatewayRoutes(around.routes)
+        self.ledger = CopyLedger(journal, date)
         self.keeper = Keeper(self.ledger, around.hands, board, filler, incarnation, around.host, clock, workers)
-        self.census = Census(around.hands.talk, filler, around.counters)
-        self.watch = Watch(
+        self.census = CopyCounters(around.hands.talk, filler, around.counters)
+        self.watch = DeviceWatch(
             around.hands,
             self.keeper,
             self.census,
@@ -146,8 +146,8 @@ class Node:
         """Take in every copy that runs here and is in no journal, or bring it to its end; a line for each."""
         said = []
         for running in self.strangers:
-            copy = leaving(running, self._clock()) if end else adopted(running, self._assignment, self._clock())
-            if isinstance(copy, Copy):
+            copy = end_stranger(running, self._clock()) if end else adopt_copy(running, self._assignment, self._clock())
+            if isinstance(copy, NodeCopy):
                 self.keeper.take_in(copy)
                 said.append(f"{running.copy}: {'brought to its end' if end else 'taken in, to be verified'}")
             else:
@@ -159,19 +159,19 @@ class Node:
     def inventory(self) -> Inventory:
         return reporting.inventory(self.watch.indexes, self.watch.found, list(self._around.templates), VERSION)
 
-    def finished(self) -> tuple[Minute, Mapping[str, Told]] | None:
+    def finished(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]] | None:
         """The minute before this one, once."""
         finished, self.watch.finished = self.watch.finished, None
         return finished
 
-    def body(self, minute: Minute, totals: Mapping[str, Told]) -> Body:
+    def body(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> ReportBody:
         """What a report says of that minute, and of how things are now."""
         watch, keeper = self.watch, self.keeper
         index = {uuid: number for number, uuid in watch.indexes.items()}
         copies = [copy for copy in keeper.copies() if copy.gpu in index]
         accounts = [reporting.usage(copy, index[copy.gpu]) for copy in self.ledger.accounts() if copy.gpu in index]
-        unknown = Verdict("unknown")
-        return Body(
+        unknown = HealthVerdict("unknown")
+        return ReportBody(
             gpus=tuple(
                 reporting.gpu_minute(
                     minute, number, uuid, watch.verdicts.get(uuid, unknown), watch.energy_mj(uuid), watch.knobs
@@ -182,7 +182,8 @@ class Node:
             # The oldest first: what is left is said once these are acknowledged.
             usage=tuple(interval for interval in accounts if interval is not None)[: reporting.MOST_OF_A_KIND],
             copies=tuple(
-                reporting.said_copy(copy, index[copy.gpu], self._around.host, keeper.in_force(copy)) for copy in copies
+                reporting.reported_copy(copy, index[copy.gpu], self._around.host, keeper.in_force(copy))
+                for copy in copies
             ),
             held_back=tuple(reporting.held_back(held) for held in keeper.held[: reporting.MOST_OF_A_KIND]),
             excursions=watch.excursions,
@@ -196,13 +197,13 @@ class Node:
             self._energy_kept_at = self._clock()
             self._folder.keep_energy(self.watch.energy)
 
-    def told(self, body: Body, dropped: Collection[str]) -> None:
+    def told(self, body: ReportBody, dropped: Collection[str]) -> None:
         """A report was stored: its usage need not be said again."""
         for interval in body.usage:
             if f"usage {interval.id}" not in dropped:
                 self.ledger.told(interval.id, "closed" if interval.ended_at else "opened")
 
-    def now(self) -> tuple[Minute, Mapping[str, Told]]:
+    def now(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]]:
         return self.watch.minute, self.census.totals
 
     def _uuids(self, gpus: Collection[int] | None) -> tuple[str, ...]:
@@ -213,11 +214,11 @@ class Node:
         return tuple(uuid for index, uuid in sorted(indexes.items()) if gpus is None or index in gpus)
 
     def _keep_draining(self, draining: Collection[str]) -> None:
-        known = Known(self._known.gpus, sorted(draining))
+        known = NodeRecord(self._known.gpus, sorted(draining))
         self._folder.keep_known(known)  # on a full disk it raises, and nothing is drained that a restart would not know
         self._known = known
         self.watch.drain(self._known.draining)
 
     def _keep_gpus(self, indexes: Mapping[int, str]) -> None:
-        self._known = Known(dict(indexes), self._known.draining)
+        self._known = NodeRecord(dict(indexes), self._known.draining)
         self._folder.keep_known(self._known)

@@ -20,11 +20,11 @@ from agents.contract import (
 from agents.contract import (
     Copy as SaidCopy,
 )
-from agents.keeper.copies import Copy
-from agents.keeper.decide import Held
-from agents.node.knobs import Knobs, Turned
-from agents.node.minutes import Minute, Told
-from agents.policy.health import Verdict
+from agents.keeper.copies import NodeCopy
+from agents.keeper.decide import HeldStart
+from agents.node.knob_writer import KnobState, KnobWriter
+from agents.node.report_minute import CopyTotals, ReportMinute
+from agents.policy.health import HealthVerdict
 from agents.seams.device import Gpu
 
 MOST_AMOUNT = 1e12  # that the contract lets an amount or a count be
@@ -32,7 +32,7 @@ MOST_OF_A_KIND = 4096  # instances, copies, intervals in one report
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class ReportBody:
     """What a report says beside its heading."""
 
     gpus: tuple[GpuMinute, ...] = ()
@@ -44,7 +44,9 @@ class Body:
     repartition: tuple[int, ...] = ()
 
 
-def gpu_minute(minute: Minute, index: int, uuid: str, verdict: Verdict, energy_mj: int, knobs: Knobs) -> GpuMinute:
+def gpu_minute(
+    minute: ReportMinute, index: int, uuid: str, verdict: HealthVerdict, energy_mj: int, knobs: KnobWriter
+) -> GpuMinute:
     requested, applied = _both({"clockMhz": knobs.clocks.get(uuid), "capW": knobs.caps.get(uuid)})
     return msgspec.structs.replace(
         minute.gpu(uuid, index, energy_mj),
@@ -57,7 +59,11 @@ def gpu_minute(minute: Minute, index: int, uuid: str, verdict: Verdict, energy_m
 
 
 def instance_minutes(
-    minute: Minute, copies: Sequence[Copy], index: Mapping[str, int], totals: Mapping[str, Told], knobs: Knobs
+    minute: ReportMinute,
+    copies: Sequence[NodeCopy],
+    index: Mapping[str, int],
+    totals: Mapping[str, CopyTotals],
+    knobs: KnobWriter,
 ) -> tuple[InstanceMinute, ...]:
     """One entry an instance, with what was asked of it, what was set, and what is seen from inside."""
     said = minute.instances(copies, index, totals)
@@ -98,7 +104,7 @@ def _inside(amount: float) -> float:
     return min(max(amount, 0.0), MOST_AMOUNT) if amount == amount else 0.0  # NaN is not itself
 
 
-def said_copy(copy: Copy, index: int, host: str, routed: bool) -> SaidCopy:
+def reported_copy(copy: NodeCopy, index: int, host: str, routed: bool) -> SaidCopy:
     return SaidCopy(
         id=copy.id,
         instance=copy.instance,
@@ -113,14 +119,14 @@ def said_copy(copy: Copy, index: int, host: str, routed: bool) -> SaidCopy:
     )
 
 
-def held_back(held: Held) -> HeldBack:
+def held_back(held: HeldStart) -> HeldBack:
     lacks = held.missing
     return HeldBack(
         held.instance, lacks.reason, _sentence(lacks.message), min(100.0, lacks.sm_percent), lacks.memory_gib
     )
 
 
-def usage(copy: Copy, index: int) -> UsageInterval | None:
+def usage(copy: NodeCopy, index: int) -> UsageInterval | None:
     """What of the copy's usage the control plane has not acknowledged; None when it knows all."""
     if copy.started_at is None or copy.told == ("closed" if copy.ended_at else "opened"):
         return None
@@ -160,7 +166,7 @@ def inventory(
     return Inventory(facts, tuple(sorted(templates)), version)
 
 
-def _both(knobs: Mapping[str, Turned | None]) -> tuple[dict[str, float] | None, dict[str, float] | None]:
+def _both(knobs: Mapping[str, KnobState | None]) -> tuple[dict[str, float] | None, dict[str, float] | None]:
     requested = {name: knob.requested for name, knob in knobs.items() if knob and knob.requested is not None}
     applied = {name: knob.applied for name, knob in knobs.items() if knob and knob.applied is not None}
     return requested or None, applied or None

@@ -19,7 +19,7 @@ COUNTED_GIB = 1 / 1024  # devices count in MiB: what is less is no shortage
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MemorySettings:
     """What is kept free beside all limits, and how sure the guard is before a job goes, and before it comes back."""
 
     headroom_gib: float = 0.0
@@ -38,7 +38,7 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class MemoryHolder:
     """A process of ours on that GPU. `leaving`: told to go; it holds what it holds until it is gone."""
 
     instance: str
@@ -87,17 +87,17 @@ class Moves:
     short_gib: float = 0.0
 
 
-def headroom_gib(device: DeviceMemory, settings: Settings) -> float:
+def headroom_gib(device: DeviceMemory, settings: MemorySettings) -> float:
     return max(settings.headroom_gib, settings.headroom_percent / 100 * device.memory_gib)
 
 
-def strangers_gib(device: DeviceMemory, holders: Collection[Holder]) -> float:
+def strangers_gib(device: DeviceMemory, holders: Collection[MemoryHolder]) -> float:
     """In use, and held by nobody of ours. Where a process does not say what it holds it may be all of its limit."""
     ours = sum(holder.limit_gib if holder.used_gib is None else holder.used_gib for holder in holders)
     return max(0.0, (device.used_gib or 0.0) - ours)
 
 
-def free_gib(device: DeviceMemory, holders: Collection[Holder], settings: Settings) -> float:
+def free_gib(device: DeviceMemory, holders: Collection[MemoryHolder], settings: MemorySettings) -> float:
     """What is left when every process has grown as far as it may; below 0 it is not certain that all can."""
     reach = sum(holder.reach_gib for holder in holders)
     return device.memory_gib - headroom_gib(device, settings) - strangers_gib(device, holders) - reach
@@ -106,11 +106,11 @@ def free_gib(device: DeviceMemory, holders: Collection[Holder], settings: Settin
 def guard(
     before: Guard,
     device: DeviceMemory,
-    holders: Sequence[Holder],
+    holders: Sequence[MemoryHolder],
     needed_gib: float,
     wanted_jobs: Collection[str],
     now: float,
-    settings: Settings,
+    settings: MemorySettings,
 ) -> tuple[Guard, Moves]:
     """One look at one GPU. Services that wait for room there need `needed_gib`.
 
@@ -145,7 +145,7 @@ def guard(
     return Guard(tuple(job for job in stopped if job is not back)), Moves((), (back.instance,))
 
 
-def fewest(candidates: Sequence[Holder], needed_gib: float) -> tuple[Holder, ...]:
+def fewest(candidates: Sequence[MemoryHolder], needed_gib: float) -> tuple[MemoryHolder, ...]:
     """Jobs that free so much together and of whom none is superfluous: the least important with the least to lose.
 
     All of them where all are not enough: a part of the room lets the smaller of the waiting services start.
@@ -153,7 +153,7 @@ def fewest(candidates: Sequence[Holder], needed_gib: float) -> tuple[Holder, ...
     if needed_gib <= TINY:
         return ()
     order = sorted(candidates, key=lambda job: (job.priority, job.unsaved_seconds, -job.reach_gib, job.instance))
-    chosen: list[Holder] = []
+    chosen: list[MemoryHolder] = []
     freed = 0.0
     for job in order:
         if freed >= needed_gib - TINY:

@@ -11,14 +11,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agents.gateway.followers import FOLLOWED, Followers
-from agents.keeper.hands import Hands
+from agents.keeper.drivers import NodeDrivers
 from agents.keeper.ports import free_port
-from agents.node.node import Around
+from agents.node.node import NodeParts
 from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
 from agents.seams.routes import Acknowledged, Route, Routes, RouteState
 from agents.seams.traffic import Counters
-from agents.talk.copies import OverTcp
+from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import MODELS, read_usable
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ COUNTS_SECONDS = 0.5  # that the watch of the devices may be held up by a gatewa
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AgentOptions:
     """How an agent is run."""
 
     folder: Path
@@ -52,7 +52,7 @@ class NoGateway:
         return Acknowledged(tuple(RouteState(route.copy, not route.drained, 0) for route in routes))
 
 
-def opened(options: Options) -> Around:
+def open_node(options: AgentOptions) -> NodeParts:
     """Everything a node is built on. Raises what says in plain words why it cannot be had."""
     free_port(options.host, ())  # an address that is not of this machine would be found out at the first start
     device, mps = _devices(options)
@@ -60,11 +60,11 @@ def opened(options: Options) -> Around:
     templates, faults = read_usable(options.templates, options.models)
     for fault in faults:
         log.error("a template is not offered: %s", fault)
-    hands = Hands(device, mps, _runtime(options), OverTcp(options.host))
-    return Around(hands, routes, templates, counters, options.host)
+    hands = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
+    return NodeParts(hands, routes, templates, counters, options.host)
 
 
-def _devices(options: Options) -> tuple[Device, Mps]:
+def _devices(options: AgentOptions) -> tuple[Device, Mps]:
     """Imported when called: an agent of one kind needs nothing of the others."""
     if options.device == "simulated":
         from agents.devices.simulated.remote import connect, ensure_driver
@@ -84,7 +84,7 @@ def _devices(options: Options) -> tuple[Device, Mps]:
     return device, MpsControl(options.folder / "mps")
 
 
-def _runtime(options: Options) -> CopyRuntime:
+def _runtime(options: AgentOptions) -> CopyRuntime:
     if options.runtime == "docker":
         from agents.runtime.docker import DockerRuntime
 
@@ -94,7 +94,7 @@ def _runtime(options: Options) -> CopyRuntime:
     return ProcessRuntime(options.folder / "copies")
 
 
-def _gateway(options: Options) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
+def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, Counters]] | None]:
     if not options.gateway:
         return NoGateway(), None
     if options.gateway == FOLLOWED:

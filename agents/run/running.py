@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from agents.control.agent import Agent, start
+from agents.control.agent import Agent, begin_incarnation
 from agents.host.clocks import date
-from agents.host.local import Local
-from agents.host.own import insist_on_own
+from agents.host.local_socket import LocalServer
+from agents.host.ownership import require_own_folder
 from agents.keeper.journal import JournalError
-from agents.node.node import Node
-from agents.node.state import Credential, Folder
+from agents.node.node import LocalNode
+from agents.node.state_folder import Credential, StateFolder
 from agents.run import status
-from agents.run.opening import Options, opened
+from agents.run.opening import AgentOptions, open_node
 from agents.runtime import LaunchError
 from agents.seams.device import DeviceError
 from agents.templates.reading import TemplateError
@@ -32,11 +32,11 @@ class CannotRun(Exception):
     """Something that an agent cannot be without; the message says what, and what to do."""
 
 
-def run_agent(options: Options, metrics: str = "") -> None:
+def run_agent(options: AgentOptions, metrics: str = "") -> None:
     """Until SIGTERM or SIGINT. What runs on the node goes on running."""
-    folder = Folder(options.folder)
+    folder = StateFolder(options.folder)
     try:
-        insist_on_own(options.folder)
+        require_own_folder(options.folder)
     except OSError as error:
         raise CannotRun(str(error)) from error
     try:
@@ -47,8 +47,8 @@ def run_agent(options: Options, metrics: str = "") -> None:
         raise CannotRun(f"no credential in {options.folder}; run `gpuwright agent join` first")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        seen = start(folder, date())
-        node = Node(folder, opened(replace(options, node=credential.node)), seen.incarnation)
+        seen = begin_incarnation(folder, date())
+        node = LocalNode(folder, open_node(replace(options, node=credential.node)), seen.incarnation)
     except msgspec.MsgspecError as error:
         told = f"a file in {options.folder} cannot be read ({error}): seen.json, known.json, health.json or energy.json"
         raise CannotRun(f"{told}; move it away") from error
@@ -57,7 +57,7 @@ def run_agent(options: Options, metrics: str = "") -> None:
     agent = Agent(folder, credential, node, seen)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
-    local = Local(options.folder, _answers(agent, node, credential))
+    local = LocalServer(options.folder, _answers(agent, node, credential))
     if metrics:
         _serve_metrics(metrics, agent, node, credential)  # what can be refused comes before anything is changed
     node.start()
@@ -72,7 +72,7 @@ def run_agent(options: Options, metrics: str = "") -> None:
     os._exit(0)
 
 
-def _answers(agent: Agent, node: Node, credential: Credential) -> Mapping[str, Any]:
+def _answers(agent: Agent, node: LocalNode, credential: Credential) -> Mapping[str, Any]:
     return {
         "status": lambda _asked: status.of(agent, node, credential),
         "drain": lambda asked: node.drain(asked.get("gpus")),
@@ -81,7 +81,7 @@ def _answers(agent: Agent, node: Node, credential: Credential) -> Mapping[str, A
     }
 
 
-def _serve_metrics(address: str, agent: Agent, node: Node, credential: Credential) -> None:
+def _serve_metrics(address: str, agent: Agent, node: LocalNode, credential: Credential) -> None:
     from agents.prometheus import render, serve
 
     host, _, port = address.rpartition(":")

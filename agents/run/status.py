@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agents.control.agent import Agent
-from agents.node.node import VERSION, Node
-from agents.node.state import Credential
+from agents.node.node import VERSION, LocalNode
+from agents.node.state_folder import Credential
 
 if TYPE_CHECKING:
     from agents.prometheus import AgentView
 
 
-def of(agent: Agent, node: Node, credential: Credential) -> dict[str, Any]:
+def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
     """Everything, as plain values."""
     body = node.body(*node.now())
     assignment = agent.assignment
@@ -86,7 +86,7 @@ def text(said: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def view(agent: Agent, node: Node, credential: Credential) -> AgentView:
+def view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
     """The same, as the metrics are made from."""
     from agents.prometheus import AgentView, CopyView, GpuView
 

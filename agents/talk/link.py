@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agents.talk import timely
+from agents.talk import deadline
 
 CONNECT_SECONDS = 10.0
 SHORTEST_SECRET = 8  # anything shorter may be a part of any word
@@ -32,7 +32,7 @@ class LinkError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LinkAnswer:
     """What the control plane said."""
 
     status: int
@@ -55,7 +55,7 @@ class Link:
             self._headers["Authorization"] = f"Bearer {token}"
         self._open: http.client.HTTPConnection | None = None
 
-    def request(self, method: str, path: str, body: bytes | None = None, seconds: float = 10.0) -> Answer:
+    def request(self, method: str, path: str, body: bytes | None = None, seconds: float = 10.0) -> LinkAnswer:
         """One request; anything but a 2xx answer is a LinkError."""
         for attempt in ("kept", "fresh"):
             was_open = self._open is not None
@@ -74,7 +74,7 @@ class Link:
                     status=status,
                     retry_seconds=_seconds(headers.get("Retry-After", "")),
                 )
-            return Answer(status, text)
+            return LinkAnswer(status, text)
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -87,11 +87,11 @@ class Link:
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         if self._open is None:
             self._open = self._connect()
-        return timely.exchange(self._open, method, path, body, self._headers, seconds)
+        return deadline.exchange(self._open, method, path, body, self._headers, seconds)
 
     def _sayable(self, text: str) -> str:
         """The other side's words for a line of log: printable, and without the token should it say that back."""
-        said = timely.plain(text)
+        said = deadline.printable(text)
         return said.replace(self._secret, "(the token)") if len(self._secret) >= SHORTEST_SECRET else said
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -105,12 +105,12 @@ class Link:
         return made
 
 
-def read(body: bytes, kind: type[T]) -> T:
+def decode_answer(body: bytes, kind: type[T]) -> T:
     """What an answer says; LinkError for one that is none."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise LinkError(timely.plain(f"the answer is none: {error}")[:300]) from error
+        raise LinkError(deadline.printable(f"the answer is none: {error}")[:300]) from error
 
 
 class _Fault(msgspec.Struct):

@@ -14,7 +14,7 @@ from cli.bench.wanted import Say
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from agents.policy.power import Move, SeenGpu, Settings, State
+    from agents.policy.power import GpuPeriod, PowerMove, PowerSettings, PowerState
     from agents.policy.power.plant import Period
     from agents.policy.power.trial import Law, PowerCase
 
@@ -60,25 +60,25 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     return {"rows": rows, "cases": args.cases, "seconds": args.seconds, "seed": args.seed}
 
 
-def unmoved(state: State, seen: SeenGpu, settings: Settings) -> Move:
+def unmoved(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
     """A plan without a loop."""
-    from agents.policy.power import Move
+    from agents.policy.power import PowerMove
 
     planned = round(seen.frame.planned) if seen.frame else None
-    return Move(state, planned, {one.id: round(one.frame.planned) for one in seen.instances if one.frame})
+    return PowerMove(state, planned, {one.id: round(one.frame.planned) for one in seen.instances if one.frame})
 
 
 def tried(
     name: str, step: Law, cases: Mapping[int, PowerCase], seconds: int, alpha: float | None, beta: float | None
 ) -> dict[str, Any]:
     """One law on all cases: shares of periods over a limit, and what was served for how many joules."""
-    from agents.policy.power import Settings
+    from agents.policy.power import PowerSettings
     from agents.policy.power.trial import random_rates, start
 
     served = joules = 0.0
     periods = over = late = longest = moves = told = 0
     for seed, case in cases.items():
-        settings = Settings() if alpha is None or beta is None else Settings(alpha=alpha, beta=beta)
+        settings = PowerSettings() if alpha is None or beta is None else PowerSettings(alpha=alpha, beta=beta)
         run, draw, row = start(case, step, settings, seed), Random(seed), 0  # noqa: S311 (a benchmark's randomness)
         for second in range(WARM_SECONDS + seconds):
             if second % STEP_SECONDS == 0:

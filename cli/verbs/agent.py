@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _join(args: argparse.Namespace) -> int:
     from agents.control.join import join
-    from agents.node.state import Folder
+    from agents.node.state_folder import StateFolder
     from agents.talk.link import LinkError
 
     spec = {
@@ -100,7 +100,7 @@ def _join(args: argparse.Namespace) -> int:
         "memoryGib": args.memory_gib,
     }
     try:
-        joined = join(Folder(args.state_dir), args.server, _token(args), args.node, spec, args.ca_file)
+        joined = join(StateFolder(args.state_dir), args.server, _token(args), args.node, spec, args.ca_file)
     except LinkError as error:
         raise Failed(str(error), exits.REFUSED if error.status else exits.UNREACHABLE) from error
     except (OSError, ValueError) as error:
@@ -152,7 +152,7 @@ def _adopt(args: argparse.Namespace) -> int:
 
 
 def _ask(args: argparse.Namespace, verb: str, **fields: Any) -> Any:
-    from agents.host.local import NotRunning, ask
+    from agents.host.local_socket import NotRunning, ask
 
     try:
         return ask(args.state_dir, verb, **fields)
@@ -163,7 +163,7 @@ def _ask(args: argparse.Namespace, verb: str, **fields: Any) -> Any:
 
 
 def _options(args: argparse.Namespace) -> Any:
-    from agents.run.opening import Options
+    from agents.run.opening import AgentOptions
 
     said: Mapping[str, Any] = vars(args)
     names = (
@@ -176,7 +176,7 @@ def _options(args: argparse.Namespace) -> Any:
         "gateway_ca_file",
     )
     chosen = {name: said[name] for name in (*names, "templates", "models", "helper", "host")}
-    return Options(folder=args.state_dir, **chosen)
+    return AgentOptions(folder=args.state_dir, **chosen)
 
 
 def _there(args: argparse.Namespace) -> str:

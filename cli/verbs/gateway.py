@@ -16,7 +16,7 @@ from cli.exits import Failed
 if TYPE_CHECKING:
     import ssl
 
-    from agents.gateway.plane import Server
+    from agents.gateway.plane import ControlPlaneAddress
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -100,15 +100,15 @@ def _run(args: argparse.Namespace) -> int:
     import signal
     import threading
 
-    from agents.gateway.api import Listening
-    from agents.gateway.callers import callers_of
-    from agents.gateway.plane import Plane
+    from agents.gateway.api import SidecarServer
+    from agents.gateway.callers import parse_callers
+    from agents.gateway.plane import PlaneClient
     from agents.gateway.sidecar import AlreadyRunning, Sidecar
 
     listen = args.listen or str(args.folder.absolute() / "gateway.sock")
     local = listen.startswith("/")
     try:
-        tokens = callers_of(args.token_file.read_text()) if args.token_file else None
+        tokens = parse_callers(args.token_file.read_text()) if args.token_file else None
         tls = _tls(args)
         server = _server(args)
     except (OSError, ValueError) as error:
@@ -126,12 +126,12 @@ def _run(args: argparse.Namespace) -> int:
     except (OSError, ValueError, AlreadyRunning) as error:
         raise Failed(str(error)) from error
     try:
-        listening = Listening(sidecar, listen, tokens, tls)
+        listening = SidecarServer(sidecar, listen, tokens, tls)
     except (OSError, ValueError) as error:
         sidecar.close()
         raise Failed(f"cannot listen on {listen}: {error}") from error
     threading.Thread(target=listening.serve_forever, name="api", daemon=True).start()
-    plane = Plane(sidecar, server) if server else None
+    plane = PlaneClient(sidecar, server) if server else None
     logging.info("the gateway's sidecar listens on %s until stopped", listen)
     stopped.wait()
     if plane:
@@ -142,18 +142,18 @@ def _run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _server(args: argparse.Namespace) -> Server | None:
+def _server(args: argparse.Namespace) -> ControlPlaneAddress | None:
     """The control plane to follow, tried as far as it can be without asking it."""
     if not args.server:
         return None
-    from agents.gateway.plane import Server
+    from agents.gateway.plane import ControlPlaneAddress
 
     if not args.server_token_file:
         raise ValueError("--server wants --server-token-file, with a token of scope gateway")
     name = args.name or socket.gethostname().split(".")[0].lower()
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a gateway: give --name, of small letters, digits and dashes")
-    server = Server(args.server, args.server_token_file, name, args.server_ca_file, args.loopback)
+    server = ControlPlaneAddress(args.server, args.server_token_file, name, args.server_ca_file, args.loopback)
     server.link().close()
     return server
 

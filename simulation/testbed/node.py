@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from agents.control.join import join
-from agents.node.state import Folder
+from agents.node.state_folder import StateFolder
 from agents.talk.link import LinkError
 
 SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
@@ -43,7 +43,7 @@ def profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
 
 def await_membership(node: str, gpu_type: str, gpus: int) -> None:
     """Until this node has a credential; a token that was spent or has ended is replaced by the next `tour`."""
-    folder = Folder(STATE)
+    folder = StateFolder(STATE)
     said = ""
     while not folder.credential():
         try:

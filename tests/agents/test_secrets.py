@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.host.own import insist_on_own
-from agents.node.state import Folder
+from agents.host.ownership import require_own_folder
+from agents.node.state_folder import StateFolder
 from app.store.database.database import Database
 from tests.support.agents import running_agent
 from tests.support.caller import until
@@ -20,13 +20,13 @@ from tests.support.server import RunningServer
 
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
     ours = tmp_path / "ours"
-    insist_on_own(ours)
+    require_own_folder(ours)
     assert stat.S_IMODE(ours.stat().st_mode) == 0o700
-    insist_on_own(ours)
+    require_own_folder(ours)
     for mode in (0o777, 0o770, 0o1777, 0o702):
         ours.chmod(mode)
         with pytest.raises(PermissionError, match="can be written by others"):
-            insist_on_own(ours)
+            require_own_folder(ours)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -37,7 +37,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(planted)
     for path in (planted, tmp_path / "link"):
         with pytest.raises(PermissionError, match="belongs to user 12345"):
-            insist_on_own(path)
+            require_own_folder(path)
 
 
 def test_case_29_the_nodes_token_is_in_its_file_and_nowhere_else(api: RunningServer, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_case_29_the_nodes_token_is_in_its_file_and_nowhere_else(api: RunningSer
     with running_agent(api, tmp_path / "agent") as agent:
         agent.assign(database, assigned(1, served("search-1")))
         until(lambda: " ready" in agent.ask("status").stdout, agent.said_log())
-        credential = Folder(agent.folder).credential()
+        credential = StateFolder(agent.folder).credential()
         assert credential is not None
         assert agent.process
         pids = [agent.process.pid, *(running.pid for running in agent.runtime.find())]

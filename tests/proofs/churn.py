@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from agents.node.node import Node
+from agents.node.node import LocalNode
 from tests.support.nodes import Machine, assigned, machine, ready, served
 from tests.support.virtual import VirtualNode
 
@@ -203,7 +203,7 @@ def agent(folder: Path, gpus: int) -> None:
         node.stop()
 
 
-def at_rest(node: Node, told: Told) -> bool:
+def at_rest(node: LocalNode, told: Told) -> bool:
     copies = {copy.instance: copy for copy in node.keeper.copies()}
     wanted = told.assignment.instances
     if not ready(node, *(one.id for one in wanted)):
@@ -213,7 +213,7 @@ def at_rest(node: Node, told: Told) -> bool:
     )
 
 
-def said(node: Node) -> str:
+def said(node: LocalNode) -> str:
     copies = [(copy.id, str(copy.stage), copy.reason) for copy in node.keeper.copies()]
     return f"the node does not come to rest: {copies}, held back: {node.keeper.held}"
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from agents.node.state import Folder
+from agents.node.state_folder import StateFolder
 from app.store.database.versions import LEAP_BY
 from tests.proofs.town import PlannerProcess, world
 from tests.support.agents import AgentProcess
@@ -178,7 +178,7 @@ def epoch(cluster: Cluster) -> int:
 
 def seen(agent: AgentProcess) -> tuple[int, int]:
     """The highest epoch and generation that the agent has seen, as it has them on disk."""
-    known = Folder(agent.folder).seen()
+    known = StateFolder(agent.folder).seen()
     return known.epoch, known.generation
 
 

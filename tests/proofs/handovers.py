@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from agents.contract import AssignedInstance
-from agents.node.node import Node
+from agents.node.node import LocalNode
 from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Sample, percentile, steady_load
@@ -99,7 +99,7 @@ def prove(packing: int, mode: str, changes: int, rate: float, seed: int, folder:
 
 
 def change(
-    node: Node, shares: list[int], packing: int, mode: str, generation: int, chance: random.Random, result: Result
+    node: LocalNode, shares: list[int], packing: int, mode: str, generation: int, chance: random.Random, result: Result
 ) -> None:
     """One service gets another share, such that all shares fit together when it is done."""
     while True:
@@ -126,12 +126,12 @@ def change(
     shares[:] = wanted
 
 
-def done(node: Node, name: str, share: float) -> bool:
+def done(node: LocalNode, name: str, share: float) -> bool:
     copies = [copy for copy in node.keeper.copies() if copy.instance == name]
     return len(copies) == 1 and copies[0].wanted.sm_percent == share and copies[0].stage == "ready"
 
 
-def is_held(node: Node, name: str) -> bool:
+def is_held(node: LocalNode, name: str) -> bool:
     return any(one.instance == name and one.missing.reason == "no_room_to_hand_over" for one in node.keeper.held)
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from agents.contract import AssignedInstance
 from agents.devices.simulated.remote import connect
-from agents.host.local import NotRunning, ask
+from agents.host.local_socket import NotRunning, ask
 from agents.node.adoption import instance_of
 from agents.runtime import proc
-from agents.talk.copies import OverTcp
+from agents.talk.copy_client import TcpCopyClient
 from agents.templates import Probe
 from app.store.database.database import Database
 from tests.proofs.leftovers import left_over, unaccounted
@@ -173,7 +173,7 @@ class Site:
             for running in self.agent.runtime.find():
                 self.seen.copies.add(running.copy)
                 port = proc.environment(running.pid, "GPUWRIGHT_PORT")
-                if port and OverTcp().ask(int(port), HEALTHZ).ok:
+                if port and TcpCopyClient().ask(int(port), HEALTHZ).ok:
                     ready.add(instance_of(running.copy))
             if ready != {CHANGED, OTHER}:
                 self.seen.broken.append(f"{time.monotonic()}: ready {ready}")

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import text
 
-from agents.keeper.copies import Copy
+from agents.keeper.copies import NodeCopy
 from app.ledger import keeping
 from app.nodes.pace import WorkPace
 from app.store.database.database import Database
@@ -43,14 +43,14 @@ class Journals:
     """Every copy that an agent ever wrote down, as it was last; read before an agent's start forgets the settled."""
 
     made: Town
-    copies: dict[tuple[str, str], Copy] = field(default_factory=dict)
+    copies: dict[tuple[str, str], NodeCopy] = field(default_factory=dict)
 
     def read(self) -> None:
         for agent in self.made.agents:
             path = agent.folder / "journal.jsonl"
             for line in path.read_bytes().splitlines() if path.exists() else ():
                 try:
-                    copy = msgspec.json.decode(line, type=Copy)
+                    copy = msgspec.json.decode(line, type=NodeCopy)
                 except msgspec.DecodeError:
                     continue  # the last line may be being written
                 self.copies[agent.node, copy.id] = copy

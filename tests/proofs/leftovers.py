@@ -11,15 +11,15 @@ from sqlalchemy import text
 
 from agents.contract import AssignedInstance
 from agents.devices.simulated.remote import connect
-from agents.gateway import answers
-from agents.gateway.answers import Garbled, SeenServer
-from agents.gateway.master import HaproxyAway, WorkerGone
-from agents.keeper.copies import Copy, largest_batch
+from agents.gateway import parsing
+from agents.gateway.master_socket import HaproxyAway, WorkerGone
+from agents.gateway.parsing import HaproxyGarbled, ServerState
+from agents.keeper.copies import NodeCopy, largest_batch
 from agents.keeper.filler import Filler
 from agents.node.adoption import instance_of
 from agents.runtime import proc
 from agents.seams.device import DeviceError
-from agents.talk.copies import OverTcp
+from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import read
 from app.store.database.database import Database
 from tests.support.agents import AgentProcess
@@ -86,10 +86,10 @@ def unaccounted(database: Database, running: Collection[str], ran: Collection[st
     return faults
 
 
-def _servers(gateway: Gateway) -> dict[str, SeenServer]:
+def _servers(gateway: Gateway) -> dict[str, ServerState]:
     for _ in range(50):
-        with suppress(HaproxyAway, WorkerGone, Garbled):
-            seen = answers.servers(gateway.ask("show servers state"))
+        with suppress(HaproxyAway, WorkerGone, HaproxyGarbled):
+            seen = parsing.parse_servers(gateway.ask("show servers state"))
             return {name: server for found in seen.values() for name, server in found.items() if name[:5] == "node-"}
         time.sleep(0.1)
     return {}
@@ -105,8 +105,8 @@ def _sm_count(copy: str, pid: int) -> int | None:
     port = proc.environment(pid, "GPUWRIGHT_PORT")
     wanted = served(instance_of(copy))
     filled = Filler(read(), "127.0.0.1").filled(
-        Copy(copy, wanted, "GPU-x", port=int(port or 0), largest_batch=largest_batch(wanted))
+        NodeCopy(copy, wanted, "GPU-x", port=int(port or 0), largest_batch=largest_batch(wanted))
     )
     assert filled is not None
-    said = OverTcp().served(int(port or 0), filled)
+    said = TcpCopyClient().served(int(port or 0), filled)
     return said.sm_count if said else None

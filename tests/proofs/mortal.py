@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from agents.control import agent
-from agents.keeper.copies import Copy
+from agents.keeper.copies import NodeCopy
 from agents.keeper.journal import Journal
 from cli.main import main as run
 
@@ -28,7 +28,7 @@ def main(orders: Path, contact_seconds: float, words: list[str]) -> int:
         orders.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def dying(journal: Journal, copy: Copy) -> None:
+    def dying(journal: Journal, copy: NodeCopy) -> None:
         nonlocal written
         order = _order(orders)
         written += bool(order)

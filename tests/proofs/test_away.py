@@ -13,7 +13,7 @@ import pytest
 
 from agents.keeper.copies import Stage
 from agents.node.adoption import instance_of
-from agents.node.node import Node
+from agents.node.node import LocalNode
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Probe
 from tests.proofs.kills import Site, site
@@ -61,12 +61,12 @@ def come_back(gateway: Gateway, how: str) -> None:
     gateway.start_sidecar()
 
 
-def stages(node: Node) -> list[Stage]:
+def stages(node: LocalNode) -> list[Stage]:
     """Oldest first."""
     return [copy.stage for copy in sorted(node.keeper.copies(), key=lambda copy: copy.born)]
 
 
-def all_serve(made: Machine, node: Node) -> bool:
+def all_serve(made: Machine, node: LocalNode) -> bool:
     talk = around(made.folder).hands.talk
     return all(talk.ask(copy.port, INFER).ok for copy in node.keeper.copies())
 

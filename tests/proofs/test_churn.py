@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.keeper.crew import SLOW_TIMES
+from agents.keeper.step_runner import SLOW_TIMES
 from tests.proofs.churn import Figures, real, simulated
 from tests.support.soak import SOAK, scaled
 

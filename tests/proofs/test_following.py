@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from agents.contract import AssignedInstance, Assignment
-from agents.gateway import answers
+from agents.gateway import parsing
 from agents.gateway.sidecar import Troubles
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
@@ -76,8 +76,8 @@ class Fleet:
     def in_force(self) -> dict[str, tuple[bool, int]]:
         """Of every copy whether it takes requests, and how many it has."""
         try:
-            seen = answers.servers(self.gateway.ask("show servers state")).get("gw-0001", {})
-            loads = answers.loads(self.gateway.ask("show stat -1 6 -1"))
+            seen = parsing.parse_servers(self.gateway.ask("show servers state")).get("gw-0001", {})
+            loads = parsing.parse_loads(self.gateway.ask("show stat -1 6 -1"))
         except Troubles:
             return {}  # it starts itself again
         return {

@@ -15,7 +15,7 @@ import msgspec
 from agents.contract import Assignment
 from agents.control.join import join
 from agents.devices.simulated.remote import Switches
-from agents.node.state import Folder
+from agents.node.state_folder import StateFolder
 from agents.runtime.process import ProcessRuntime
 from app.store.database.database import Database
 from app.store.fleet import assignments
@@ -39,7 +39,7 @@ class AgentProcess:
         assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
         token = server.request("POST", "/api/v1/jointokens", {"node": node}).json["token"]
         spec = {"gpuType": "v100-16gb", "gpus": gpus, "cpuCores": 48, "memoryGib": 256}
-        join(Folder(folder), server.url, token, node, spec)
+        join(StateFolder(folder), server.url, token, node, spec)
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]

@@ -17,7 +17,7 @@ from agents.gateway.client import SidecarRoutes
 from agents.gateway.configuration import base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
-from agents.gateway.master import HaproxyAway, Master
+from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.caller import until
 from tests.support.postgres import free_port, need
@@ -43,7 +43,7 @@ class Gateway:
         if os.geteuid():  # only root can become another user
             text = text.replace("    user haproxy\n    group haproxy\n", "")
         (folder / "haproxy.cfg").write_text(text)
-        Haproxy(Master(self.master), self.state, self.requests).write(Desired())
+        Haproxy(MasterSocket(self.master), self.state, self.requests).write(Desired())
         self.haproxy: subprocess.Popen[bytes] | None = None
         self.sidecar: subprocess.Popen[bytes] | None = None
 
@@ -86,7 +86,7 @@ class Gateway:
 
     def ask(self, command: str) -> str:
         """The runtime command on the process that takes connections."""
-        master = Master(self.master)
+        master = MasterSocket(self.master)
         return master.ask(command, master.workers()[0])
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Gateway:
     def _answers(self) -> bool:
         assert self.haproxy and self.haproxy.poll() is None, f"haproxy ended: {self.log_path.read_text()[-2000:]}"
         try:
-            Master(self.master).workers()
+            MasterSocket(self.master).workers()
         except HaproxyAway:
             return False
         return True

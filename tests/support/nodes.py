@@ -18,14 +18,14 @@ from agents.devices.simulated.machine import Machine as SimulatedMachine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.remote import Switches, connect, ensure_driver
 from agents.host import clocks
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.hands import Hands
-from agents.node.node import Around, Node
-from agents.node.state import Folder
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import NodeDrivers
+from agents.node.node import LocalNode, NodeParts
+from agents.node.state_folder import StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime.process import ProcessRuntime
 from agents.seams.routes import Routes
-from agents.talk.copies import OverTcp
+from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import read
 from tests.support.caller import until
 
@@ -58,13 +58,13 @@ def assigned(generation: int, *instances: AssignedInstance, epoch: int = 1, **fi
     return Assignment("node-1", generation, epoch, generation, instances=instances, gpus=tuple(gpus), **fields)
 
 
-def around(folder: Path, routes: Routes | None = None, **fields: Any) -> Around:
+def around(folder: Path, routes: Routes | None = None, **fields: Any) -> NodeParts:
     """The seams of the machine in that folder, opened anew."""
     device, mps = connect(folder / "driver")
     runtime = ProcessRuntime(folder / "copies")
     own = folder / "templates"
     templates = read(own if own.exists() else None)
-    return Around(Hands(device, mps, runtime, OverTcp()), routes or NoGateway(), templates, **fields)
+    return NodeParts(NodeDrivers(device, mps, runtime, TcpCopyClient()), routes or NoGateway(), templates, **fields)
 
 
 class Machine:
@@ -78,8 +78,8 @@ class Machine:
 
     def node(
         self, incarnation: int = 1, routes: Routes | None = None, heard: bool = True, date: Date = clocks.date
-    ) -> Node:
-        node = Node(Folder(self.folder / "state"), around(self.folder, routes), incarnation, date=date)
+    ) -> LocalNode:
+        node = LocalNode(StateFolder(self.folder / "state"), around(self.folder, routes), incarnation, date=date)
         node.heard(heard)
         return node
 
@@ -116,7 +116,7 @@ def machine(folder: Path, kinds: Sequence[str] = ("v100-16gb", "v100-16gb")) -> 
 
 
 @contextmanager
-def running(made: Machine, **fields: Any) -> Iterator[Node]:
+def running(made: Machine, **fields: Any) -> Iterator[LocalNode]:
     node = made.node(**fields)
     node.start()
     try:
@@ -125,7 +125,7 @@ def running(made: Machine, **fields: Any) -> Iterator[Node]:
         node.stop()
 
 
-def ready(node: Node, *names: str) -> bool:
+def ready(node: LocalNode, *names: str) -> bool:
     """Whether exactly these instances run, each with one ready copy."""
     copies = node.keeper.copies()
     return sorted(copy.instance for copy in copies) == sorted(names) and all(
@@ -133,7 +133,7 @@ def ready(node: Node, *names: str) -> bool:
     )
 
 
-def copy_of(node: Node, name: str) -> Copy:
+def copy_of(node: LocalNode, name: str) -> NodeCopy:
     """The one copy of an instance."""
     (found,) = [copy for copy in node.keeper.copies() if copy.instance == name]
     return found
@@ -143,12 +143,12 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def still_node(folder: Folder, incarnation: int) -> Node:
+def still_node(folder: StateFolder, incarnation: int) -> LocalNode:
     """A node on two simulated GPUs within this process, that nobody has started."""
     simulated = SimulatedMachine(["v100-16gb"] * 2)
     device = SimulatedDevice(simulated, lambda: 0.0)
     mps = SimulatedMps(simulated, lambda: 0.0, folder.path / "mps")
-    hands = Hands(device, mps, ProcessRuntime(folder.path / "copies"), OverTcp())
-    node = Node(folder, Around(hands, NoGateway(), read()), incarnation, workers=0)
+    hands = NodeDrivers(device, mps, ProcessRuntime(folder.path / "copies"), TcpCopyClient())
+    node = LocalNode(folder, NodeParts(hands, NoGateway(), read()), incarnation, workers=0)
     node.watch.tick()
     return node

@@ -13,10 +13,10 @@ from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.process import Behaviour, Process
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.hands import Hands
-from agents.node.node import Around, Node
-from agents.node.state import Folder
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import NodeDrivers
+from agents.node.node import LocalNode, NodeParts
+from agents.node.state_folder import StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime import Launch
 from agents.seams.routes import Routes
@@ -48,8 +48,8 @@ class VirtualNode:
         self.device = SimulatedDevice(self.machine, self.clock)
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")
         self.runtime = SimulatedRuntime(self.machine, self.clock, self._behave)
-        self._around = Around(
-            Hands(self.device, self.mps, self.runtime, SimulatedTalk(self.machine, self.clock)),
+        self._around = NodeParts(
+            NodeDrivers(self.device, self.mps, self.runtime, SimulatedTalk(self.machine, self.clock)),
             routes or NoGateway(),
             templates or read(),
             counters,
@@ -67,8 +67,10 @@ class VirtualNode:
     def _behave(self, launch: Launch) -> Behaviour:
         return self.behaviours.get(launch.copy.rsplit(".", 2)[0], Behaviour())
 
-    def _opened(self, incarnation: int) -> Node:
-        node = Node(Folder(self.folder), self._around, incarnation, workers=0, clock=self.clock, date=self.date)
+    def _opened(self, incarnation: int) -> LocalNode:
+        node = LocalNode(
+            StateFolder(self.folder), self._around, incarnation, workers=0, clock=self.clock, date=self.date
+        )
         node.heard(True)
         return node
 
@@ -96,7 +98,7 @@ class VirtualNode:
         for _ in self.passes(seconds):
             pass
 
-    def copy(self, name: str) -> Copy:
+    def copy(self, name: str) -> NodeCopy:
         """The one copy of an instance."""
         (found,) = [copy for copy in self.node.keeper.copies() if copy.instance == name]
         return found

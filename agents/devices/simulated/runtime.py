@@ -8,10 +8,10 @@ from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.process import Behaviour, Process
 from agents.runtime import Launch, LaunchError, Running
 from agents.seams.traffic import Served
-from agents.talk.copies import Reply
+from agents.talk.copy_client import CopyReply
 from agents.templates import Filled, Probe
 
-SILENCE = Reply(False, 0, why="nobody answers")
+SILENCE = CopyReply(False, 0, why="nobody answers")
 OBEDIENT = Behaviour()
 
 
@@ -105,7 +105,7 @@ class SimulatedTalk:
         self._machine = machine
         self._clock = clock
 
-    def ask(self, port: int, probe: Probe, **values: float) -> Reply:
+    def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
         process = self._at(probe.port or port)
         if process is None:
             return SILENCE
@@ -114,17 +114,17 @@ class SimulatedTalk:
             if not behaviour.ignores_drain:
                 process.exit_by(now + behaviour.drain_seconds)
                 self._machine.slots[process.launch.gpu].due_at = now
-            return Reply(True, 202)
+            return CopyReply(True, 202)
         if probe == filled.warm_up:
             warm = behaviour.warms_up and now >= process.started_at + behaviour.warm_seconds
-            return Reply(True, 200) if warm else Reply(False, 503)
+            return CopyReply(True, 200) if warm else CopyReply(False, 503)
         if probe == filled.set_batch:
             process.batch = int(values.get("batch", 0)) or process.batch
             process.batch_timeout_ms = values.get("batch_timeout_ms", process.batch_timeout_ms)
-            return Reply(True, 200)
+            return CopyReply(True, 200)
         if probe in (filled.health, filled.metrics):
-            return Reply(True, 200)
-        return Reply(False, 404)
+            return CopyReply(True, 200)
+        return CopyReply(False, 404)
 
     def served(self, port: int, filled: Filled) -> Served | None:
         process = self._at((filled.metrics.port if filled.metrics else 0) or port)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.host.sockets import reached
+from agents.host.sockets import short_name
 
 BACKLOG = 128
 
@@ -68,7 +68,7 @@ def listen_at(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with reached(path) as name:
+        with short_name(path) as name:
             listener.bind(name)
         path.chmod(0o600)
         listener.listen(BACKLOG)
@@ -89,7 +89,7 @@ def peer_pid(connection: socket.socket) -> int:
 def connect(connection: socket.socket, path: Path) -> None:
     """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
     until = time.monotonic() + (connection.gettimeout() or 0.0)
-    with reached(path) as name:
+    with short_name(path) as name:
         while True:
             try:
                 connection.connect(name)

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agents.policy.health.seen import Cause, Observed, Settings, State
+from agents.policy.health.states import GpuObservation, HealthCause, HealthSettings, HealthState
 from agents.policy.health.xids import Weight, meaning
 from agents.seams.device import MpsState, Trouble
 
-STANDARD = Settings()
-_SLOW = (Cause.POWER_BRAKE, Cause.HW_THERMAL, Cause.HW_SLOWDOWN, Cause.SW_THERMAL)  # the first that applies is named
-_OF_MPS = (Cause.MPS_FAULT, Cause.MPS_DOWN)
+STANDARD = HealthSettings()
+_SLOW = (
+    HealthCause.POWER_BRAKE,
+    HealthCause.HW_THERMAL,
+    HealthCause.HW_SLOWDOWN,
+    HealthCause.SW_THERMAL,
+)  # the first that applies is named
+_OF_MPS = (HealthCause.MPS_FAULT, HealthCause.MPS_DOWN)
 _MOST_DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class GpuFault:
     """What fences."""
 
-    cause: Cause
+    cause: HealthCause
     xid: int = 0
     needs: str = ""
 
 
-def observe(state: State, seen: Observed, now: float, settings: Settings = STANDARD) -> State:
+def observe(state: HealthState, seen: GpuObservation, now: float, settings: HealthSettings = STANDARD) -> HealthState:
     """One look at one GPU. `now` in seconds by a clock that does not go backwards."""
     if seen.uuid != state.uuid:
         raise ValueError(f"what was seen of {seen.uuid} says nothing of {state.uuid}")
@@ -39,14 +44,14 @@ def observe(state: State, seen: Observed, now: float, settings: Settings = STAND
     return replace(state, at=now)
 
 
-def returned(state: State, now: float, settings: Settings = STANDARD) -> State:
+def returned(state: HealthState, now: float, settings: HealthSettings = STANDARD) -> HealthState:
     """It was reset, or its node rebooted: what needed that is over, and the back-off runs from now."""
     now = max(now, state.at)
     until = now + back_off(state, settings) if state.cause else state.until
     return replace(state, needs="", noted=0, ongoing=False, until=max(until, state.until), ecc=None, energy_mj=None)
 
 
-def was_reset(state: State, seen: Observed) -> bool:
+def was_reset(state: HealthState, seen: GpuObservation) -> bool:
     """It was away and is back, or its energy counter has begun anew with the driver."""
     if seen.present and not state.present and seen.reading:
         return True
@@ -54,7 +59,7 @@ def was_reset(state: State, seen: Observed) -> bool:
     return energy_mj is not None and state.energy_mj is not None and energy_mj < state.energy_mj
 
 
-def back_off(state: State, settings: Settings) -> float:
+def back_off(state: HealthState, settings: HealthSettings) -> float:
     """Seconds without the fault before the GPU is used again."""
     base = settings.mps_back_off_seconds if state.cause in _OF_MPS else settings.back_off_seconds
     doublings = min(max(0, state.relapses - 1), _MOST_DOUBLINGS)
@@ -64,34 +69,34 @@ def back_off(state: State, settings: Settings) -> float:
 # What is there now
 
 
-def _fault(state: State, seen: Observed, settings: Settings) -> Fault | None:
+def _fault(state: HealthState, seen: GpuObservation, settings: HealthSettings) -> GpuFault | None:
     """The gravest fault of this look."""
     found = [_of_xid(code) for code in seen.xids]
     if not seen.present or seen.trouble is Trouble.LOST:
-        found.append(Fault(Cause.LOST))
+        found.append(GpuFault(HealthCause.LOST))
     if seen.mps in (MpsState.FAULT, MpsState.DOWN):
-        found.append(Fault(Cause.MPS_FAULT if seen.mps is MpsState.FAULT else Cause.MPS_DOWN))
+        found.append(GpuFault(HealthCause.MPS_FAULT if seen.mps is MpsState.FAULT else HealthCause.MPS_DOWN))
     reading = seen.reading
     if reading and state.ecc is not None and (reading.ecc_uncorrected or 0) > state.ecc:
-        found.append(Fault(Cause.ECC))
+        found.append(GpuFault(HealthCause.ECC))
     if not reading and state.unread + 1 >= settings.unread:
-        found.append(Fault(Cause.UNREADABLE))
+        found.append(GpuFault(HealthCause.UNREADABLE))
     if reading and reading.temperature_c is not None:
-        is_hot = state.cause == Cause.HOT and state.ongoing
+        is_hot = state.cause == HealthCause.HOT and state.ongoing
         if reading.temperature_c >= (settings.cool_c if is_hot else settings.hot_c):
-            found.append(Fault(Cause.HOT))
+            found.append(GpuFault(HealthCause.HOT))
     real = [one for one in found if one]
-    return min(real, key=lambda one: (not one.needs, list(Cause).index(one.cause)), default=None)
+    return min(real, key=lambda one: (not one.needs, list(HealthCause).index(one.cause)), default=None)
 
 
-def _of_xid(code: int) -> Fault | None:
+def _of_xid(code: int) -> GpuFault | None:
     weight = meaning(code).weight
     if weight in (Weight.APPLICATION, Weight.NOTED):
         return None
-    return Fault(Cause.XID, code, "" if weight is Weight.FENCED else weight.value)
+    return GpuFault(HealthCause.XID, code, "" if weight is Weight.FENCED else weight.value)
 
 
-def _read(state: State, seen: Observed) -> State:
+def _read(state: HealthState, seen: GpuObservation) -> HealthState:
     state = replace(state, present=seen.present and seen.trouble is not Trouble.LOST)
     reading = seen.reading
     if reading is None:
@@ -101,7 +106,7 @@ def _read(state: State, seen: Observed) -> State:
     return replace(state, unread=0, ecc=ecc, energy_mj=energy_mj)
 
 
-def _slowed(state: State, seen: Observed, now: float, settings: Settings) -> State:
+def _slowed(state: HealthState, seen: GpuObservation, now: float, settings: HealthSettings) -> HealthState:
     """Slowed down for long: degraded. At full speed for longer: no more."""
     if seen.reading is None:
         return state
@@ -118,7 +123,7 @@ def _slowed(state: State, seen: Observed, now: float, settings: Settings) -> Sta
 # What follows
 
 
-def _fenced(state: State, fault: Fault, now: float, settings: Settings) -> State:
+def _fenced(state: HealthState, fault: GpuFault, now: float, settings: HealthSettings) -> HealthState:
     """The fence begins, or goes on: only a fault after it was lifted is a relapse."""
     if not state.cause:
         state = replace(state, relapses=state.relapses + 1)
@@ -127,7 +132,7 @@ def _fenced(state: State, fault: Fault, now: float, settings: Settings) -> State
     return replace(state, ongoing=True, until=max(state.until, now + back_off(state, settings)))
 
 
-def _unfenced(state: State, now: float, settings: Settings) -> State:
+def _unfenced(state: HealthState, now: float, settings: HealthSettings) -> HealthState:
     """Without a fault: the fence is lifted once its time is over, and good time takes relapses off."""
     state = replace(state, ongoing=False)
     if state.cause:

@@ -3,10 +3,19 @@
 from agents.policy.power.energy import Energy, metered
 from agents.policy.power.knobs import Knob
 from agents.policy.power.law import step
+from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.samples import Samples
-from agents.policy.power.seen import Move, SeenGpu, SeenInstance, State
-from agents.policy.power.settings import Settings
+from agents.policy.power.settings import PowerSettings
 
 __all__ = [
-    "Energy", "Knob", "Move", "Samples", "SeenGpu", "SeenInstance", "Settings", "State", "metered", "step",
+    "Energy",
+    "GpuPeriod",
+    "InstancePeriod",
+    "Knob",
+    "PowerMove",
+    "PowerSettings",
+    "PowerState",
+    "Samples",
+    "metered",
+    "step",
 ]  # fmt: skip

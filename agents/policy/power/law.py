@@ -22,13 +22,13 @@ from agents.policy.power.estimates import (
     slower_by,
 )
 from agents.policy.power.knobs import OVER_CAP, OVER_SLO, Knob, excursion, forced, kept, returned
-from agents.policy.power.seen import Move, SeenGpu, SeenInstance, State
-from agents.policy.power.settings import Settings
+from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
+from agents.policy.power.settings import PowerSettings
 
 LOWER = 0.9  # what a step aims at when the one before it did not suffice
 
 
-def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
+def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
     """One period of one GPU. The caller sets what differs from what is in force, and keeps the state."""
     late = {one.id: state.late.get(one.id, 0) + 1 for one in seen.instances if (ratio(one) or 0.0) > 1}
     over = is_over(seen)
@@ -53,7 +53,7 @@ def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
         now = towards_the_plan(now, seen, settings)
     asks = now.broken > settings.broken_periods or (state.repartition and now.good < settings.calm_periods)
     now = replace(now, repartition=asks)
-    return Move(
+    return PowerMove(
         now,
         now.clock.value if now.clock else None,
         {name: knob.value for name, knob in now.batches.items()},
@@ -65,14 +65,14 @@ def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
 # What is seen
 
 
-def ratio(one: SeenInstance) -> float | None:
+def ratio(one: InstancePeriod) -> float | None:
     """Latency over the SLO; None without one, or without requests."""
     if one.latency_ms is None or one.slo_ms <= 0 or not math.isfinite(one.latency_ms):
         return None
     return one.latency_ms / one.slo_ms
 
 
-def watts(seen: SeenGpu) -> float | None:
+def watts(seen: GpuPeriod) -> float | None:
     """The period's peak, where it is a number."""
     return seen.peak_w if seen.peak_w is not None and math.isfinite(seen.peak_w) else None
 
@@ -82,21 +82,21 @@ def is_held_down(clock: Knob | None) -> bool:
     return clock is not None and clock.reason == OVER_CAP and clock.value < clock.planned
 
 
-def is_slowed(seen: SeenGpu) -> bool:
+def is_slowed(seen: GpuPeriod) -> bool:
     """Its own power limit holds it below the clock that was set: it would draw more than the cap."""
     return seen.slowed and seen.running_mhz is not None and seen.clock_mhz is not None and (
         seen.running_mhz < seen.clock_mhz
     )  # fmt: skip
 
 
-def measured_at(clock: Knob, seen: SeenGpu) -> float:
+def measured_at(clock: Knob, seen: GpuPeriod) -> float:
     """The clock of the period: not ours yet just after a start, or where somebody else has set it."""
     if is_slowed(seen) and seen.running_mhz is not None:
         return seen.running_mhz
     return seen.clock_mhz or seen.running_mhz or clock.value
 
 
-def growth(seen: SeenGpu) -> float:
+def growth(seen: GpuPeriod) -> float:
     """How much more the instances may draw once they are slower: all of the time, in full batches."""
     told = [one.busy for one in seen.instances if one.busy is not None and 0 <= one.busy <= 1]
     busy = sum(told) / len(told) if told and len(told) == len(seen.instances) else 1.0
@@ -105,12 +105,12 @@ def growth(seen: SeenGpu) -> float:
     return math.pow(max(fuller, default=1.0), BATCH_EXPONENT) / min(1.0, max(0.05, busy))
 
 
-def is_over(seen: SeenGpu) -> bool:
+def is_over(seen: GpuPeriod) -> bool:
     peak = watts(seen)
     return seen.cap_w is not None and ((peak is not None and peak > seen.cap_w) or is_slowed(seen))
 
 
-def has_watts(seen: SeenGpu, settings: Settings, factor: float = 1.0) -> bool:
+def has_watts(seen: GpuPeriod, settings: PowerSettings, factor: float = 1.0) -> bool:
     """Whether the GPU may draw `factor` times what it draws."""
     peak = watts(seen)
     if seen.cap_w is None:
@@ -121,7 +121,7 @@ def has_watts(seen: SeenGpu, settings: Settings, factor: float = 1.0) -> bool:
 # What is done
 
 
-def less_power(state: State, seen: SeenGpu, settings: Settings) -> State:
+def less_power(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerState:
     """To the clock that fits, in one step; where the clock cannot go lower, to half the batches."""
     clock, peak, cap = state.clock, watts(seen), seen.cap_w or 0.0
     if clock and clock.value > clock.lowest:
@@ -146,7 +146,9 @@ def less_power(state: State, seen: SeenGpu, settings: Settings) -> State:
     return replace(state, batches=batches, calm=0)
 
 
-def less_latency(state: State, seen: SeenGpu, slow: Sequence[SeenInstance], settings: Settings) -> State:
+def less_latency(
+    state: PowerState, seen: GpuPeriod, slow: Sequence[InstancePeriod], settings: PowerSettings
+) -> PowerState:
     """A higher clock where there are watts for it; else another batch, by what the time goes to."""
     clock, peak = state.clock, watts(seen)
     if clock and clock.value < clock.highest and has_watts(seen, settings):
@@ -170,7 +172,7 @@ def less_latency(state: State, seen: SeenGpu, slow: Sequence[SeenInstance], sett
     return replace(state, batches=batches, calm=0)
 
 
-def better_batch(one: SeenInstance, knob: Knob, has_room: bool) -> int:
+def better_batch(one: InstancePeriod, knob: Knob, has_room: bool) -> int:
     """Larger where requests wait for their turn, smaller where they wait for their batch to be computed.
 
     A smaller batch yields less throughput: not where the instance is too busy to bear that.
@@ -183,7 +185,7 @@ def better_batch(one: SeenInstance, knob: Knob, has_room: bool) -> int:
     return max(knob.lowest, knob.value // 2)
 
 
-def towards_the_plan(state: State, seen: SeenGpu, settings: Settings) -> State:
+def towards_the_plan(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerState:
     """One knob at a time, as far as both limits will hold by the estimates; batches first."""
     by_id = {one.id: one for one in seen.instances}
     for name, knob in state.batches.items():
@@ -199,7 +201,7 @@ def towards_the_plan(state: State, seen: SeenGpu, settings: Settings) -> State:
     return state
 
 
-def _batch_back(knob: Knob, one: SeenInstance, seen: SeenGpu, settings: Settings) -> int:
+def _batch_back(knob: Knob, one: InstancePeriod, seen: GpuPeriod, settings: PowerSettings) -> int:
     value = min(knob.planned, 2 * knob.value) if knob.value < knob.planned else max(knob.planned, knob.value // 2)
     share = value / knob.value
     if value > knob.value:
@@ -209,7 +211,7 @@ def _batch_back(knob: Knob, one: SeenInstance, seen: SeenGpu, settings: Settings
     return value if fits else knob.value
 
 
-def _clock_back(clock: Knob, seen: SeenGpu, settings: Settings) -> int:
+def _clock_back(clock: Knob, seen: GpuPeriod, settings: PowerSettings) -> int:
     peak = watts(seen)
     if clock.value < clock.planned:
         clocks = [one for one in seen.clocks_mhz if clock.value <= one <= clock.planned]
@@ -226,15 +228,15 @@ def _clock_back(clock: Knob, seen: SeenGpu, settings: Settings) -> int:
     return min(fitting, default=clock.value)
 
 
-def _bears(one: SeenInstance, factor: float, settings: Settings) -> bool:
+def _bears(one: InstancePeriod, factor: float, settings: PowerSettings) -> bool:
     return (ratio(one) or 0.0) * factor <= settings.beta and (one.busy or 0.0) * factor**0.5 < BUSIEST
 
 
-def _forced(knob: Knob, value: int, reason: str, seen: SeenGpu, settings: Settings) -> Knob:
+def _forced(knob: Knob, value: int, reason: str, seen: GpuPeriod, settings: PowerSettings) -> Knob:
     return forced(knob, value, reason, seen.at, settings.calm_periods, settings.longest_wait_periods)
 
 
-def excursions(state: State, gpu: int) -> tuple[Excursion, ...]:
+def excursions(state: PowerState, gpu: int) -> tuple[Excursion, ...]:
     """All knobs away from their planned values."""
     found = [excursion(state.clock, "clockMhz", gpu)] if state.clock else []
     found += [excursion(knob, "batch", gpu, name) for name, knob in state.batches.items()]

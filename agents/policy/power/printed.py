@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from agents.policy.power.knobs import Knob, kept
 from agents.policy.power.law import ratio, watts
-from agents.policy.power.seen import Move, SeenGpu, SeenInstance, State
-from agents.policy.power.settings import Settings
+from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
+from agents.policy.power.settings import PowerSettings
 
 
-def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
+def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
     """One period; lines are the algorithm's."""
     # line 1: `kept` begins at the planned values
     clock = kept(state.clock, seen.frame, seen.clocks_mhz) if seen.frame and seen.clocks_mhz else None
@@ -43,7 +43,7 @@ def step(state: State, seen: SeenGpu, settings: Settings) -> Move:
     return _move(state, clock, batches, failed=state.broken + 1 if broken else 0)
 
 
-def _with(batches: dict[str, Knob], one: SeenInstance, factor: float) -> dict[str, Knob]:
+def _with(batches: dict[str, Knob], one: InstancePeriod, factor: float) -> dict[str, Knob]:
     knob = batches.get(one.id)
     if knob is None:
         return batches
@@ -51,14 +51,14 @@ def _with(batches: dict[str, Knob], one: SeenInstance, factor: float) -> dict[st
     return {**batches, one.id: replace(knob, value=value)}
 
 
-def _notch(clock: Knob, seen: SeenGpu, turn: int) -> Knob:
+def _notch(clock: Knob, seen: GpuPeriod, turn: int) -> Knob:
     inside = [one for one in seen.clocks_mhz if clock.lowest <= one <= clock.highest]
     if turn > 0:
         return replace(clock, value=min((one for one in inside if one > clock.value), default=clock.value))
     return replace(clock, value=max((one for one in inside if one < clock.value), default=clock.value))
 
 
-def _move(state: State, clock: Knob | None, batches: dict[str, Knob], failed: int) -> Move:
+def _move(state: PowerState, clock: Knob | None, batches: dict[str, Knob], failed: int) -> PowerMove:
     state = replace(state, clock=clock, batches=batches, broken=failed)
     named = {name: knob.value for name, knob in batches.items()}
-    return Move(state, clock.value if clock else None, named, (), failed >= 3)  # line 18
+    return PowerMove(state, clock.value if clock else None, named, (), failed >= 3)  # line 18

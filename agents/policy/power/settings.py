@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PowerSettings:
     """Morak's bands: a knob may cost watts below alpha x cap only, and latency below beta x SLO only."""
 
     alpha: float = 0.95

@@ -9,11 +9,11 @@ from random import Random
 from typing import TypeAlias
 
 from agents.contract import Frame
+from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.plant import Period, Plant, PlantServer
-from agents.policy.power.seen import Move, SeenGpu, SeenInstance, State
-from agents.policy.power.settings import Settings
+from agents.policy.power.settings import PowerSettings
 
-Law: TypeAlias = Callable[[State, SeenGpu, Settings], Move]
+Law: TypeAlias = Callable[[PowerState, GpuPeriod, PowerSettings], PowerMove]
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 CLOCKS_MHZ = tuple(range(210, 1425, 15))  # as an A100 lists them
 
@@ -44,14 +44,14 @@ class PowerRun:
 
     case: PowerCase
     law: Law
-    settings: Settings
+    settings: PowerSettings
     plant: Plant
-    state: State = field(default_factory=State)
+    state: PowerState = field(default_factory=PowerState)
     clock_mhz: int = 0
     batches: dict[str, int] = field(default_factory=dict)
     second: int = 0
     moves: int = 0  # changes of a knob
-    move: Move | None = None
+    move: PowerMove | None = None
 
     def __post_init__(self) -> None:
         self.clock_mhz = round(self.case.clock.planned)
@@ -69,10 +69,10 @@ class PowerRun:
         self.second += 1
         return found
 
-    def seen(self, found: Period) -> SeenGpu:
+    def seen(self, found: Period) -> GpuPeriod:
         case = self.case
         instances = tuple(
-            SeenInstance(
+            InstancePeriod(
                 id=name,
                 batch=self.batches[name],
                 frame=case.batches[name],
@@ -84,7 +84,7 @@ class PowerRun:
             )
             for name, one in found.served.items()
         )
-        return SeenGpu(
+        return GpuPeriod(
             index=0,
             at=BEGAN + timedelta(seconds=self.second),
             peak_w=found.peak_w,
@@ -101,9 +101,9 @@ class PowerRun:
         )
 
 
-def start(case: PowerCase, law: Law, settings: Settings | None = None, seed: int = 0) -> PowerRun:
+def start(case: PowerCase, law: Law, settings: PowerSettings | None = None, seed: int = 0) -> PowerRun:
     """From the planned values."""
-    return PowerRun(case, law, settings or Settings(), case.plant(seed))
+    return PowerRun(case, law, settings or PowerSettings(), case.plant(seed))
 
 
 def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:

@@ -9,26 +9,26 @@ from pathlib import Path
 from agents.devices.mps.program import PROGRAM
 from agents.run.doctor import gpus, machine, mps, neighbours
 from agents.run.doctor.bounded import Check, run
-from agents.run.doctor.findings import Finding, Findings, Level, ok
-from agents.run.opening import Options
+from agents.run.doctor.findings import Diagnosis, DoctorFinding, Level, ok
+from agents.run.opening import AgentOptions
 from agents.seams.device import DeviceError
 
-__all__ = ["Finding", "Findings", "Level", "examine"]
+__all__ = ["Diagnosis", "DoctorFinding", "Level", "examine"]
 
 CHECK_SECONDS = 8.0
 
 
-def examine(options: Options, seconds: float = CHECK_SECONDS) -> Findings:
+def examine(options: AgentOptions, seconds: float = CHECK_SECONDS) -> Diagnosis:
     """Everything that can be tried here, within twice `seconds`: first the driver, then the rest side by side."""
-    seen: list[gpus.Seen] = []
+    seen: list[gpus.DriverFacts] = []
     simulated = options.device == "simulated"
     first = [_simulated(options)] if simulated else run([("driver", partial(_look, seen))], seconds)
     has_gpu = simulated or bool(seen and seen[0].count)
     of_gpus = _of_gpus(seen[0], options) if seen and seen[0].gpus else []
-    return Findings((*first, *run([*of_gpus, *_of_machine(options, simulated)], seconds)), has_gpu)
+    return Diagnosis((*first, *run([*of_gpus, *_of_machine(options, simulated)], seconds)), has_gpu)
 
 
-def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
+def _of_gpus(seen: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
     helper = Path(options.helper) if options.helper else None
     return [
         ("compute mode", partial(gpus.compute_modes, seen)),
@@ -39,7 +39,7 @@ def _of_gpus(seen: gpus.Seen, options: Options) -> list[tuple[str, Check]]:
     ]
 
 
-def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
+def _of_machine(options: AgentOptions, simulated: bool) -> list[tuple[str, Check]]:
     docker = options.runtime == "docker"
     pipes = options.folder / "simulated" / "mps" if simulated else options.folder / "mps"
     return [
@@ -56,11 +56,11 @@ def _of_machine(options: Options, simulated: bool) -> list[tuple[str, Check]]:
     ]
 
 
-def _simulated(options: Options) -> Finding:
+def _simulated(options: AgentOptions) -> DoctorFinding:
     return ok("driver", f"not asked: {options.simulated_gpus} simulated {options.simulated_kind} take its place")
 
 
-def _look(seen: list[gpus.Seen]) -> list[Finding]:
+def _look(seen: list[gpus.DriverFacts]) -> list[DoctorFinding]:
     try:
         seen.append(gpus.look(shutil.which(PROGRAM) is not None))
     except DeviceError as error:

@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from agents.run.doctor.findings import Finding, fail
+from agents.run.doctor.findings import DoctorFinding, fail
 
-Check = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[DoctorFinding]]
 
 
 @dataclass(slots=True)
-class _Under:
+class _RunningCheck:
     name: str
-    findings: Sequence[Finding] | None = None
+    findings: Sequence[DoctorFinding] | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
-def run(checks: Iterable[tuple[str, Check]], seconds: float) -> list[Finding]:
+def run(checks: Iterable[tuple[str, Check]], seconds: float) -> list[DoctorFinding]:
     """The findings of all checks in their order. A check that hangs or breaks is a finding, and no traceback."""
     under = [_start(name, check) for name, check in checks]
     deadline = time.monotonic() + seconds
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     for one in under:
         if one.done.wait(max(0.0, deadline - time.monotonic())) and one.findings is not None:
             found.extend(one.findings)
@@ -33,8 +33,8 @@ def run(checks: Iterable[tuple[str, Check]], seconds: float) -> list[Finding]:
     return found
 
 
-def _start(name: str, check: Check) -> _Under:
-    under = _Under(name)
+def _start(name: str, check: Check) -> _RunningCheck:
+    under = _RunningCheck(name)
 
     def attempt() -> None:
         try:

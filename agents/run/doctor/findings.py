@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing that was tried: what came of it, and what to do about it."""
 
     check: str
@@ -28,10 +28,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Diagnosis:
     """All that was tried on this node."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     has_gpu: bool
 
     @property
@@ -75,16 +75,16 @@ class Findings:
         return json.dumps(said, indent=2)
 
 
-def ok(check: str, found: str) -> Finding:
-    return Finding(check, Level.OK, found)
+def ok(check: str, found: str) -> DoctorFinding:
+    return DoctorFinding(check, Level.OK, found)
 
 
-def warn(check: str, found: str, advice: str) -> Finding:
-    return Finding(check, Level.WARN, found, advice)
+def warn(check: str, found: str, advice: str) -> DoctorFinding:
+    return DoctorFinding(check, Level.WARN, found, advice)
 
 
-def fail(check: str, found: str, advice: str) -> Finding:
-    return Finding(check, Level.FAIL, found, advice)
+def fail(check: str, found: str, advice: str) -> DoctorFinding:
+    return DoctorFinding(check, Level.FAIL, found, advice)
 
 
 def listed(things: Iterable[object]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.devices.privileged.setup import SOCKET
-from agents.run.doctor.findings import Finding, fail, ok, warn
+from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 from agents.seams.device import Ability, DeviceError, Gpu, Trouble
 
 WITHOUT = {
@@ -28,7 +28,7 @@ DEADLINE_SECONDS = 2.0  # of each call
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DriverFacts:
     """What the driver says of this machine."""
 
     driver_version: str
@@ -42,7 +42,7 @@ class Seen:
         return len(self.gpus) + len(self.troubles) + self.nameless
 
 
-def look(has_mps: bool) -> Seen:
+def look(has_mps: bool) -> DriverFacts:
     """Ask the driver once; DeviceError where there is none."""
     from agents.devices.nvml.binding import Binding
     from agents.devices.nvml.probing import found
@@ -60,12 +60,12 @@ def look(has_mps: bool) -> Seen:
                 continue
         gpus = tuple(sorted((a for a in answers.values() if isinstance(a, Gpu)), key=lambda gpu: gpu.index))
         troubles = tuple(answer for answer in answers.values() if isinstance(answer, DeviceError))
-        return Seen(binding.driver_version(), gpus, troubles, nameless, modes)
+        return DriverFacts(binding.driver_version(), gpus, troubles, nameless, modes)
     finally:
         binding.close()
 
 
-def no_driver(error: DeviceError) -> Finding:
+def no_driver(error: DeviceError) -> DoctorFinding:
     """Why there is nothing to look at, and what would change that."""
     text = f"NVML cannot be used: {error.what}"
     if error.trouble is Trouble.NO_PERMISSION:
@@ -79,7 +79,7 @@ def no_driver(error: DeviceError) -> Finding:
     return fail("driver", text, advice)
 
 
-def described(seen: Seen) -> Iterator[Finding]:
+def described(seen: DriverFacts) -> Iterator[DoctorFinding]:
     """The driver, and each GPU with what it cannot do."""
     yield ok("driver", f"version {seen.driver_version}, {seen.count} GPUs")
     advice = "Only this GPU is affected; see dmesg for XIDs. A reset or a reboot may help."
@@ -103,7 +103,7 @@ def described(seen: Seen) -> Iterator[Finding]:
             yield warn(name, f"{text}: {consequences}", "The device or its driver does not offer it; nothing to do.")
 
 
-def compute_modes(seen: Seen) -> Iterator[Finding]:
+def compute_modes(seen: DriverFacts) -> Iterator[DoctorFinding]:
     """EXCLUSIVE_PROCESS is the backstop: a process that avoids MPS cannot open the device at all."""
     for gpu in seen.gpus:
         mode, name = seen.modes.get(gpu.uuid), f"compute mode {gpu.index}"
@@ -116,7 +116,7 @@ def compute_modes(seen: Seen) -> Iterator[Finding]:
             yield fail(name, f"mode {mode}: the device refuses to compute", advice)
 
 
-def settable(helper: Path | None) -> Iterator[Finding]:
+def settable(helper: Path | None) -> Iterator[DoctorFinding]:
     """Clocks, power limits and compute modes are root's to set: through the root helper, or as root."""
     what = "clocks, power limits and compute modes"
     if helper is None and os.geteuid() == 0:
@@ -135,12 +135,12 @@ def settable(helper: Path | None) -> Iterator[Finding]:
         yield fail("root helper", f"{error.what}: {what} cannot be set", advice)
 
 
-def no_gpus(seen: Seen) -> Finding:
+def no_gpus(seen: DriverFacts) -> DoctorFinding:
     text = f"driver {seen.driver_version} is there and knows no GPU"
     return fail("driver", text, "Run this where the GPUs are (in a container: --gpus all); see lspci and dmesg.")
 
 
-def no_binding() -> Finding:
+def no_binding() -> DoctorFinding:
     return fail("driver", "the NVML binding is not installed", "pip install 'gpuwright[agent]'")
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from agents.keeper.ports import FIRST, LAST
-from agents.node.state import Folder
-from agents.run.doctor.findings import Finding, fail, listed, ok, warn
+from agents.node.state_folder import StateFolder
+from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
 from agents.runtime.cgroups import Cgroups
 from agents.templates.form import TemplateForm
 from agents.templates.reading import TemplateError, read
@@ -25,7 +25,7 @@ LEAST_DISK_MIB = 256
 PORTS_TRIED = 200
 
 
-def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[Finding]:  # noqa: S108  tried, not used
+def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[DoctorFinding]:  # noqa: S108  tried, not used
     """MPS and model servers pass data through it; containers often have 64 MiB."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
@@ -41,7 +41,7 @@ def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[Finding]:  # noqa
         yield ok("shared memory", f"{folder} has {free_mib} MiB free")
 
 
-def state_folder(folder: Path) -> Iterator[Finding]:
+def state_folder(folder: Path) -> Iterator[DoctorFinding]:
     """It holds the credential and the journal: ours alone, and what is written there is there."""
     if not is_there(folder):
         if os.access(nearest(folder), os.W_OK | os.X_OK):
@@ -75,10 +75,10 @@ def state_folder(folder: Path) -> Iterator[Finding]:
         yield ok("state folder", f"{folder}, {free_mib} MiB free")
 
 
-def credential(folder: Path) -> Iterator[Finding]:
+def credential(folder: Path) -> Iterator[DoctorFinding]:
     path = folder / "credential.json"
     try:
-        found = Folder(folder).credential()
+        found = StateFolder(folder).credential()
     except (OSError, msgspec.MsgspecError) as error:
         yield fail("credential", f"{path} cannot be read: {error}", "Join again, with a new token (docs/agent.md).")
         return
@@ -92,7 +92,7 @@ def credential(folder: Path) -> Iterator[Finding]:
         yield ok("credential", f"node {found.node} of {found.server}")
 
 
-def ports(host: str) -> Iterator[Finding]:
+def ports(host: str) -> Iterator[DoctorFinding]:
     """Copies listen on ports of this range; some are tried."""
     tried = random.sample(range(FIRST, LAST + 1), PORTS_TRIED)
     free = sum(_bindable(host, port) for port in tried)
@@ -107,7 +107,7 @@ def ports(host: str) -> Iterator[Finding]:
         yield ok("ports", f"{free} of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST} are free")
 
 
-def cgroups() -> Iterator[Finding]:
+def cgroups() -> Iterator[DoctorFinding]:
     """With a group for each copy nothing that it starts can escape; without, copies are known by their marks."""
     groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent has
     made = groups.make("try")
@@ -120,7 +120,7 @@ def cgroups() -> Iterator[Finding]:
         yield warn("cgroups", "none can be made: copies are known by their marks only", advice)
 
 
-def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Finding]:
+def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[DoctorFinding]:
     """What may run here, and whether it can: as a process its program is here, as a container it names an image."""
     try:
         known = read(folder, models)

@@ -11,15 +11,15 @@ from agents.devices.mps import processes
 from agents.devices.mps.control import MpsControl
 from agents.devices.mps.grammar import LONGEST_SOCKET_PATH
 from agents.devices.mps.program import PROGRAM
-from agents.run.doctor.findings import Finding, fail, listed, ok, warn
-from agents.run.doctor.gpus import DEADLINE_SECONDS, Seen
+from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
+from agents.run.doctor.gpus import DEADLINE_SECONDS, DriverFacts
 from agents.run.doctor.machine import is_there, nearest
 from agents.seams.device import DeviceError, MpsState, Trouble
 
 LONGEST_NAME_IN_IT = len("/GPU-00000000-0000-0000-0000-000000000000/control")
 
 
-def program() -> Iterator[Finding]:
+def program() -> Iterator[DoctorFinding]:
     where = shutil.which(PROGRAM)
     if where is None:
         advice = "It comes with the driver (in Debian nvidia-cuda-mps, in Ubuntu nvidia-compute-utils)."
@@ -28,7 +28,7 @@ def program() -> Iterator[Finding]:
         yield ok("mps program", where)
 
 
-def folder(pipes: Path) -> Iterator[Finding]:
+def folder(pipes: Path) -> Iterator[DoctorFinding]:
     """Where the daemons' pipes lie: writable by us, by nobody else, and not too deep for a socket's name."""
     there = nearest(pipes)
     if not os.access(there, os.W_OK | os.X_OK):
@@ -43,7 +43,7 @@ def folder(pipes: Path) -> Iterator[Finding]:
         yield ok("mps folder", f"{pipes}{'' if there == pipes else ' can be made'}")
 
 
-def daemons(seen: Seen, pipes: Path) -> Iterator[Finding]:
+def daemons(seen: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
     """Each GPU has its own; one that is not there yet is started by the agent."""
     if shutil.which(PROGRAM) is None:
         return
@@ -70,7 +70,7 @@ def daemons(seen: Seen, pipes: Path) -> Iterator[Finding]:
         yield ok("mps daemon", f"none for GPU {listed(idle)} yet: the agent starts them")
 
 
-def users() -> Iterator[Finding]:
+def users() -> Iterator[DoctorFinding]:
     """A server serves one user; a client of another waits for ever, and says nothing."""
     owners = {pid: processes.owner(pid) for pid in processes.everybodys()}
     others = {pid: uid for pid, uid in owners.items() if uid not in (None, os.geteuid())}

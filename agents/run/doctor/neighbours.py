@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agents.gateway.followers import FOLLOWED
-from agents.node.state import Credential, Folder
-from agents.run.doctor.findings import Finding, fail, ok, warn
+from agents.node.state_folder import Credential, StateFolder
+from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 
 SECONDS = 4.0
 MOST_OFFSET_SECONDS = 5.0  # reports are put into minutes by the agent's clock
 DOCKER = Path("/var/run/docker.sock")
 
 
-def control_plane(folder: Path) -> Iterator[Finding]:
+def control_plane(folder: Path) -> Iterator[DoctorFinding]:
     """Reach it, be known there, and compare clocks. Nothing is reported: only an assignment is asked for."""
     credential = _credential(folder)
     if credential is None:
@@ -45,7 +45,7 @@ def control_plane(folder: Path) -> Iterator[Finding]:
     yield from _clock(date, began, time.time())
 
 
-def gateway(address: str, folder: Path, token_file: str) -> Iterator[Finding]:
+def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFinding]:
     """The sidecar beside HAProxy; without one the copies count for themselves and nobody moves traffic for them."""
     if not address:
         yield ok("gateway", "none is named: copies count their own requests, and whoever routes to them must follow")
@@ -73,7 +73,7 @@ def gateway(address: str, folder: Path, token_file: str) -> Iterator[Finding]:
     yield ok("gateway", f"the sidecar at {address} {'serves this node' if credential else 'listens'}")
 
 
-def docker(wanted: bool) -> Iterator[Finding]:
+def docker(wanted: bool) -> Iterator[DoctorFinding]:
     """Only where templates run as containers."""
     if not wanted:
         return
@@ -88,7 +88,7 @@ def docker(wanted: bool) -> Iterator[Finding]:
 
 def _credential(folder: Path) -> Credential | None:
     try:
-        return Folder(folder).credential()
+        return StateFolder(folder).credential()
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -110,7 +110,7 @@ def _asked(credential: Credential) -> tuple[int, str]:
         connection.close()
 
 
-def _clock(date: str, began: float, ended: float) -> Iterator[Finding]:
+def _clock(date: str, began: float, ended: float) -> Iterator[DoctorFinding]:
     """A Date header says the second only; half a second is its middle."""
     try:
         theirs = parsedate_to_datetime(date).timestamp() + 0.5

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from agents.contract import Assignment
-from agents.control.agent import Agent, Verdict, judge, start
+from agents.control.agent import Agent, AssignmentVerdict, begin_incarnation, judge_assignment
 from agents.control.join import join
 from agents.host import clocks
-from agents.node.state import Credential, Folder, Seen
+from agents.node.state_folder import AgentMemory, Credential, StateFolder
 from agents.talk.link import Link, LinkError
 from app.store.database.database import Database
 from tests.support.nodes import still_node
@@ -36,13 +36,13 @@ def database(api: RunningServer) -> Iterator[Database]:
 def joined(api: RunningServer, tmp_path: Path) -> Credential:
     assert api.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
     token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
-    return join(Folder(tmp_path), api.url, token, "node-1", SPEC)
+    return join(StateFolder(tmp_path), api.url, token, "node-1", SPEC)
 
 
 def agent_of(folder: Path, credential: Credential, date: Callable[[], datetime] = clocks.date) -> Agent:
     """An agent on two simulated GPUs of its own, in this process and at a standstill."""
-    place = Folder(folder)
-    seen = start(place, date())
+    place = StateFolder(folder)
+    seen = begin_incarnation(place, date())
     return Agent(place, credential, still_node(place, seen.incarnation), seen, date)
 
 
@@ -58,18 +58,18 @@ def test_joining_declares_the_node_and_keeps_the_credential_to_itself(
     api: RunningServer, joined: Credential, tmp_path: Path
 ) -> None:
     assert api.request("GET", "/api/v1/nodes/node-1").json["spec"] == SPEC
-    assert Folder(tmp_path).credential() == joined
+    assert StateFolder(tmp_path).credential() == joined
     assert stat.S_IMODE((tmp_path / "credential.json").stat().st_mode) == 0o600
 
 
 def test_case_24_a_one_time_token_joins_once(api: RunningServer, tmp_path: Path) -> None:
     api.request("POST", "/api/v1/apply", [gpu_type()])
     token = api.request("POST", "/api/v1/jointokens", {}).json["token"]
-    join(Folder(tmp_path / "a"), api.url, token, "node-1", SPEC)
+    join(StateFolder(tmp_path / "a"), api.url, token, "node-1", SPEC)
     with pytest.raises(LinkError) as caught:
-        join(Folder(tmp_path / "b"), api.url, token, "node-2", SPEC)
+        join(StateFolder(tmp_path / "b"), api.url, token, "node-2", SPEC)
     assert caught.value.status == 409
-    assert Folder(tmp_path / "b").credential() is None
+    assert StateFolder(tmp_path / "b").credential() is None
 
 
 def test_a_report_tells_state_and_inventory(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_an_assignment_arrives_and_survives_a_restart(joined: Credential, tmp_pa
     link = link_of(joined)
     assert agent.poll_once(link, 0) is None
     decide(database, 1, 1, "node-1")
-    assert agent.poll_once(link, 10) is Verdict.TAKE
+    assert agent.poll_once(link, 10) is AssignmentVerdict.TAKE
     assert agent.poll_once(link, 0) is None
     agent.close()
     again = agent_of(tmp_path, joined)
@@ -107,7 +107,7 @@ def test_an_assignment_that_could_not_be_kept_is_asked_for_again(
         agent.poll_once(link, 0)
     assert agent.assignment is None
     (tmp_path / "seen.json.new").rmdir()
-    assert agent.poll_once(link, 0) is Verdict.TAKE
+    assert agent.poll_once(link, 0) is AssignmentVerdict.TAKE
     assert agent.assignment is not None
 
 
@@ -126,26 +126,28 @@ def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
 @pytest.mark.parametrize(
     ("seen", "offered", "verdict"),
     [
-        (Seen(), assignment(1, 1), Verdict.TAKE),
-        (Seen(epoch=1, generation=1, assignment=assignment(1, 1)), assignment(1, 2), Verdict.TAKE),
-        (Seen(epoch=1, generation=9, assignment=assignment(1, 9)), assignment(2, 1), Verdict.TAKE),
-        (Seen(epoch=1, generation=2, assignment=assignment(1, 2)), assignment(1, 2), Verdict.SAME),
-        (Seen(epoch=1, generation=2, assignment=assignment(1, 2)), assignment(1, 1), Verdict.STALE),
-        (Seen(epoch=2, generation=1, assignment=assignment(2, 1)), assignment(1, 9), Verdict.STALE),
+        (AgentMemory(), assignment(1, 1), AssignmentVerdict.TAKE),
+        (AgentMemory(epoch=1, generation=1, assignment=assignment(1, 1)), assignment(1, 2), AssignmentVerdict.TAKE),
+        (AgentMemory(epoch=1, generation=9, assignment=assignment(1, 9)), assignment(2, 1), AssignmentVerdict.TAKE),
+        (AgentMemory(epoch=1, generation=2, assignment=assignment(1, 2)), assignment(1, 2), AssignmentVerdict.SAME),
+        (AgentMemory(epoch=1, generation=2, assignment=assignment(1, 2)), assignment(1, 1), AssignmentVerdict.STALE),
+        (AgentMemory(epoch=2, generation=1, assignment=assignment(2, 1)), assignment(1, 9), AssignmentVerdict.STALE),
     ],
 )
-def test_case_10_only_newer_assignments_are_taken(seen: Seen, offered: Assignment, verdict: Verdict) -> None:
-    assert judge(seen, offered) is verdict
+def test_case_10_only_newer_assignments_are_taken(
+    seen: AgentMemory, offered: Assignment, verdict: AssignmentVerdict
+) -> None:
+    assert judge_assignment(seen, offered) is verdict
 
 
 def test_case_10_stale_assignments_are_refused_and_counted(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, Credential("http://127.0.0.1:9", "node-1", "t"))
     offers = [assignment(2, 5), assignment(2, 5), assignment(1, 6), assignment(2, 4)]
     assert [agent.offer(one) for one in offers] == [
-        Verdict.TAKE,
-        Verdict.SAME,
-        Verdict.STALE,
-        Verdict.STALE,
+        AssignmentVerdict.TAKE,
+        AssignmentVerdict.SAME,
+        AssignmentVerdict.STALE,
+        AssignmentVerdict.STALE,
     ]
     assert agent.assignment == offers[0]
     assert agent.stale == 2
@@ -156,21 +158,21 @@ def test_case_10_in_whatever_order_decisions_come_the_newest_stands(tmp_path: Pa
     rng = random.Random(5)
     decisions = [assignment(epoch, generation) for epoch in (1, 2) for generation in (1, 2, 3)]
     for number in range(20):
-        seen, stale = Seen(), 0
+        seen, stale = AgentMemory(), 0
         for offered in rng.sample(decisions * 2, len(decisions) * 2):
-            verdict = judge(seen, offered)
-            stale += verdict is Verdict.STALE
-            if verdict is Verdict.TAKE:
+            verdict = judge_assignment(seen, offered)
+            stale += verdict is AssignmentVerdict.STALE
+            if verdict is AssignmentVerdict.TAKE:
                 assert (offered.epoch, offered.generation) > (seen.epoch, seen.generation)
-                seen = Seen(number, offered.epoch, offered.generation, offered)
+                seen = AgentMemory(number, offered.epoch, offered.generation, offered)
             assert (offered.epoch, offered.generation) <= (seen.epoch, seen.generation)
         assert (seen.assignment, stale > 0) == (assignment(2, 3), True)
 
 
 def test_case_18_an_incarnation_grows_although_the_clock_went_back(tmp_path: Path) -> None:
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    first = start(Folder(tmp_path), now).incarnation
-    assert start(Folder(tmp_path), now - timedelta(days=30)).incarnation == first + 1
+    first = begin_incarnation(StateFolder(tmp_path), now).incarnation
+    assert begin_incarnation(StateFolder(tmp_path), now - timedelta(days=30)).incarnation == first + 1
 
 
 def test_nobody_there_is_an_error_that_says_so() -> None:

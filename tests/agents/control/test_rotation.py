@@ -16,10 +16,10 @@ import pytest
 
 from agents.control import rotation
 from agents.control.join import join
-from agents.control.rotation import due, rotate
+from agents.control.rotation import is_due, rotate
 from agents.host import durable
-from agents.node import state
-from agents.node.state import Credential, Folder, NextToken
+from agents.node import state_folder
+from agents.node.state_folder import Credential, NextToken, StateFolder
 from agents.talk.link import Link, LinkError
 from tests.support.server import RunningServer
 from tests.support.soak import scaled
@@ -28,26 +28,26 @@ from tests.support.world import gpu_type
 SPEC = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
 START = datetime(2026, 6, 1, tzinfo=UTC)
 KILLS_A_LINE = scaled(10, 1)
-TRACED = {rotation.__file__, state.__file__, durable.__file__}
+TRACED = {rotation.__file__, state_folder.__file__, durable.__file__}
 
 
 @pytest.fixture
-def folder(api: RunningServer, tmp_path: Path) -> Folder:
+def folder(api: RunningServer, tmp_path: Path) -> StateFolder:
     """Of a node that has joined."""
     assert api.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
     token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
-    made = Folder(tmp_path / "agent")
+    made = StateFolder(tmp_path / "agent")
     join(made, api.url, token, "node-1", SPEC)
     return made
 
 
-def credential(folder: Folder) -> Credential:
+def credential(folder: StateFolder) -> Credential:
     found = folder.credential()
     assert found is not None
     return found
 
 
-def turn(folder: Folder) -> Credential:
+def turn(folder: StateFolder) -> Credential:
     link = Link(credential(folder).server, credential(folder).token)
     try:
         return rotate(folder, link)
@@ -79,15 +79,15 @@ def long_after(api: RunningServer, given_up: str) -> None:
 )
 def test_a_token_is_due_at_half_of_its_life(days: float, wanted: bool) -> None:
     held = Credential("http://h", "node-1", "t", issued_at=START, expires_at=START + timedelta(days=30))
-    assert due(held, START + timedelta(days=days)) is wanted
+    assert is_due(held, START + timedelta(days=days)) is wanted
 
 
 def test_a_token_without_an_end_is_never_due_and_an_unfinished_turn_always() -> None:
-    assert not due(Credential("http://h", "node-1", "t"), START + timedelta(days=4000))
-    assert due(Credential("http://h", "node-1", "t", next=NextToken("n")), START)
+    assert not is_due(Credential("http://h", "node-1", "t"), START + timedelta(days=4000))
+    assert is_due(Credential("http://h", "node-1", "t", next=NextToken("n")), START)
 
 
-def test_case_24_the_new_token_is_kept_and_the_old_one_ends(api: RunningServer, folder: Folder) -> None:
+def test_case_24_the_new_token_is_kept_and_the_old_one_ends(api: RunningServer, folder: StateFolder) -> None:
     before = credential(folder)
     assert before.issued_at and before.expires_at and before.expires_at - before.issued_at == timedelta(days=30)
     after = turn(folder)
@@ -100,7 +100,7 @@ def test_case_24_the_new_token_is_kept_and_the_old_one_ends(api: RunningServer, 
 
 
 def test_case_24_a_successor_that_became_void_is_dropped_and_another_one_asked_for(
-    api: RunningServer, folder: Folder
+    api: RunningServer, folder: StateFolder
 ) -> None:
     """As when a request of before the restart arrives after the one of now, and ends what that one gave."""
     before = credential(folder)
@@ -115,7 +115,7 @@ def test_case_24_a_successor_that_became_void_is_dropped_and_another_one_asked_f
     assert works(api, turn(folder).token)
 
 
-def test_a_server_that_knows_no_turns_leaves_all_as_it_is(folder: Folder, api: RunningServer) -> None:
+def test_a_server_that_knows_no_turns_leaves_all_as_it_is(folder: StateFolder, api: RunningServer) -> None:
     before = credential(folder)
     link = Link(before.server, before.token)
     folder.keep_credential(Credential(before.server, "node-2", before.token))
@@ -126,7 +126,7 @@ def test_a_server_that_knows_no_turns_leaves_all_as_it_is(folder: Folder, api: R
     assert credential(folder).token == before.token and works(api, before.token)
 
 
-def test_case_24_killed_at_any_line_the_node_is_never_locked_out(api: RunningServer, folder: Folder) -> None:
+def test_case_24_killed_at_any_line_the_node_is_never_locked_out(api: RunningServer, folder: StateFolder) -> None:
     for line in _lines_until_done(folder):
         assert line < 400, "a turn never ends"
         kept = credential(folder)
@@ -139,7 +139,7 @@ def test_case_24_killed_at_any_line_the_node_is_never_locked_out(api: RunningSer
     assert alarms(api) == []
 
 
-def _lines_until_done(folder: Folder) -> Iterator[int]:
+def _lines_until_done(folder: StateFolder) -> Iterator[int]:
     """Die at the first line of a turn, at the second, and so on until a turn is over before its end comes."""
     line = 0
     while True:
@@ -150,7 +150,7 @@ def _lines_until_done(folder: Folder) -> Iterator[int]:
             yield line
 
 
-def _killed_at(line: int, folder: Folder) -> bool:
+def _killed_at(line: int, folder: StateFolder) -> bool:
     """A turn in a process of its own that is killed when it reaches its n-th line."""
     child = os.fork()
     if child == 0:

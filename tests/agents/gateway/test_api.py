@@ -19,11 +19,11 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.gateway.api import MOST_BODY_BYTES, Listening
-from agents.gateway.callers import Caller, callers_of
+from agents.gateway.api import MOST_BODY_BYTES, SidecarServer
+from agents.gateway.callers import Caller, parse_callers
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.sidecar import AlreadyRunning, Sidecar
-from agents.gateway.wire import Declared
+from agents.gateway.wire import DeclaredRoutes
 from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
 from tests.support.caller import until
@@ -72,7 +72,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     try:
         gateway.start_haproxy()
         sidecar = Sidecar(gateway.state, gateway.master, gateway.requests)
-        listening = Listening(sidecar, "127.0.0.1:0", callers_of(TOKENS))
+        listening = SidecarServer(sidecar, "127.0.0.1:0", parse_callers(TOKENS))
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield Api(gateway, listening.server_address[1], folder)
@@ -214,13 +214,13 @@ def test_the_socket_is_its_owners_alone(gateway: Gateway) -> None:
 
 
 def test_a_token_file_is_read_by_lines() -> None:
-    assert callers_of("# nodes\nnode-1 a\n\nb\n") == {"a": Caller("node-1"), "b": Caller("*")}
+    assert parse_callers("# nodes\nnode-1 a\n\nb\n") == {"a": Caller("node-1"), "b": Caller("*")}
     for text in ("", "# none\n"):
         with pytest.raises(ValueError, match="token"):
-            callers_of(text)
+            parse_callers(text)
     for word in ("c", "10.0.0.1/8", "shop/", "/search", "shop/search/x", "10.0.0.1:9000"):
         with pytest.raises(ValueError, match="neither an address"):
-            callers_of(f"node-1 a {word}\n")
+            parse_callers(f"node-1 a {word}\n")
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_a_token_file_is_read_by_lines() -> None:
     ],
 )
 def test_a_token_may_be_bound_to_addresses_and_services(route: dict[str, str], allowed: bool) -> None:
-    bound = callers_of(TOKENS)["bound-secret"]
-    assert (bound.objection(msgspec.json.decode(put(**route), type=Declared)) == "") == allowed
+    bound = parse_callers(TOKENS)["bound-secret"]
+    assert (bound.objection(msgspec.json.decode(put(**route), type=DeclaredRoutes)) == "") == allowed
 
 
 def test_a_source_declares_nothing_that_its_token_is_not_for(api: Api) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.gateway import answers
-from agents.gateway.answers import Garbled, Load, SeenServer, Worker
+from agents.gateway import parsing
 from agents.gateway.haproxy import NotApplied
-from agents.gateway.master import HaproxyAway, Master, WorkerGone
+from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
 from agents.gateway.sidecar import Sidecar, Troubles
-from agents.gateway.wire import Declared, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.agents.gateway.test_routes import answering
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
@@ -79,8 +79,8 @@ def with_bad_answers(tmp_path: Path, seconds: float = 5.0) -> Iterator[tuple[Gat
         gateway.close()
 
 
-def declared(copies: Copies, sequence: int, index: int) -> Declared:
-    return Declared(sequence, (RouteSpec(f"copy-{index}", "shop/search", f"127.0.0.1:{copies.ports[index]}"),))
+def declared(copies: Copies, sequence: int, index: int) -> DeclaredRoutes:
+    return DeclaredRoutes(sequence, (RouteSpec(f"copy-{index}", "shop/search", f"127.0.0.1:{copies.ports[index]}"),))
 
 
 def instead(command: str, said: bytes, asked: str, good: bytes) -> bytes:
@@ -119,7 +119,10 @@ def test_a_bad_answer_is_an_error_and_the_change_is_made_once_answers_are_good(t
 def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copies: Copies) -> None:
     with with_bad_answers(tmp_path) as (_, between, sidecar):
         sidecar.declare("node-1", declared(copies, 1, 0))
-        stale = Master(between.master).ask("show servers state", Master(between.master).workers()[0]).encode() + b"\n\n"
+        stale = (
+            MasterSocket(between.master).ask("show servers state", MasterSocket(between.master).workers()[0]).encode()
+            + b"\n\n"
+        )
         between.spoil = lambda asked, good: stale if asked == "show servers state" else good
         with pytest.raises(NotApplied, match="does not do: add server gw-0001/node-1:copy-1"):
             sidecar.declare("node-1", declared(copies, 2, 1))
@@ -162,7 +165,7 @@ PROC = (
 
 
 def test_processes_are_read_with_the_old_ones_told_apart() -> None:
-    assert answers.workers(PROC) == (Worker(1271, old=False), Worker(1233, old=True))
+    assert parsing.parse_processes(PROC) == (HaproxyProcess(1271, old=False), HaproxyProcess(1233, old=True))
 
 
 def test_servers_and_loads_are_read_by_their_column_names() -> None:
@@ -170,9 +173,9 @@ def test_servers_and_loads_are_read_by_their_column_names() -> None:
         "1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_port\n"
         "3 gw-0001 1 n:a ::1 2 8 0 9001\n"
     )
-    assert answers.servers(state) == {"gw-0001": {"n:a": SeenServer("::1", 9001, 0, 8, 2)}}
+    assert parsing.parse_servers(state) == {"gw-0001": {"n:a": ServerState("::1", 9001, 0, 8, 2)}}
     stat = "# pxname,svname,qcur,qmax,scur,smax,slim\ngw-0001,n:a,1,0,4,9,\ngw-0001,BACKEND,2,0,6,9,\n"
-    assert answers.loads(stat) == {("gw-0001", "n:a"): Load(4, 1), ("gw-0001", "BACKEND"): Load(6, 2)}
+    assert parsing.parse_loads(stat) == {("gw-0001", "n:a"): ServerLoad(4, 1), ("gw-0001", "BACKEND"): ServerLoad(6, 2)}
 
 
 @pytest.mark.parametrize(
@@ -180,26 +183,26 @@ def test_servers_and_loads_are_read_by_their_column_names() -> None:
     ["", "\n", "Permission denied", "1", "2\n# a b\n", "1\n# be_name srv_name\nx y z\n", "0x1 a", "# pxname,svname"],
 )
 def test_what_is_no_answer_is_refused(text: str) -> None:
-    for read in (answers.workers, answers.servers, answers.loads, answers.info):
-        with pytest.raises(Garbled):
+    for read in (parsing.parse_processes, parsing.parse_servers, parsing.parse_loads, parsing.parse_info):
+        with pytest.raises(HaproxyGarbled):
             read(text)
 
 
 def test_a_map_entry_of_two_values_equals_neither() -> None:
-    assert answers.entries("0x1 a/b gw-0001\n0x2 a/b gw-0001\n") == {"a/b": "gw-0001"}
-    assert answers.entries("0x1 a/b gw-0001\n0x2 a/b gw-0002\n")["a/b"] not in ("gw-0001", "gw-0002")
-    with pytest.raises(Garbled):
-        answers.entries("a/b gw-0001")
+    assert parsing.parse_map("0x1 a/b gw-0001\n0x2 a/b gw-0001\n") == {"a/b": "gw-0001"}
+    assert parsing.parse_map("0x1 a/b gw-0001\n0x2 a/b gw-0002\n")["a/b"] not in ("gw-0001", "gw-0002")
+    with pytest.raises(HaproxyGarbled):
+        parsing.parse_map("a/b gw-0001")
 
 
 def test_one_command_is_asked_at_a_time(tmp_path: Path) -> None:
     for command in ("show info; shutdown", "show info\nshow stat"):
         with pytest.raises(ValueError, match="not one command"):
-            Master(tmp_path / "none").ask(command)
+            MasterSocket(tmp_path / "none").ask(command)
     with pytest.raises(HaproxyAway):
-        Master(tmp_path / "none").workers()
+        MasterSocket(tmp_path / "none").workers()
 
 
 def test_a_process_that_has_ended_is_told_from_a_silent_haproxy(gateway: Gateway) -> None:
     with pytest.raises(WorkerGone):
-        Master(gateway.master).ask("show info", Worker(999_999, old=True))
+        MasterSocket(gateway.master).ask("show info", HaproxyProcess(999_999, old=True))

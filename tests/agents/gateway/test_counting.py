@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.gateway.desired import Desired, declare, names, with_slots
+from agents.gateway.desired import Desired, declare, servers_by_name, with_slots
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import KEPT_SECONDS, Tallies
-from agents.gateway.wire import Declared, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.traffic import Counters
 from tests.agents.gateway.test_routes import get
 from tests.support.caller import until
@@ -18,7 +18,7 @@ from tests.support.haproxy import Copies, Gateway, insist
 from tests.support.load import steady_load
 
 KNOWN = with_slots(
-    declare(Desired(), "node-1", Declared(1, (RouteSpec("c/1", "shop/search", "127.0.0.1:9001"),))), idle=()
+    declare(Desired(), "node-1", DeclaredRoutes(1, (RouteSpec("c/1", "shop/search", "127.0.0.1:9001"),))), idle=()
 )
 SERVER = b"node-1:c_2f1"
 LINE = b"gw1 77 shop/search " + SERVER + b" 200 -- 12 0"
@@ -26,7 +26,7 @@ LINE = b"gw1 77 shop/search " + SERVER + b" 200 -- 12 0"
 
 def tallies() -> Tallies:
     known = Tallies()
-    known.know(names(KNOWN.servers()), KNOWN.slots, now=0, slos_ms={})
+    known.know(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, slos_ms={})
     return known
 
 
@@ -147,7 +147,7 @@ def test_counters_are_what_the_agent_takes(gateway: Gateway, copies: Copies) -> 
 
 def test_answers_are_held_against_the_slo_to_the_millisecond() -> None:
     known = Tallies()
-    known.know(names(KNOWN.servers()), KNOWN.slots, now=0, slos_ms={"shop/search": 80.0})
+    known.know(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, slos_ms={"shop/search": 80.0})
     for answered_ms in (10, 80, 81, 300):
         known.add(b"gw1 77 shop/search " + SERVER + b" 200 -- %d 0" % answered_ms)
     known.add(b"gw1 77 shop/search " + SERVER + b" 500 -- 900 0")

@@ -7,11 +7,20 @@ from pathlib import Path
 import pytest
 
 from agents.gateway import configuration, desired
-from agents.gateway.answers import SeenServer
 from agents.gateway.changes import closing, differences, map_closing, map_opening, opening
 from agents.gateway.configuration import base
-from agents.gateway.desired import FIRST_SLOTS, Desired, Malformed, Server, Stale, declare, server_name, with_slots
-from agents.gateway.wire import Declared, RouteSpec
+from agents.gateway.desired import (
+    FIRST_SLOTS,
+    Desired,
+    HaproxyServer,
+    Malformed,
+    Stale,
+    declare,
+    server_name,
+    with_slots,
+)
+from agents.gateway.parsing import ServerState
+from agents.gateway.wire import DeclaredRoutes, RouteSpec
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,7 +30,7 @@ def route(copy: str, service: str = "a/b", weight: float = 1, drained: bool = Fa
 
 
 def said(*routes: RouteSpec, sequence: int = 1, source: str = "node-1", before: Desired | None = None) -> Desired:
-    return with_slots(declare(before or Desired(), source, Declared(sequence, routes)), idle=())
+    return with_slots(declare(before or Desired(), source, DeclaredRoutes(sequence, routes)), idle=())
 
 
 def weights(state: Desired) -> dict[str, int]:
@@ -45,12 +54,12 @@ def test_names_of_copies_stay_apart_whatever_they_are_made_of() -> None:
 
 def test_a_lower_sequence_is_stale_and_so_is_the_same_one_with_other_routes() -> None:
     state = said(route("x"), sequence=5)
-    assert declare(state, "node-1", Declared(5, (route("x"),))) == state
-    for stale in (Declared(4, (route("x"),)), Declared(5, ())):
+    assert declare(state, "node-1", DeclaredRoutes(5, (route("x"),))) == state
+    for stale in (DeclaredRoutes(4, (route("x"),)), DeclaredRoutes(5, ())):
         with pytest.raises(Stale) as caught:
             declare(state, "node-1", stale)
         assert caught.value.sequence == 5
-    assert declare(state, "node-2", Declared(1)).sources.keys() == {"node-1", "node-2"}
+    assert declare(state, "node-2", DeclaredRoutes(1)).sources.keys() == {"node-1", "node-2"}
 
 
 @pytest.mark.parametrize(
@@ -68,11 +77,11 @@ def test_addresses_are_read_in_both_families() -> None:
 
 def test_a_slot_changes_hands_only_when_none_is_free_and_nothing_is_in_it() -> None:
     full = said(*(route(f"c{index}", f"a/s{index:03d}") for index in range(FIRST_SLOTS)))
-    emptied = declare(full, "node-1", Declared(2, (route("new", "a/new"),)))
+    emptied = declare(full, "node-1", DeclaredRoutes(2, (route("new", "a/new"),)))
     assert with_slots(emptied, idle=()).slot_count == 2 * FIRST_SLOTS
     reused = with_slots(emptied, idle={7, 9})
     assert (reused.slot_count, reused.slots["a/new"], "a/s006" in reused.slots) == (FIRST_SLOTS, 7, False)
-    assert with_slots(declare(full, "node-1", Declared(2)), idle={7}).slots == full.slots
+    assert with_slots(declare(full, "node-1", DeclaredRoutes(2)), idle={7}).slots == full.slots
 
 
 def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
@@ -85,12 +94,12 @@ def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
 # What is told to HAProxy
 
 
-SERVER = Server("n:a", "n", "a", "a/b", "10.0.0.5", 80, 256, False)
-DRAINED = Server("n:b", "n", "b", "a/b", "10.0.0.6", 80, 0, True)
-SEEN = SeenServer("10.0.0.5", 80, 256, 0, 2)
+SERVER = HaproxyServer("n:a", "n", "a", "a/b", "10.0.0.5", 80, 256, False)
+DRAINED = HaproxyServer("n:b", "n", "b", "a/b", "10.0.0.6", 80, 0, True)
+SEEN = ServerState("10.0.0.5", 80, 256, 0, 2)
 
 
-def commands(wanted: list[Server], seen: dict[str, SeenServer]) -> list[str]:
+def commands(wanted: list[HaproxyServer], seen: dict[str, ServerState]) -> list[str]:
     backends = {"gw-0001": {server.name: server for server in wanted}}
     steps = (*opening(backends, {"gw-0001": seen}), *closing(backends, {"gw-0001": seen}))
     return [step.command for step in steps]
@@ -101,7 +110,7 @@ def test_nothing_is_said_when_all_is_as_it_shall_be() -> None:
 
 
 def test_what_opens_is_said_before_what_closes() -> None:
-    told = commands([SERVER, DRAINED], {"n:b": SeenServer("10.0.0.6", 80, 256, 0, 2), "n:c": SEEN})
+    told = commands([SERVER, DRAINED], {"n:b": ServerState("10.0.0.6", 80, 256, 0, 2), "n:c": SEEN})
     assert [" ".join(line.split()[:2] + line.split()[3:5]) for line in told] == [
         "add server 10.0.0.5:80 weight",
         "enable health",
@@ -121,7 +130,7 @@ def test_a_copy_that_is_added_drained_gets_nothing() -> None:
 
 
 def test_a_server_that_waits_to_be_deleted_is_in_force() -> None:
-    gone = {"gw-0001": {"n:a": SeenServer("10.0.0.5", 80, 256, 1, 0)}}
+    gone = {"gw-0001": {"n:a": ServerState("10.0.0.5", 80, 256, 1, 0)}}
     assert differences({}, gone) == ()
     assert differences({}, {"gw-0001": {"n:a": SEEN}}) == ("set server gw-0001/n:a state maint",)
 

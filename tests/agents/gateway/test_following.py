@@ -13,14 +13,14 @@ import pytest
 
 from agents.contract import EndpointCopy, Endpoints, ServiceEndpoints
 from agents.gateway import desired
-from agents.gateway.answers import loads
 from agents.gateway.configuration import LIMITS
 from agents.gateway.desired import Desired, declare, follow, with_slots
-from agents.gateway.following import followed
-from agents.gateway.master import HaproxyAway, Master
+from agents.gateway.following import follow_endpoints
+from agents.gateway.master_socket import HaproxyAway, MasterSocket
+from agents.gateway.parsing import parse_loads
 from agents.gateway.plane import counts_of
 from agents.gateway.sidecar import Sidecar
-from agents.gateway.wire import Declared, Limit, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
 
@@ -34,7 +34,7 @@ def told(*copies: EndpointCopy, service: str = "shop/search", **limit: float) ->
 
 
 def following(*copies: EndpointCopy, before: Desired | None = None) -> Desired:
-    wanted = followed(told(*copies), loopback=True)
+    wanted = follow_endpoints(told(*copies), loopback=True)
     return with_slots(follow(before or Desired(), wanted.sources, wanted.limits), idle=())
 
 
@@ -49,40 +49,40 @@ def test_copies_become_routes_of_their_nodes() -> None:
 
 
 def test_a_node_that_speaks_here_itself_is_not_spoken_for() -> None:
-    own = declare(Desired(), "node-2", Declared(1, (RouteSpec("a", "shop/search", "10.0.0.2:9000"),)))
+    own = declare(Desired(), "node-2", DeclaredRoutes(1, (RouteSpec("a", "shop/search", "10.0.0.2:9000"),)))
     assert names(following(copy("a"), copy("b"), copy("c", "node-3"), before=own)) == ["node-2:a"]
-    silent = declare(own, "node-2", Declared(2, ()))
+    silent = declare(own, "node-2", DeclaredRoutes(2, ()))
     assert names(following(copy("a"), before=silent)) == ["_node-2:a"]
 
 
 def test_no_address_is_routed_twice() -> None:
-    own = declare(Desired(), "node-1", Declared(1, (RouteSpec("a", "shop/search", "10.0.0.2:9000"),)))
+    own = declare(Desired(), "node-1", DeclaredRoutes(1, (RouteSpec("a", "shop/search", "10.0.0.2:9000"),)))
     state = following(copy("b", address="10.0.0.2:9000"), copy("c", address="10.0.0.2:9001"), before=own)
     assert names(state) == ["_node-2:c", "node-1:a"]
 
 
 def test_what_cannot_be_reached_from_here_is_left_out_and_said() -> None:
     wrong = [copy(f"c{at}", address=address) for at, address in enumerate(("", "host:80", "0.0.0.0:80", "[::]:80"))]
-    wanted = followed(told(copy("good"), copy("mine", address="127.0.0.1:80"), *wrong), loopback=False)
+    wanted = follow_endpoints(told(copy("good"), copy("mine", address="127.0.0.1:80"), *wrong), loopback=False)
     assert [route.copy for route in wanted.sources["_node-2"].routes] == ["good"]
     assert len(wanted.left_out) == 5
     assert "wants --host" in " ".join(wanted.left_out)
-    assert followed(told(copy("mine", address="[::1]:80")), loopback=True).left_out == ()
+    assert follow_endpoints(told(copy("mine", address="[::1]:80")), loopback=True).left_out == ()
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254:80", "[fe80::1]:80", "[::ffff:169.254.169.254]:80"])
 def test_no_node_leads_requests_to_where_a_machine_is_told_its_credentials(address: str) -> None:
-    assert followed(told(copy("a", address=address)), loopback=True).sources == {}
+    assert follow_endpoints(told(copy("a", address=address)), loopback=True).sources == {}
 
 
 def test_no_node_leads_requests_to_the_gateways_own_machine_by_another_spelling() -> None:
-    assert followed(told(copy("a", address="[::ffff:127.0.0.1]:80")), loopback=False).sources == {}
+    assert follow_endpoints(told(copy("a", address="[::ffff:127.0.0.1]:80")), loopback=False).sources == {}
 
 
 def test_what_is_followed_is_kept_on_disk(tmp_path: Path) -> None:
-    wanted = followed(told(copy("a"), shed_share=0.25, queue_limit=7, retry_after_seconds=9), loopback=False)
+    wanted = follow_endpoints(told(copy("a"), shed_share=0.25, queue_limit=7, retry_after_seconds=9), loopback=False)
     state = with_slots(follow(Desired(), wanted.sources, wanted.limits), idle=())
-    assert state.limits == {"shop/search": Limit(7, 0.25, 9)}
+    assert state.limits == {"shop/search": ServiceLimit(7, 0.25, 9)}
     desired.keep(tmp_path / "desired.json", state)
     assert desired.read(tmp_path / "desired.json") == state
 
@@ -96,7 +96,7 @@ class Beside:
     sidecar: Sidecar
 
     def follow(self, *copies: EndpointCopy, **limit: float) -> None:
-        wanted = followed(told(*copies, **limit), loopback=True)  # type: ignore[arg-type]
+        wanted = follow_endpoints(told(*copies, **limit), loopback=True)  # type: ignore[arg-type]
         self.sidecar.follow(wanted.sources, wanted.limits)
 
     def get(self, path: str = "/shop/search/x") -> tuple[int, str]:
@@ -110,13 +110,13 @@ class Beside:
 
     def open_at(self, server: str) -> int:
         """Requests that it has."""
-        found = loads(self.gateway.ask("show stat -1 6 -1"))
+        found = parse_loads(self.gateway.ask("show stat -1 6 -1"))
         return sum(load.open for (_, name), load in found.items() if name == server)
 
     def process(self) -> int:
         """The one that takes connections; 0 while the master starts itself again."""
         try:
-            return Master(self.gateway.master).workers()[0].pid
+            return MasterSocket(self.gateway.master).workers()[0].pid
         except HaproxyAway:
             return 0
 
@@ -193,7 +193,7 @@ def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Bes
 
 
 def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
-    wanted = followed(told(service="shop/counted", shed_share=1.0), loopback=True)
+    wanted = follow_endpoints(told(service="shop/counted", shed_share=1.0), loopback=True)
     beside.sidecar.follow(wanted.sources, wanted.limits)
     for _ in range(5):
         assert beside.get("/shop/counted/x")[0] == 503
@@ -216,6 +216,6 @@ def test_limits_outlive_a_reload_and_a_hand_that_undoes_them(beside: Beside, ser
 
 
 def test_a_service_without_copies_asks_its_callers_to_come_again(beside: Beside) -> None:
-    wanted = followed(told(service="shop/unserved", shed_share=1.0, retry_after_seconds=30), loopback=True)
+    wanted = follow_endpoints(told(service="shop/unserved", shed_share=1.0, retry_after_seconds=30), loopback=True)
     beside.sidecar.follow(wanted.sources, wanted.limits)
     assert beside.get("/shop/unserved/x") == (503, "30")

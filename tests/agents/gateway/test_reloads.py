@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from agents.gateway.answers import info
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.master import HaproxyAway, Master, WorkerGone
+from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
+from agents.gateway.parsing import parse_info
 from tests.agents.gateway.test_routes import answering, get, ready
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, insist
@@ -93,7 +93,7 @@ def test_a_reload_that_fails_for_a_mistake_in_the_base_stops_nothing(gateway: Ga
 
     def failed() -> bool:
         with suppress(HaproxyAway):
-            return "[failed: 1]" in Master(gateway.master).ask("show proc")
+            return "[failed: 1]" in MasterSocket(gateway.master).ask("show proc")
         return False
 
     until(failed, "HAProxy has refused its configuration")
@@ -177,7 +177,7 @@ def test_what_somebody_else_did_at_the_runtime_socket_is_put_right(gateway: Gate
 def _process(gateway: Gateway) -> str:
     """Which process takes connections; empty while HAProxy cannot say."""
     with suppress(HaproxyAway, WorkerGone):
-        return info(gateway.ask("show info"))["Pid"]
+        return parse_info(gateway.ask("show info"))["Pid"]
     return ""
 
 

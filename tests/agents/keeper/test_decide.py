@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import AssignedInstance, Frame
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.decide import Decision, Node, Wanted, decide
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.decide import CopyDecision, NodeConstraints, WantedInstance, decide
 from agents.keeper.room import Rules, over_full
 
 GPU, OTHER = "GPU-a", "GPU-b"
-NODE = Node(memory_gib={GPU: 16.0, OTHER: 16.0})
+NODE = NodeConstraints(memory_gib={GPU: 16.0, OTHER: 16.0})
 OVERLAP, STRICT = Rules(overlap=True), Rules(overlap=False)
 
 
@@ -27,28 +27,28 @@ def instance(
     return msgspec.structs.replace(known, **fields)
 
 
-def want(name: str, sm: float = 30, gpu: str = GPU, **fields: Any) -> Wanted:
-    return Wanted(instance(name, sm, **fields), gpu)
+def want(name: str, sm: float = 30, gpu: str = GPU, **fields: Any) -> WantedInstance:
+    return WantedInstance(instance(name, sm, **fields), gpu)
 
 
-def job(name: str, sm: float = 30, **fields: Any) -> Wanted:
+def job(name: str, sm: float = 30, **fields: Any) -> WantedInstance:
     return want(name, sm, service="", job=name, **fields)
 
 
-def copy(of: Wanted, stage: Stage = Stage.READY, number: int = 1) -> Copy:
+def copy(of: WantedInstance, stage: Stage = Stage.READY, number: int = 1) -> NodeCopy:
     batch = of.instance.batch
-    return Copy(f"{of.instance.id}.1.{number}", of.instance, of.gpu, stage, largest_batch=batch.max if batch else 0)
+    return NodeCopy(f"{of.instance.id}.1.{number}", of.instance, of.gpu, stage, largest_batch=batch.max if batch else 0)
 
 
-def started(decision: Decision) -> list[str]:
+def started(decision: CopyDecision) -> list[str]:
     return [start.wanted.instance.id for start in decision.start]
 
 
-def taken_down(decision: Decision) -> list[str]:
+def taken_down(decision: CopyDecision) -> list[str]:
     return [going.copy for going in decision.take_down]
 
 
-def reasons(decision: Decision) -> dict[str, str]:
+def reasons(decision: CopyDecision) -> dict[str, str]:
     return {held.instance: held.missing.reason for held in decision.held}
 
 
@@ -57,7 +57,7 @@ def test_what_is_wanted_and_not_there_is_started() -> None:
 
 
 def test_what_is_there_as_wanted_is_left_alone() -> None:
-    assert decide([want("a")], [copy(want("a"))], NODE, OVERLAP) == Decision()
+    assert decide([want("a")], [copy(want("a"))], NODE, OVERLAP) == CopyDecision()
 
 
 def test_what_is_not_wanted_goes() -> None:
@@ -70,14 +70,14 @@ def test_another_share_is_another_process_and_the_old_one_stays_until_it_is_read
     assert started(decision) == ["a"]
     assert taken_down(decision) == []
     for stage in (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING):
-        assert decide([want("a", 40)], [old, copy(want("a", 40), stage, 2)], NODE, OVERLAP) == Decision()
+        assert decide([want("a", 40)], [old, copy(want("a", 40), stage, 2)], NODE, OVERLAP) == CopyDecision()
     decision = decide([want("a", 40)], [old, copy(want("a", 40), Stage.READY, 2)], NODE, OVERLAP)
     assert taken_down(decision) == ["a.1.1"]
 
 
 def test_a_smaller_batch_needs_no_other_process_and_a_larger_one_does() -> None:
     there = copy(want("a", batch=Frame(8, 1, 16)))
-    assert decide([want("a", batch=Frame(4, 1, 8))], [there], NODE, OVERLAP) == Decision()
+    assert decide([want("a", batch=Frame(4, 1, 8))], [there], NODE, OVERLAP) == CopyDecision()
     assert started(decide([want("a", batch=Frame(8, 1, 32))], [there], NODE, OVERLAP)) == ["a"]
 
 
@@ -169,7 +169,7 @@ def test_services_come_before_jobs() -> None:
 def test_without_contact_nothing_is_started_and_nothing_taken_down() -> None:
     silent = replace(NODE, contact=False)
     there = [copy(want("a", 30)), copy(want("b", 20)), copy(want("b", 25), Stage.READY, 2)]
-    assert decide([want("a", 40), want("b", 25)], there, silent, OVERLAP) == Decision()
+    assert decide([want("a", 40), want("b", 25)], there, silent, OVERLAP) == CopyDecision()
 
 
 def test_a_fenced_gpu_takes_nothing_new_and_keeps_what_it_has() -> None:

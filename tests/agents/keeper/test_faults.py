@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
-from agents.keeper.copies import Copy, Stage
-from agents.node.node import Node
+from agents.keeper.copies import NodeCopy, Stage
+from agents.node.node import LocalNode
 from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 from tests.support.soak import SOAK
@@ -55,7 +55,7 @@ def one(tmp_path: Path) -> Iterator[Machine]:
         yield made
 
 
-def held(node: Node) -> dict[str, str]:
+def held(node: LocalNode) -> dict[str, str]:
     return {one.instance: one.missing.reason for one in node.keeper.held}
 
 
@@ -63,7 +63,7 @@ def use(template: str, instance: AssignedInstance) -> AssignedInstance:
     return msgspec.structs.replace(instance, template=template, args={})
 
 
-def all_limited(made: Machine, node: Node) -> bool:
+def all_limited(made: Machine, node: LocalNode) -> bool:
     """Whether every process that runs for a ready copy is a client of its GPU's daemon."""
     mps = around(made.folder).hands.mps
     copies = [copy for copy in node.keeper.copies() if copy.stage is Stage.READY and copy.running]
@@ -217,7 +217,7 @@ def test_case_15_a_client_that_does_not_hear_is_cut_off_and_only_then_killed(one
         assert len(one.copies()) == 2
 
 
-def copy_gone(node: Node, name: str) -> bool:
+def copy_gone(node: LocalNode, name: str) -> bool:
     return all(copy.id != name for copy in node.keeper.copies())
 
 
@@ -239,14 +239,14 @@ def test_a_stopped_copy_is_found_out_and_replaced(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1")))
         until(lambda: ready(node, "search-1"), "it is ready")
-        frozen: Copy = copy_of(node, "search-1")
+        frozen: NodeCopy = copy_of(node, "search-1")
         assert frozen.running is not None
         os.kill(frozen.running.pid, signal.SIGSTOP)
         until(lambda: copy_of_other(node, frozen.id), "another serves")
         os.kill(frozen.running.pid, signal.SIGCONT)
 
 
-def copy_of_other(node: Node, name: str) -> bool:
+def copy_of_other(node: LocalNode, name: str) -> bool:
     return any(copy.id != name and copy.stage is Stage.READY for copy in node.keeper.copies())
 
 

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.journal import Journal, JournalError
 from agents.runtime import Running
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def copy(name: str, stage: Stage = Stage.STARTING) -> Copy:
-    return Copy(name, AssignedInstance("a", 0, service="s"), "GPU-a", stage, running=Running(name, 7, 8, "boot"))
+def copy(name: str, stage: Stage = Stage.STARTING) -> NodeCopy:
+    return NodeCopy(name, AssignedInstance("a", 0, service="s"), "GPU-a", stage, running=Running(name, 7, 8, "boot"))
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
-def kept(path: Path) -> dict[str, Copy]:
+def kept(path: Path) -> dict[str, NodeCopy]:
     """What an agent that starts now finds."""
     journal = Journal(path)
     journal.close()

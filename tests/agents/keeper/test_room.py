@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.room import Missing, Rules, missing, over_full
 from tests.support.nodes import assigned, served
 
 OVERLAP, STRICT = Rules(), Rules(overlap=False)
 
 
-def copy(instance: AssignedInstance, stage: Stage = Stage.READY) -> Copy:
-    return Copy(f"{instance.id}.1.1", instance, "GPU-a", stage)
+def copy(instance: AssignedInstance, stage: Stage = Stage.READY) -> NodeCopy:
+    return NodeCopy(f"{instance.id}.1.1", instance, "GPU-a", stage)
 
 
 def reason(found: Missing | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents.host.clocks import boot_id
-from agents.node.state import Folder
+from agents.node.state_folder import StateFolder
 from agents.policy.power import Energy
 from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
@@ -17,14 +17,14 @@ def test_the_energy_of_a_gpu_goes_on_where_the_agent_before_stopped(tmp_path: Pa
         with running(made) as node:
             node.offer(assigned(1, served("search-1")))
             until(lambda: ready(node, "search-1") and node.watch.energy_mj(gpu) > 0, "something is drawn")
-        before = Folder(made.folder / "state").energy()[gpu]
+        before = StateFolder(made.folder / "state").energy()[gpu]
         with running(made, incarnation=2) as node:
             until(lambda: node.watch.energy_mj(gpu) > before.total_mj, "it grows on")
             assert node.watch.energy[gpu].resets == 0
 
 
 def test_times_of_an_earlier_boot_are_not_gone_on_from(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = StateFolder(tmp_path)
     folder.keep_energy({"GPU-a": Energy(total_mj=5, counter_mj=5, at=100.0)})
     assert folder.energy()["GPU-a"].at == 100.0
     text = (tmp_path / "energy.json").read_text()

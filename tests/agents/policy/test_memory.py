@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from agents.policy.memory import (
     DeviceMemory,
     Guard,
-    Holder,
+    MemoryHolder,
+    MemorySettings,
     Moves,
-    Settings,
     Stopped,
     fewest,
     free_gib,
@@ -21,18 +21,18 @@ from agents.policy.memory import (
 )
 
 GPU = DeviceMemory(40.0)
-PLAIN = Settings(short_seconds=0.0, back_gib=1.0, back_seconds=30.0)
+PLAIN = MemorySettings(short_seconds=0.0, back_gib=1.0, back_seconds=30.0)
 
 
-def service(name: str, limit: float, used: float | None = None) -> Holder:
-    return Holder(name, limit, used)
+def service(name: str, limit: float, used: float | None = None) -> MemoryHolder:
+    return MemoryHolder(name, limit, used)
 
 
-def job(name: str, limit: float, used: float | None = None, **more: object) -> Holder:
-    return Holder(name, limit, used, may_stop=True, **more)  # type: ignore[arg-type]
+def job(name: str, limit: float, used: float | None = None, **more: object) -> MemoryHolder:
+    return MemoryHolder(name, limit, used, may_stop=True, **more)  # type: ignore[arg-type]
 
 
-def look(before: Guard, holders: list[Holder], needed: float = 0.0, now: float = 0.0) -> tuple[Guard, Moves]:
+def look(before: Guard, holders: list[MemoryHolder], needed: float = 0.0, now: float = 0.0) -> tuple[Guard, Moves]:
     names = [holder.instance for holder in holders if holder.may_stop] + [job.instance for job in before.stopped]
     return guard(before, GPU, holders, needed, names, now, PLAIN)
 
@@ -52,9 +52,9 @@ def test_what_the_driver_and_strangers_hold_is_not_given_away() -> None:
 
 
 def test_the_larger_headroom_counts() -> None:
-    assert headroom_gib(GPU, Settings(headroom_gib=1.0, headroom_percent=5.0)) == 2.0
-    assert headroom_gib(GPU, Settings(headroom_gib=3.0, headroom_percent=5.0)) == 3.0
-    assert free_gib(GPU, [], Settings(headroom_gib=2.0)) == 38.0
+    assert headroom_gib(GPU, MemorySettings(headroom_gib=1.0, headroom_percent=5.0)) == 2.0
+    assert headroom_gib(GPU, MemorySettings(headroom_gib=3.0, headroom_percent=5.0)) == 3.0
+    assert free_gib(GPU, [], MemorySettings(headroom_gib=2.0)) == 38.0
 
 
 def test_a_service_that_needs_room_gets_it_from_the_least_important_job_with_the_least_to_lose() -> None:
@@ -88,7 +88,7 @@ def test_a_job_that_leaves_for_another_reason_is_waited_for_too() -> None:
 
 
 def test_what_may_not_stop_never_does_and_the_missing_room_is_said() -> None:
-    holders = [service("s", 30.0), Holder("precious", 8.0), job("a", 2.0)]
+    holders = [service("s", 30.0), MemoryHolder("precious", 8.0), job("a", 2.0)]
     assert look(Guard(), holders, needed=10.0)[1] == Moves(stop=("a",), short_gib=8.0)
 
 
@@ -99,7 +99,7 @@ def test_a_service_that_took_more_than_its_limit_makes_a_job_go() -> None:
 
 def test_room_that_is_missing_for_a_moment_only_stops_nobody() -> None:
     """What was measured a second ago still holds a process that has ended since, and it looks like a stranger's."""
-    settings, full = Settings(short_seconds=2.0), [service("s", 20.0, used=20.0), job("a", 20.0, used=20.0)]
+    settings, full = MemorySettings(short_seconds=2.0), [service("s", 20.0, used=20.0), job("a", 20.0, used=20.0)]
     stale, fresh = DeviceMemory(40.0, 45.0), DeviceMemory(40.0, 40.0)
     state = Guard()
     for now, device in ((0.0, stale), (1.9, stale), (2.5, fresh), (3.0, stale), (4.9, stale)):

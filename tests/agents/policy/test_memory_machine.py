@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agents.policy.memory import DeviceMemory, Guard, Holder, Moves, Settings, free_gib, guard
+from agents.policy.memory import DeviceMemory, Guard, MemoryHolder, MemorySettings, Moves, free_gib, guard
 from tests.support.soak import scaled
 
 CAPACITY = 40.0
@@ -32,7 +32,7 @@ class OneGpu(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.settings = Settings(headroom_gib=0.5, back_gib=1.0, back_seconds=5.0)
+        self.settings = MemorySettings(headroom_gib=0.5, back_gib=1.0, back_seconds=5.0)
         self.processes: list[Process] = []
         self.waiting: list[tuple[str, float]] = []  # services
         self.jobs: dict[str, float] = {}  # wanted, with their limits
@@ -122,9 +122,9 @@ class OneGpu(RuleBasedStateMachine):
     def _in_use(self) -> float:
         return self.driver_gib + sum(process.used_gib for process in self.processes)
 
-    def _holders(self) -> list[Holder]:
+    def _holders(self) -> list[MemoryHolder]:
         return [
-            Holder(process.name, process.limit_gib, process.used_gib, process.job, leaving=process.leaving)
+            MemoryHolder(process.name, process.limit_gib, process.used_gib, process.job, leaving=process.leaving)
             for process in self.processes
         ]
 

@@ -13,8 +13,8 @@ from urllib.request import urlopen
 import pytest
 
 from agents.devices.simulated.remote import Switches
-from agents.keeper.board import Board
-from agents.node.state import Credential, Folder
+from agents.keeper.routing import GatewayRoutes
+from agents.node.state_folder import Credential, StateFolder
 from agents.prometheus import serve
 from agents.run.opening import NoGateway
 from agents.seams.routes import Acknowledged, Route, RoutesAway
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Of a node that joined a control plane which is away."""
-    Folder(tmp_path / "a").keep_credential(Credential("http://127.0.0.1:9", "node-1", "token"))
+    StateFolder(tmp_path / "a").keep_credential(Credential("http://127.0.0.1:9", "node-1", "token"))
     yield tmp_path / "a"
     if (tmp_path / "a" / "simulated" / "driver.sock").exists():
         switches = Switches(tmp_path / "a" / "simulated")
@@ -112,7 +112,7 @@ class _Flapping(NoGateway):
 def test_a_gateway_that_is_away_is_logged_once_and_so_is_its_return(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     gateway, seconds = _Flapping(), iter(range(0, 1000, 10))
-    board = Board(gateway, lambda: next(seconds))
+    board = GatewayRoutes(gateway, lambda: next(seconds))
     route = (Route("a.1.1", "shop/a", "127.0.0.1:1", 1.0, drained=False),)
     for _ in range(5):
         board.bring_up_to_date(route)

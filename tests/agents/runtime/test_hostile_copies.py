@@ -11,7 +11,7 @@ import pytest
 
 from agents.contract import AssignedInstance, Assignment
 from agents.keeper.room import MOST_CLIENTS, Rules
-from agents.node.adoption import adopted
+from agents.node.adoption import adopt_copy
 from agents.runtime import Running
 from agents.runtime.logs import Logs
 from agents.runtime.process import ProcessRuntime
@@ -72,7 +72,7 @@ def test_a_stranger_with_a_name_for_terminals_is_no_copy(tmp_path: Path) -> None
 def test_a_stranger_with_no_believable_share_is_not_adopted(share: str) -> None:
     process = stranger(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=share, CUDA_VISIBLE_DEVICES="GPU-0", GPUWRIGHT_PORT="1")
     try:
-        said = adopted(Running("one.1.1", process.pid, 1, "boot"), ASSIGNED, 0.0)
+        said = adopt_copy(Running("one.1.1", process.pid, 1, "boot"), ASSIGNED, 0.0)
     finally:
         process.communicate()
     assert isinstance(said, str)

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedGpu, AssignedInstance, Assignment
-from agents.control.agent import HIGHEST_INCARNATION, Agent, Verdict, contradiction, start
+from agents.control.agent import HIGHEST_INCARNATION, Agent, AssignmentVerdict, begin_incarnation, contradiction
 from agents.gateway.client import SidecarRoutes
-from agents.node.state import Credential, Folder
+from agents.node.state_folder import Credential, StateFolder
 from agents.seams.routes import RoutesAway
+from agents.talk.deadline import MOST_BYTES
 from agents.talk.link import Link, LinkError
-from agents.talk.timely import MOST_BYTES
-from tests.agents.talk.test_copies import copy_that, drips, header_without_end, never_ends, ok, says
+from tests.agents.talk.test_copy_client import copy_that, drips, header_without_end, never_ends, ok, says
 from tests.support.caller import until
 from tests.support.nodes import still_node
 
@@ -29,8 +29,8 @@ Behaves = Callable[[socket.socket, bytes], None]
 
 
 def agent_of(folder: Path, port: int) -> Agent:
-    place = Folder(folder)
-    seen = start(place, datetime.now(UTC))
+    place = StateFolder(folder)
+    seen = begin_incarnation(place, datetime.now(UTC))
     credential = Credential(f"http://127.0.0.1:{port}", "node-1", TOKEN)
     return Agent(place, credential, still_node(place, seen.incarnation), seen)
 
@@ -104,12 +104,12 @@ def test_an_incarnation_that_no_report_can_hold_is_not_taken(tmp_path: Path) -> 
     with copy_that(answer) as port:
         agent = agent_of(tmp_path, port)
         link = Link(f"http://127.0.0.1:{port}", TOKEN)
-        before = Folder(tmp_path).seen().incarnation
+        before = StateFolder(tmp_path).seen().incarnation
         agent.report_once(link)
         agent.report_once(link)
-        assert Folder(tmp_path).seen().incarnation == before
+        assert StateFolder(tmp_path).seen().incarnation == before
         agent.report_once(link)
-        assert Folder(tmp_path).seen().incarnation == HIGHEST_INCARNATION
+        assert StateFolder(tmp_path).seen().incarnation == HIGHEST_INCARNATION
 
 
 TWICE = (AssignedInstance("one", 0), AssignedInstance("one", 1))
@@ -131,6 +131,6 @@ def test_an_assignment_that_contradicts_itself_is_refused(offered: Assignment, w
 
 def test_an_unsound_assignment_changes_nothing_on_disk(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, 9)
-    assert agent.offer(Assignment("node-1", 5, 9, 9, instances=TWICE)) is Verdict.UNSOUND
-    assert (Folder(tmp_path).seen().epoch, agent.assignment) == (0, None)
-    assert agent.offer(Assignment("node-1", 6, 1, 1)) is Verdict.TAKE
+    assert agent.offer(Assignment("node-1", 5, 9, 9, instances=TWICE)) is AssignmentVerdict.UNSOUND
+    assert (StateFolder(tmp_path).seen().epoch, agent.assignment) == (0, None)
+    assert agent.offer(Assignment("node-1", 6, 1, 1)) is AssignmentVerdict.TAKE

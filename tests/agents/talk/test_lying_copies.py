@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance, InstanceMinute, Report
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import LONGEST_ID, Filler
 from agents.node import reporting
-from agents.node.census import Census
+from agents.node.copy_counters import CopyCounters
 from agents.runtime import Running
-from agents.talk.copies import OverTcp
+from agents.talk.copy_client import TcpCopyClient
 from agents.talk.scraping import MOST_LINES, served_of
 from agents.templates.reading import read
-from tests.agents.talk.test_copies import copy_that, ok, says, says_nothing
+from tests.agents.talk.test_copy_client import copy_that, ok, says, says_nothing
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FIGURES = b"requests_total errors_total queue busy_seconds_total sm_count memory_bytes batch_limit".split()
@@ -34,9 +34,11 @@ def taken(minute: InstanceMinute) -> InstanceMinute:
     return msgspec.json.decode(text, type=Report).instances[0]
 
 
-def copy_at(port: int, name: str = "liar") -> Copy:
+def copy_at(port: int, name: str = "liar") -> NodeCopy:
     wanted = AssignedInstance(name, 0, "shop", "shop", template="gpuwright-serve", sm_percent=10, memory_gib=1)
-    return Copy(f"{name}.1.1", wanted, "GPU-0", Stage.READY, port=port, running=Running(f"{name}.1.1", 1, 1, "boot"))
+    return NodeCopy(
+        f"{name}.1.1", wanted, "GPU-0", Stage.READY, port=port, running=Running(f"{name}.1.1", 1, 1, "boot")
+    )
 
 
 def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
@@ -77,7 +79,7 @@ def test_a_copy_that_keeps_its_metrics_to_itself_is_left_alone_for_a_while() -> 
 
     with copy_that(says_nothing_long) as silent, copy_that(says(ok(b"gpuwright_serve_queue 3\n"))) as open_port:
         copies = [copy_at(silent), copy_at(open_port, "honest")]
-        census = Census(OverTcp(), Filler(read(), "127.0.0.1"), None)
+        census = CopyCounters(TcpCopyClient(), Filler(read(), "127.0.0.1"), None)
         for second in range(20):  # on a GPU near its cap, where all are asked every second
             census.refresh(copies, 1000.0 + second, {"GPU-0"})
         assert len(asked) == 1

@@ -14,15 +14,15 @@ from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.host.clocks import date
-from agents.keeper.board import Board
 from agents.keeper.copies import Stage
+from agents.keeper.drivers import NodeDrivers
 from agents.keeper.filler import Filler
-from agents.keeper.hands import Hands
 from agents.keeper.journal import Journal
 from agents.keeper.keeper import Keeper, Situation
-from agents.keeper.ledger import Ledger
-from agents.node.census import Census
-from agents.node.watch import Watch
+from agents.keeper.ledger import CopyLedger
+from agents.keeper.routing import GatewayRoutes
+from agents.node.copy_counters import CopyCounters
+from agents.node.device_watch import DeviceWatch
 from agents.run.opening import NoGateway
 from agents.runtime import Launch
 from agents.templates.reading import read
@@ -41,9 +41,9 @@ class VirtualNode:
         self.device = SimulatedDevice(self.machine, self.clock)
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")
         runtime = SimulatedRuntime(self.machine, self.clock, self.behave)
-        self.hands = Hands(self.device, self.mps, runtime, SimulatedTalk(self.machine, self.clock))
-        journal, board, filler = Journal(folder / "journal"), Board(NoGateway()), Filler(read(), "127.0.0.1")
-        self.keeper = Keeper(Ledger(journal, date), self.hands, board, filler, 1, clock=self.clock, workers=0)
+        self.hands = NodeDrivers(self.device, self.mps, runtime, SimulatedTalk(self.machine, self.clock))
+        journal, board, filler = Journal(folder / "journal"), GatewayRoutes(NoGateway()), Filler(read(), "127.0.0.1")
+        self.keeper = Keeper(CopyLedger(journal, date), self.hands, board, filler, 1, clock=self.clock, workers=0)
         self.keeper.hear(True)
         self.generation = 0
 
@@ -128,8 +128,8 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_told_once(
     node: VirtualNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     uuid = next(iter(node.machine.slots))
-    census = Census(node.hands.talk, node.keeper.filler, None)
-    watch = Watch(node.hands, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock)
+    census = CopyCounters(node.hands.talk, node.keeper.filler, None)
+    watch = DeviceWatch(node.hands, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock)
     node.offer(served("resnet"))
     for _ in node.passes(20):
         watch.tick()

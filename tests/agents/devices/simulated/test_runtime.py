@@ -13,7 +13,7 @@ from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.runtime import CopyRuntime, Launch, LaunchError, Running
 from agents.seams.device import MpsState
-from agents.talk.copies import Talk
+from agents.talk.copy_client import CopyClient
 from agents.templates import Filled, Probe
 
 FILLED = Filled(
@@ -40,7 +40,7 @@ class Node:
         self.device = SimulatedDevice(self.machine, lambda: self.now)
         self.mps = SimulatedMps(self.machine, lambda: self.now, Path("/run/mps"))
         self.runtime: CopyRuntime = self.opened()
-        self.talk: Talk = SimulatedTalk(self.machine, lambda: self.now)
+        self.talk: CopyClient = SimulatedTalk(self.machine, lambda: self.now)
         self.mps.start(self.uuid)
 
     def opened(self) -> SimulatedRuntime:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.policy.health import Observed, Settings, State, observe, verdict
+from agents.policy.health import GpuObservation, HealthSettings, HealthState, observe, verdict
 from agents.policy.health.xids import Weight, listed, meaning
 from agents.seams.device import MpsState, Reading, Trouble
 
-TUNED = Settings(back_off_seconds=8.0, mps_back_off_seconds=8.0, longest_back_off_seconds=64.0, decay_seconds=100.0)
+TUNED = HealthSettings(
+    back_off_seconds=8.0, mps_back_off_seconds=8.0, longest_back_off_seconds=64.0, decay_seconds=100.0
+)
 READINGS = st.builds(
     Reading,
     memory_used_gib=st.just(1.0),
@@ -21,7 +23,7 @@ READINGS = st.builds(
     clock_reasons=st.frozensets(st.sampled_from(["hw_slowdown", "sw_thermal", "power_cap", "nonsense"])),
 )
 LOOKS = st.builds(
-    Observed,
+    GpuObservation,
     uuid=st.just("GPU-a"),
     present=st.booleans(),
     reading=st.none() | READINGS,
@@ -29,15 +31,15 @@ LOOKS = st.builds(
     xids=st.lists(st.integers(0, 200), max_size=2).map(tuple),
     mps=st.none() | st.sampled_from(MpsState),
 )
-QUIET = Observed("GPU-a", reading=Reading(1.0))
+QUIET = GpuObservation("GPU-a", reading=Reading(1.0))
 # Mostly quiet: a GPU that never rests is never used again, and proves nothing.
 HISTORY = st.lists(st.tuples(st.integers(0, 9).map(float), st.just(QUIET) | st.just(QUIET) | LOOKS), max_size=80)
 
 
 @settings(max_examples=300, deadline=None)
 @given(HISTORY)
-def test_a_gpu_is_never_used_again_sooner_than_its_back_off(history: list[tuple[float, Observed]]) -> None:
-    state, now, fault_at, was_fenced = State("GPU-a"), 0.0, 0.0, False
+def test_a_gpu_is_never_used_again_sooner_than_its_back_off(history: list[tuple[float, GpuObservation]]) -> None:
+    state, now, fault_at, was_fenced = HealthState("GPU-a"), 0.0, 0.0, False
     for waited, look in history:
         now += waited
         state = observe(state, look, now, TUNED)
@@ -52,7 +54,7 @@ def test_a_gpu_is_never_used_again_sooner_than_its_back_off(history: list[tuple[
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=400))
 def test_case_13_the_faster_it_flaps_the_more_seldom_it_is_used(history: list[bool]) -> None:
-    state, uses, fenced = State("GPU-a"), 0, False
+    state, uses, fenced = HealthState("GPU-a"), 0, False
     for second, is_lost in enumerate(history):
         look = replace(QUIET, present=False, reading=None) if is_lost else QUIET
         state = observe(state, look, float(second), TUNED)
@@ -65,16 +67,16 @@ def test_case_13_the_faster_it_flaps_the_more_seldom_it_is_used(history: list[bo
 @settings(max_examples=100, deadline=None)
 @given(HISTORY, HISTORY)
 def test_another_gpus_state_is_never_changed_by_it(
-    mine: list[tuple[float, Observed]], others: list[tuple[float, Observed]]
+    mine: list[tuple[float, GpuObservation]], others: list[tuple[float, GpuObservation]]
 ) -> None:
-    def alone(history: list[tuple[float, Observed]], uuid: str) -> State:
-        state, now = State(uuid), 0.0
+    def alone(history: list[tuple[float, GpuObservation]], uuid: str) -> HealthState:
+        state, now = HealthState(uuid), 0.0
         for waited, look in history:
             now += waited
             state = observe(state, replace(look, uuid=uuid), now, TUNED)
         return state
 
-    states, clocks = {"GPU-a": State("GPU-a"), "GPU-b": State("GPU-b")}, {"GPU-a": 0.0, "GPU-b": 0.0}
+    states, clocks = {"GPU-a": HealthState("GPU-a"), "GPU-b": HealthState("GPU-b")}, {"GPU-a": 0.0, "GPU-b": 0.0}
     for turn in range(max(len(mine), len(others))):
         for uuid, history in (("GPU-a", mine), ("GPU-b", others)):
             if turn < len(history):
@@ -87,9 +89,9 @@ def test_another_gpus_state_is_never_changed_by_it(
 @settings(max_examples=200, deadline=None)
 @given(HISTORY)
 def test_every_verdict_says_why_and_a_clock_going_backwards_lifts_nothing(
-    history: list[tuple[float, Observed]],
+    history: list[tuple[float, GpuObservation]],
 ) -> None:
-    state, now = State("GPU-a"), 0.0
+    state, now = HealthState("GPU-a"), 0.0
     for waited, look in history:
         now += waited
         state = observe(state, look, now, TUNED)

@@ -7,32 +7,32 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from agents.policy.health import Observed, Settings, State, observe, returned, verdict
+from agents.policy.health import GpuObservation, HealthSettings, HealthState, observe, returned, verdict
 from agents.seams.device import MpsState, Reading, Trouble
 
 GOOD = Reading(memory_used_gib=1.0, temperature_c=50.0, ecc_uncorrected=0, energy_mj=10**9)
-OK = Observed("GPU-a", reading=GOOD, mps=MpsState.ACTIVE)
-LOST = Observed("GPU-a", present=False, trouble=Trouble.LOST)
-BACK_OFF = Settings().back_off_seconds
+OK = GpuObservation("GPU-a", reading=GOOD, mps=MpsState.ACTIVE)
+LOST = GpuObservation("GPU-a", present=False, trouble=Trouble.LOST)
+BACK_OFF = HealthSettings().back_off_seconds
 
 
-def after(state: State, seen: Observed, now: float, seconds: int = 1) -> State:
+def after(state: HealthState, seen: GpuObservation, now: float, seconds: int = 1) -> HealthState:
     """Seen so once a second, from `now` on."""
     for second in range(seconds):
         state = observe(state, seen, now + second)
     return state
 
 
-def reading(**values: object) -> Observed:
+def reading(**values: object) -> GpuObservation:
     return replace(OK, reading=replace(GOOD, **values))  # type: ignore[arg-type]
 
 
-FRESH = after(State("GPU-a"), OK, 0.0)
+FRESH = after(HealthState("GPU-a"), OK, 0.0)
 
 
 def test_a_gpu_of_which_nothing_was_seen_yet_is_ok() -> None:
-    assert verdict(State("GPU-a"), 0.0).health == "ok"
-    assert verdict(FRESH, 1.0) == verdict(State("GPU-a"), 0.0)
+    assert verdict(HealthState("GPU-a"), 0.0).health == "ok"
+    assert verdict(FRESH, 1.0) == verdict(HealthState("GPU-a"), 0.0)
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])
@@ -96,13 +96,13 @@ def test_a_fault_of_mps_fences_and_a_restarted_daemon_soon_ends_it(mps: MpsState
 
 
 def test_growing_memory_errors_fence_and_old_ones_do_not() -> None:
-    old = after(State("GPU-a"), reading(ecc_uncorrected=7), 0.0, 10)
+    old = after(HealthState("GPU-a"), reading(ecc_uncorrected=7), 0.0, 10)
     assert verdict(old, 10.0).health == "ok"
     assert verdict(after(old, reading(ecc_uncorrected=8), 11.0), 11.0).reason == "ecc"
 
 
 def test_a_counter_of_memory_errors_that_began_anew_is_no_fault() -> None:
-    old = after(State("GPU-a"), reading(ecc_uncorrected=7), 0.0)
+    old = after(HealthState("GPU-a"), reading(ecc_uncorrected=7), 0.0)
     state = after(old, reading(ecc_uncorrected=0), 1.0)
     assert verdict(state, 1.0).health == "ok"
     assert verdict(after(state, reading(ecc_uncorrected=1), 2.0), 2.0).reason == "ecc"
@@ -153,7 +153,7 @@ def test_each_relapse_doubles_the_back_off_and_good_time_takes_them_off() -> Non
             state = observe(state, OK, now := now + 1)
         waits.append(now - began - 1)
     assert waits == [60, 120, 240, 480]
-    state = observe(state, OK, now + 2 * Settings().decay_seconds)
+    state = observe(state, OK, now + 2 * HealthSettings().decay_seconds)
     state = observe(state, OK, state.at)
     assert state.relapses == 2
 
@@ -161,7 +161,7 @@ def test_each_relapse_doubles_the_back_off_and_good_time_takes_them_off() -> Non
 def test_the_back_off_has_an_end() -> None:
     state = replace(FRESH, relapses=1000)
     state = observe(state, LOST, 1.0)
-    longest = Settings().longest_back_off_seconds
+    longest = HealthSettings().longest_back_off_seconds
     assert not verdict(after(observe(state, OK, 2.0), OK, 2.0 + longest), 2.0 + longest).fenced
 
 
@@ -175,7 +175,7 @@ def test_what_is_remembered_survives_being_written_down() -> None:
     state = after(
         observe(FRESH, replace(OK, xids=(48, 63)), 1.0), reading(clock_reasons=frozenset({"sw_thermal"})), 2.0, 20
     )
-    assert msgspec.json.decode(msgspec.json.encode(state), type=State) == state
+    assert msgspec.json.decode(msgspec.json.encode(state), type=HealthState) == state
 
 
 def test_a_look_at_another_gpu_is_refused_by_name() -> None:

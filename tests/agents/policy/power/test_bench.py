@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agents.policy.power.settings import Settings
+from agents.policy.power.settings import PowerSettings
 
 ROOT = Path(__file__).parents[4]
 
@@ -24,7 +24,7 @@ def test_a_row_for_each_law_and_pair_of_bands_and_the_cap_held_within_one_period
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert [sum(row["law"] == law for row in rows) for law in ("plan", "ours", "printed")] == [1, 20, 20]
-    assert (Settings().alpha, Settings().beta) in {(row["alpha"], row["beta"]) for row in rows}
+    assert (PowerSettings().alpha, PowerSettings().beta) in {(row["alpha"], row["beta"]) for row in rows}
     assert max(row["longest_over_cap"] for row in rows if row["law"] == "ours") <= 1
     assert all(row["requests_per_second"] > 0 for row in rows)
 

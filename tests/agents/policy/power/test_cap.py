@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from agents.policy.power import Settings, step
+from agents.policy.power import PowerSettings, step
 from agents.policy.power.trial import random_case, random_rates, start
 from tests.support.soak import scaled
 
@@ -77,7 +77,7 @@ def test_a_gpu_with_room_for_both_limits_stays_at_its_plan_for_an_hour() -> None
 def test_under_steady_load_over_a_limit_it_settles() -> None:
     for seed in range(scaled(100, 20)):
         case = random_case(seed)
-        run = start(case, step, Settings(longest_wait_periods=60), seed=seed)
+        run = start(case, step, PowerSettings(longest_wait_periods=60), seed=seed)
         rates = random_rates(case, Random(seed), 1.2)
         for _ in range(300):
             run.period(rates)

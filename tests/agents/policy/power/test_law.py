@@ -10,33 +10,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract import Frame
-from agents.policy.power import Move, SeenGpu, SeenInstance, Settings, State, step
+from agents.policy.power import GpuPeriod, InstancePeriod, PowerMove, PowerSettings, PowerState, step
 
 CLOCKS = tuple(range(300, 1501, 100))
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
-ONE = SeenInstance("a", batch=8, frame=Frame(8, 1, 32), latency_ms=80.0, slo_ms=100.0, queue=0.0, busy=0.5)
-CALM = SeenGpu(
+ONE = InstancePeriod("a", batch=8, frame=Frame(8, 1, 32), latency_ms=80.0, slo_ms=100.0, queue=0.0, busy=0.5)
+CALM = GpuPeriod(
     0, BEGAN, peak_w=200.0, mean_w=190.0, cap_w=300.0, idle_w=50.0, clock_mhz=1000, frame=Frame(1000, 300, 1500),
     clocks_mhz=CLOCKS, instances=(ONE,),
 )  # fmt: skip
 
 
-def told(seen: SeenGpu, move: Move) -> SeenGpu:
+def told(seen: GpuPeriod, move: PowerMove) -> GpuPeriod:
     """The same period again, a second later, with what was asked for in force."""
     instances = tuple(replace(one, batch=move.batches.get(one.id, one.batch)) for one in seen.instances)
     return replace(seen, at=seen.at + timedelta(seconds=1), clock_mhz=move.clock_mhz, instances=instances)
 
 
-def after(periods: int, seen: SeenGpu, state: State | None = None, tuned: Settings | None = None) -> Move:
+def after(
+    periods: int, seen: GpuPeriod, state: PowerState | None = None, tuned: PowerSettings | None = None
+) -> PowerMove:
     """The same measurements over and over, whatever is moved."""
-    move = Move(state or State(), None, {})
+    move = PowerMove(state or PowerState(), None, {})
     for _ in range(periods):
-        move = step(move.state, seen, tuned or Settings())
+        move = step(move.state, seen, tuned or PowerSettings())
         seen = told(seen, move)
     return move
 
 
-def late(one: SeenInstance = ONE, by: float = 1.2) -> SeenInstance:
+def late(one: InstancePeriod = ONE, by: float = 1.2) -> InstancePeriod:
     return replace(one, latency_ms=by * one.slo_ms)
 
 
@@ -202,18 +204,18 @@ def test_a_return_that_did_not_last_waits_twice_as_long_next_time() -> None:
         assert after(state.clock.wait - 1, quiet, state).clock_mhz == state.clock.value
         move = after(state.clock.wait, quiet, state)
         assert move.clock_mhz == 1000
-        state = step(move.state, replace(CALM, peak_w=400.0), Settings()).state
+        state = step(move.state, replace(CALM, peak_w=400.0), PowerSettings()).state
     assert waits == [3, 6, 12, 24]
 
 
 def test_a_new_plan_puts_the_knob_where_it_says_and_ends_the_excursion() -> None:
     down = after(1, replace(CALM, peak_w=400.0)).state
-    move = step(down, replace(CALM, frame=Frame(900, 300, 1500)), Settings())
+    move = step(down, replace(CALM, frame=Frame(900, 300, 1500)), PowerSettings())
     assert (move.clock_mhz, move.excursions) == (900, ())
 
 
 def test_an_instance_that_is_gone_is_forgotten() -> None:
-    move = step(after(3, replace(CALM, instances=(late(),))).state, replace(CALM, instances=()), Settings())
+    move = step(after(3, replace(CALM, instances=(late(),))).state, replace(CALM, instances=()), PowerSettings())
     assert (move.batches, dict(move.state.late)) == ({}, {})
 
 
@@ -225,13 +227,13 @@ FLOATS = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(FLOATS, FLOATS, FLOATS, FLOATS, st.booleans()), min_size=1, max_size=20))
 def test_no_measurement_moves_a_knob_out_of_its_frame(periods: list[tuple[float | None, ...]]) -> None:
-    state = State()
+    state = PowerState()
     for peak, latency, queue, busy, slowed in periods:
         one = replace(ONE, latency_ms=latency, queue=queue, busy=busy, frame=Frame(8, 2, 16), batch_mean=queue)
         seen = replace(
             CALM, peak_w=peak, frame=Frame(1000, 600, 1200), running_mhz=latency, slowed=bool(slowed), instances=(one,)
         )
-        move = step(state, seen, Settings())
+        move = step(state, seen, PowerSettings())
         assert move.clock_mhz in CLOCKS
         assert 600 <= (move.clock_mhz or 0) <= 1200
         assert 2 <= move.batches["a"] <= 16
@@ -241,6 +243,6 @@ def test_no_measurement_moves_a_knob_out_of_its_frame(periods: list[tuple[float 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.1, float("nan")])
 def test_a_band_outside_its_limits_is_refused_by_name(wrong: float) -> None:
     with pytest.raises(ValueError, match="alpha"):
-        Settings(alpha=wrong)
+        PowerSettings(alpha=wrong)
     with pytest.raises(ValueError, match="beta"):
-        Settings(beta=wrong)
+        PowerSettings(beta=wrong)

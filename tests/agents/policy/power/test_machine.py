@@ -9,7 +9,7 @@ import pytest
 from agents.contract import Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
-from agents.policy.power import Energy, Samples, SeenGpu, SeenInstance, Settings, State, metered, step
+from agents.policy.power import Energy, GpuPeriod, InstancePeriod, PowerSettings, PowerState, Samples, metered, step
 from agents.policy.power.plant import PlantServer
 from agents.policy.power.trial import BEGAN
 from tests.support.soak import scaled
@@ -22,7 +22,7 @@ class Node:
 
     def __init__(self, cap_w: float, limited: bool, seed: int) -> None:
         self.cap_w, self.limited, self.now = cap_w, limited, 0.0
-        self.state, self.samples, self.energy = State(), Samples(), Energy()
+        self.state, self.samples, self.energy = PowerState(), Samples(), Energy()
         self.machine = Machine(["a100-40gb"])
         self.device = SimulatedDevice(self.machine, lambda: self.now)
         self.gpu = self.device.gpus()[0]
@@ -42,7 +42,7 @@ class Node:
             self.device.cap_power(self.gpu.uuid, self.cap_w)
         self.period({server.id: 0.0 for server in self.servers})
 
-    def period(self, rates: dict[str, float]) -> tuple[float, SeenGpu]:
+    def period(self, rates: dict[str, float]) -> tuple[float, GpuPeriod]:
         """One second; the highest watts that there truly were, and what the law was told."""
         uuid, peak = self.gpu.uuid, 0.0
         seen: list[dict[str, tuple[float, float, float]]] = []
@@ -56,7 +56,7 @@ class Node:
         peak_w, mean_w = self.samples.period() or (None, None)
         self.energy = metered(self.energy, reading.energy_mj, mean_w, self.now)
         instances = tuple(
-            SeenInstance(
+            InstancePeriod(
                 id=one.id,
                 batch=self.batches[one.id],
                 frame=Frame(16, 1, 32),
@@ -67,7 +67,7 @@ class Node:
             )
             for one in self.servers
         )
-        told = SeenGpu(
+        told = GpuPeriod(
             index=0,
             at=BEGAN,
             peak_w=peak_w,
@@ -81,7 +81,7 @@ class Node:
             limited=self.limited,
             instances=instances,
         )
-        move = step(self.state, told, Settings())
+        move = step(self.state, told, PowerSettings())
         self.state = move.state
         self.batches |= move.batches
         if move.clock_mhz != told.clock_mhz:

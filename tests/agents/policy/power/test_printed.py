@@ -6,26 +6,26 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agents.contract import Frame
-from agents.policy.power import Move, SeenGpu, SeenInstance, Settings, State, printed
+from agents.policy.power import GpuPeriod, InstancePeriod, PowerMove, PowerSettings, PowerState, printed
 from agents.policy.power.knobs import Knob
 
 CLOCKS = (300, 600, 900, 1200)
-ONE = SeenInstance("a", batch=4, frame=Frame(4, 1, 32), latency_ms=95.0, slo_ms=100.0)
-SEEN = SeenGpu(
+ONE = InstancePeriod("a", batch=4, frame=Frame(4, 1, 32), latency_ms=95.0, slo_ms=100.0)
+SEEN = GpuPeriod(
     0, datetime(2026, 5, 1, tzinfo=UTC), peak_w=100.0, cap_w=300.0, clock_mhz=600, frame=Frame(900, 300, 1200),
     clocks_mhz=CLOCKS, instances=(ONE,),
 )  # fmt: skip
-MIDWAY = State(Knob(600, 900, 300, 1200), {"a": Knob(4, 4, 1, 32)})
+MIDWAY = PowerState(Knob(600, 900, 300, 1200), {"a": Knob(4, 4, 1, 32)})
 
 
-def step(peak: float, ratio: float, state: State = MIDWAY) -> Move:
+def step(peak: float, ratio: float, state: PowerState = MIDWAY) -> PowerMove:
     return printed.step(
-        state, replace(SEEN, peak_w=peak, instances=(replace(ONE, latency_ms=100 * ratio),)), Settings()
+        state, replace(SEEN, peak_w=peak, instances=(replace(ONE, latency_ms=100 * ratio),)), PowerSettings()
     )
 
 
 def test_line_1_it_starts_at_the_planned_values() -> None:
-    move = step(290, 0.95, State())
+    move = step(290, 0.95, PowerState())
     assert (move.clock_mhz, move.batches) == (900, {"a": 4})
 
 

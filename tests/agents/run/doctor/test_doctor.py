@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 
 from agents.control.join import join
-from agents.node.state import Credential, Folder
-from agents.run.doctor import Finding, Findings, Level, examine, machine, mps, neighbours
+from agents.node.state_folder import Credential, StateFolder
+from agents.run.doctor import Diagnosis, DoctorFinding, Level, examine, machine, mps, neighbours
 from agents.run.doctor.bounded import run
 from agents.run.doctor.findings import fail, ok
 from agents.run.doctor.gpus import settable
-from agents.run.opening import Options
+from agents.run.opening import AgentOptions
 from tests.agents.devices.privileged.running import running
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type
@@ -35,14 +35,14 @@ NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 
 
-def levels(findings: list[Finding] | Iterator[Finding]) -> list[str]:
+def levels(findings: list[DoctorFinding] | Iterator[DoctorFinding]) -> list[str]:
     return [finding.level.value for finding in findings]
 
 
 @pytest.fixture
-def options() -> Iterator[Options]:
+def options() -> Iterator[AgentOptions]:
     with tempfile.TemporaryDirectory() as short:  # pytest's own are too long for a socket's name
-        yield Options(Path(short) / "a")
+        yield AgentOptions(Path(short) / "a")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def without_a_driver() -> None:
 
 
 @pytest.mark.usefixtures("without_a_driver")
-def test_a_machine_without_a_gpu_is_told_so_in_one_sentence(options: Options) -> None:
+def test_a_machine_without_a_gpu_is_told_so_in_one_sentence(options: AgentOptions) -> None:
     findings = examine(options)
     assert findings.exit_code == 3
     assert "no NVIDIA GPU here" in findings.text().splitlines()[-1]
@@ -63,7 +63,7 @@ def test_a_machine_without_a_gpu_is_told_so_in_one_sentence(options: Options) ->
 
 
 @pytest.mark.usefixtures("without_a_driver")
-def test_what_it_says_to_a_program_is_what_it_says_to_a_person(options: Options) -> None:
+def test_what_it_says_to_a_program_is_what_it_says_to_a_person(options: AgentOptions) -> None:
     findings = examine(options)
     said = json.loads(findings.json())
     assert said["exitCode"] == 3
@@ -74,14 +74,14 @@ def test_what_it_says_to_a_program_is_what_it_says_to_a_person(options: Options)
         assert finding.advice or finding.level is Level.OK, f"{finding.check} says what is wrong and not what to do"
 
 
-def test_simulated_gpus_need_no_driver(options: Options) -> None:
+def test_simulated_gpus_need_no_driver(options: AgentOptions) -> None:
     findings = examine(replace(options, device="simulated", simulated_gpus=2))
     assert findings.has_gpu
     assert "2 simulated v100-16gb" in findings.findings[0].found
     assert findings.exit_code == 0, findings.text()
 
 
-def test_it_changes_nothing(options: Options) -> None:
+def test_it_changes_nothing(options: AgentOptions) -> None:
     options.folder.mkdir(mode=0o700)
     (options.folder / "seen.json").write_text("{}")
     before = sorted((path, path.stat().st_mtime_ns) for path in options.folder.parent.rglob("*"))
@@ -93,23 +93,23 @@ def test_it_changes_nothing(options: Options) -> None:
     ("found", "has_gpu", "code"),
     [
         ((ok("a", "x"),), True, 0),
-        ((ok("a", "x"), Finding("b", Level.WARN, "y", "z")), True, 0),
+        ((ok("a", "x"), DoctorFinding("b", Level.WARN, "y", "z")), True, 0),
         ((ok("a", "x"), fail("b", "y", "z")), True, 1),
         ((fail("driver", "y", "z"),), False, 3),
     ],
 )
-def test_the_exit_code_is_the_worst_that_was_found(found: tuple[Finding, ...], has_gpu: bool, code: int) -> None:
-    assert Findings(found, has_gpu).exit_code == code
+def test_the_exit_code_is_the_worst_that_was_found(found: tuple[DoctorFinding, ...], has_gpu: bool, code: int) -> None:
+    assert Diagnosis(found, has_gpu).exit_code == code
 
 
 def test_a_check_that_hangs_or_breaks_is_one_line_and_hides_no_other() -> None:
     hangs = threading.Event()
 
-    def hanging() -> list[Finding]:
+    def hanging() -> list[DoctorFinding]:
         hangs.wait(600)
         return []
 
-    def breaking() -> list[Finding]:
+    def breaking() -> list[DoctorFinding]:
         raise KeyError("oops")
 
     found = run([("a", hanging), ("b", breaking), ("c", lambda: [ok("c", "fine")])], seconds=0.5)
@@ -152,7 +152,7 @@ def test_a_state_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_credential_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "secret-token"))
+    StateFolder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "secret-token"))
     assert levels(machine.credential(tmp_path)) == ["ok"]
     (tmp_path / "credential.json").chmod(0o644)
     [finding] = machine.credential(tmp_path)
@@ -230,7 +230,7 @@ def test_a_gateway_that_does_not_listen_is_a_failure_and_none_is_not(tmp_path: P
 
 
 def test_a_node_that_has_joined_must_be_one_that_the_gateway_serves(tmp_path: Path) -> None:
-    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
+    StateFolder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
     counts = b'{"began": "x", "lines": 0, "lostLines": 0, "refusedLines": 0, "counted": []}'
     with answering(200, {}, counts) as url:
         assert levels(neighbours.gateway(url, tmp_path, "")) == ["ok"]
@@ -247,7 +247,7 @@ def test_the_control_plane_knows_a_node_that_has_joined(api: RunningServer, tmp_
     api.request("POST", "/api/v1/apply", [gpu_type()])
     token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
     spec = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
-    join(Folder(tmp_path), api.url, token, "node-1", spec)
+    join(StateFolder(tmp_path), api.url, token, "node-1", spec)
     found = list(neighbours.control_plane(tmp_path))
     assert [finding.check for finding in found] == ["control plane", "clock"]
     assert levels(found) == ["ok", "ok"]
@@ -270,12 +270,12 @@ def test_what_a_control_plane_answers_is_understood(
     if "GMT" in headers.get("Date", "") and expected[1] == "ok":
         headers = {"Date": formatdate(usegmt=True)}  # of now, and not of when the tests were collected
     with answering(status, headers) as url:
-        Folder(tmp_path).keep_credential(Credential(url, "node-1", "t"))
+        StateFolder(tmp_path).keep_credential(Credential(url, "node-1", "t"))
         assert levels(neighbours.control_plane(tmp_path)) == expected
 
 
 def test_a_control_plane_that_is_away_is_a_failure_with_advice(tmp_path: Path) -> None:
-    Folder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
+    StateFolder(tmp_path).keep_credential(Credential("http://127.0.0.1:9", "node-1", "t"))
     [finding] = neighbours.control_plane(tmp_path)
     assert finding.level is Level.FAIL
     assert "firewall" in finding.advice

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from agents.keeper.copies import ROUTED, Copy, Stage
+from agents.keeper.copies import ROUTED, NodeCopy, Stage
 from agents.seams.routes import Acknowledged, Route, Routes, RoutesAway, RouteState
 
 AGAIN_SECONDS = 5.0  # it may have lost what it knew
@@ -18,7 +18,7 @@ HANG_SECONDS = 0.5  # without an answer, and the keeper turns to the rest of its
 log = logging.getLogger(__name__)
 
 
-def routes_of(copies: Collection[Copy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
+def routes_of(copies: Collection[NodeCopy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
     """Every copy that may get requests, or may still have some. A process that is dead answers none."""
     return tuple(
         Route(
@@ -33,7 +33,7 @@ def routes_of(copies: Collection[Copy], host: str, dead: Collection[str] = ()) -
     )
 
 
-class Board:
+class GatewayRoutes:
     """Declares routes when they change, and again every few seconds."""
 
     def __init__(self, gateway: Routes, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -91,15 +91,15 @@ class Board:
             log.warning("the gateway does not acknowledge, so no copy takes another's place: %s", why)
         self._said, self.away = None, why
 
-    def in_force(self, copy: Copy) -> RouteState | None:
+    def in_force(self, copy: NodeCopy) -> RouteState | None:
         """How the gateway treats the copy, if it has acknowledged what we said of it."""
         return self._acknowledged.of(copy.id) if self._said is not None and not self.away else None
 
-    def forgotten(self, copy: Copy) -> bool:
+    def forgotten(self, copy: NodeCopy) -> bool:
         """Whether the gateway has acknowledged that the copy is no route any more."""
         return self._said is not None and not self.away and all(route.copy != copy.id for route in self._said)
 
-    def drained(self, copy: Copy) -> bool:
+    def drained(self, copy: NodeCopy) -> bool:
         """Whether the copy has answered its last request."""
         state = self.in_force(copy)
         said = self._said or ()

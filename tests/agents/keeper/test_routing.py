@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agents.keeper.board import AGAIN_SECONDS, Board, routes_of
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.routing import AGAIN_SECONDS, GatewayRoutes, routes_of
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
 from tests.support.nodes import served
 
@@ -35,15 +35,15 @@ class Desk:
     def __init__(self) -> None:
         self.now = 0.0
         self.gateway = Gateway()
-        self.board = Board(self.gateway, lambda: self.now)
+        self.board = GatewayRoutes(self.gateway, lambda: self.now)
 
-    def say(self, *copies: Copy, after: float = 0.0) -> None:
+    def say(self, *copies: NodeCopy, after: float = 0.0) -> None:
         self.now += after
         self.board.bring_up_to_date(routes_of(copies, "127.0.0.1"))
 
 
-def copy(stage: Stage, name: str = "a") -> Copy:
-    return Copy(f"{name}.1.1", served(name), "GPU-a", stage, port=8000)
+def copy(stage: Stage, name: str = "a") -> NodeCopy:
+    return NodeCopy(f"{name}.1.1", served(name), "GPU-a", stage, port=8000)
 
 
 READY, DRAINING, ENDING = copy(Stage.READY), copy(Stage.DRAINING), copy(Stage.ENDING)
@@ -51,7 +51,7 @@ READY, DRAINING, ENDING = copy(Stage.READY), copy(Stage.DRAINING), copy(Stage.EN
 
 def test_only_services_that_the_gateway_may_know_are_routes() -> None:
     job = msgspec.structs.replace(served("j"), service="", job="j")
-    copies = [copy(stage, stage.value) for stage in Stage] + [Copy("j.1.1", job, "GPU-a", Stage.READY)]
+    copies = [copy(stage, stage.value) for stage in Stage] + [NodeCopy("j.1.1", job, "GPU-a", Stage.READY)]
     found = {route.copy.partition(".")[0]: route.drained for route in routes_of(copies, "h")}
     assert found == {"routing": False, "ready": False, "draining": True, "ending": True}
 

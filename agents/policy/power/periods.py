@@ -11,7 +11,7 @@ from agents.policy.power.knobs import Knob
 
 
 @dataclass(frozen=True, slots=True)
-class SeenInstance:
+class InstancePeriod:
     """One instance in the period that ended. None: not known, or nothing was served."""
 
     id: str
@@ -25,7 +25,7 @@ class SeenInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenGpu:
+class GpuPeriod:
     """One GPU in the period that ended."""
 
     index: int
@@ -40,11 +40,11 @@ class SeenGpu:
     running_mhz: float | None = None  # as measured; below `clock_mhz` when the hardware slows it down
     slowed: bool = False  # by its power limit, as its clock reasons say: power_cap
     limited: bool = False  # its own power limit is set to the cap
-    instances: tuple[SeenInstance, ...] = ()
+    instances: tuple[InstancePeriod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PowerState:
     """What the loop remembers of one GPU from period to period. A new one remembers nothing."""
 
     clock: Knob | None = None
@@ -58,10 +58,10 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PowerMove:
     """What shall be in force until the next period, and what to say of it."""
 
-    state: State
+    state: PowerState
     clock_mhz: int | None  # to hold; None: leave the clock alone
     batches: Mapping[str, int]  # by instance, those whose batch is ours
     excursions: tuple[Excursion, ...] = ()  # knobs away from their planned values

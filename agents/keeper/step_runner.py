@@ -18,7 +18,7 @@ def nothing() -> None:
     """The result of a step that has none."""
 
 
-class Crew:
+class StepRunner:
     """What a step returns is done by the thread that calls `take_results`, so that one thread alone records."""
 
     def __init__(self, workers: int, wake: Callable[[], None]) -> None:

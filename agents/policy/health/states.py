@@ -9,7 +9,7 @@ from agents.contract import Health
 from agents.seams.device import MpsState, Reading, Trouble
 
 
-class Cause(StrEnum):
+class HealthCause(StrEnum):
     """Why a GPU is not ok."""
 
     XID = "xid"  # reported with its number: xid_79
@@ -26,7 +26,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HealthSettings:
     """What counts as hot or slow, and how long a GPU must have been good before it is used again."""
 
     hot_c: float = 93.0
@@ -41,7 +41,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class GpuObservation:
     """One GPU as it was seen just now."""
 
     uuid: str
@@ -53,7 +53,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """How a GPU is, for the report, and whether anything may be started on it."""
 
     health: Health
@@ -64,7 +64,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class HealthState:
     """What is remembered of one GPU. Plain data: journaled, it survives restarts of the agent."""
 
     uuid: str

@@ -37,7 +37,7 @@ def exchange(
     return answer.status, answer.headers, text
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """The other side's words, fit for a line of log and for a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 

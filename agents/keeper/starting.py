@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.hands import Fell, Hands
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import CopyFailed, NodeDrivers
 from agents.runtime import Launch, LaunchError
 from agents.seams.device import DeviceError, Gpu, Trouble
 from agents.templates import Filled
@@ -18,28 +18,28 @@ STRAY_SECONDS = 3.0  # seen on the device and not among the clients of MPS for s
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class StartContext:
     """A copy, its template filled, and the GPU that it is for."""
 
-    copy: Copy
+    copy: NodeCopy
     filled: Filled
     gpu: Gpu
 
 
-def step(climb: Climb, hands: Hands, now: float) -> Copy | None:
+def start_copy(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:
     """The copy one stage further; None when it is not there yet. Raises Fell when it never will be."""
     match climb.copy.stage:
         case Stage.STARTING:
-            return start(climb, hands, now)
+            return start_process(climb, hands, now)
         case Stage.VERIFYING:
-            return verify(climb, hands, now)
+            return verify_limits(climb, hands, now)
         case Stage.WARMING:
-            return warm(climb, hands, now)
+            return warm_up(climb, hands, now)
         case _:
             return None
 
 
-def start(climb: Climb, hands: Hands, now: float) -> Copy:
+def start_process(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy:
     """Start its process, unless that was done before we were killed."""
     copy = climb.copy
     try:
@@ -63,11 +63,11 @@ def start(climb: Climb, hands: Hands, now: float) -> Copy:
             )
             running = hands.runtime.start(launch)
     except (LaunchError, DeviceError) as error:
-        raise Fell("not_started", str(error)) from error
+        raise CopyFailed("not_started", str(error)) from error
     return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
 
 
-def verify(climb: Climb, hands: Hands, now: float) -> Copy | None:
+def verify_limits(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:
     """It must be a client of its GPU's MPS daemon: one that did not reach it runs without any limit."""
     copy, filled = climb.copy, climb.filled
     assert copy.running is not None
@@ -75,22 +75,24 @@ def verify(climb: Climb, hands: Hands, now: float) -> Copy | None:
     pids = hands.runtime.pids(copy.running)
     if pids & hands.mps.clients(copy.gpu):
         served = hands.talk.served(copy.port, filled)
-        seen, allowed = served.sm_count if served else None, most_sm(climb)
+        seen, allowed = served.sm_count if served else None, allowed_sm_count(climb)
         if seen is not None and seen > allowed:
-            raise Fell("limit_not_in_force", f"it sees {seen} SMs, and {copy.wanted.sm_percent:g} % are {allowed}")
+            raise CopyFailed(
+                "limit_not_in_force", f"it sees {seen} SMs, and {copy.wanted.sm_percent:g} % are {allowed}"
+            )
         return copy.at(Stage.WARMING, now)
     waited = now - copy.since
     if waited > STRAY_SECONDS and any(process.pid in pids for process in hands.device.processes(copy.gpu)):
-        raise Fell("not_under_mps", "it opened the device without MPS, so nothing limits it")
+        raise CopyFailed("not_under_mps", "it opened the device without MPS, so nothing limits it")
     # Some servers open the device with their first request only.
     if filled.warm_up and (filled.health is None or hands.talk.ask(copy.port, filled.health).ok):
         hands.talk.ask(copy.port, filled.warm_up)
     if waited > filled.start_seconds:
-        raise Fell("not_under_mps", f"it did not come under MPS within {filled.start_seconds:g} s")
+        raise CopyFailed("not_under_mps", f"it did not come under MPS within {filled.start_seconds:g} s")
     return None
 
 
-def warm(climb: Climb, hands: Hands, now: float) -> Copy | None:
+def warm_up(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:
     """It must answer, and have answered once as it will answer."""
     copy, filled = climb.copy, climb.filled
     _must_run(climb, hands)
@@ -101,12 +103,12 @@ def warm(climb: Climb, hands: Hands, now: float) -> Copy | None:
         if not reply.ok:
             if now - copy.since > filled.start_seconds:
                 message = f"{probe.path} answered {reply.status or 'nothing'} for {filled.start_seconds:g} s"
-                raise Fell("not_warm", message)
+                raise CopyFailed("not_warm", message)
             return None
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
 
 
-def _close_the_door(gpu: str, hands: Hands) -> None:
+def _close_the_door(gpu: str, hands: NodeDrivers) -> None:
     """Nobody but MPS shall open the device: a client that misses the daemon then fails instead of running free."""
     try:
         hands.device.exclusive(gpu, True)
@@ -115,13 +117,15 @@ def _close_the_door(gpu: str, hands: Hands) -> None:
             raise
 
 
-def most_sm(climb: Climb) -> int:
+def allowed_sm_count(climb: StartContext) -> int:
     """MPS rounds down to whole SMs; the least is one, or two where they come in pairs."""
     return max(2, int(climb.gpu.sm_count * climb.copy.wanted.sm_percent / 100 / climb.filled.processes + 1e-9))
 
 
-def _must_run(climb: Climb, hands: Hands) -> None:
+def _must_run(climb: StartContext, hands: NodeDrivers) -> None:
     running = climb.copy.running
     if running is None or not hands.runtime.alive(running):
         tail = hands.runtime.log_tail(climb.copy.id).strip().replace("\n", " | ")
-        raise Fell("exited", f"it ended by itself; it printed last: {tail[-300:]}" if tail else "it ended by itself")
+        raise CopyFailed(
+            "exited", f"it ended by itself; it printed last: {tail[-300:]}" if tail else "it ended by itself"
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from agents.keeper.copies import Copy
-from agents.keeper.hands import Hands
+from agents.keeper.copies import NodeCopy
+from agents.keeper.drivers import NodeDrivers
 from agents.seams.device import DeviceError, Trouble
 from agents.templates import Filled
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class KnobState:
     """A knob as it was asked for and as it was read back; `trouble` when it did not turn."""
 
     requested: float | None
@@ -26,15 +26,15 @@ class Turned:
     trouble: str = ""
 
 
-class Knobs:
+class KnobWriter:
     """Turns a knob when it should stand elsewhere than it was last turned to, and remembers what came of it."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: NodeDrivers) -> None:
         self._hands = hands
-        self.clocks: dict[str, Turned] = {}  # by GPU
-        self.caps: dict[str, Turned] = {}
-        self.doors: dict[str, Turned] = {}
-        self.batches: dict[str, Turned] = {}  # by copy
+        self.clocks: dict[str, KnobState] = {}  # by GPU
+        self.caps: dict[str, KnobState] = {}
+        self.doors: dict[str, KnobState] = {}
+        self.batches: dict[str, KnobState] = {}  # by copy
         self._timeouts: dict[str, float] = {}
 
     def turn_clock(self, gpu: str, mhz: int | None, now: float) -> None:
@@ -43,7 +43,7 @@ class Knobs:
             return
         try:
             applied = self._hands.device.lock_clock(gpu, mhz)
-            self.clocks[gpu] = Turned(mhz, applied.applied, now)
+            self.clocks[gpu] = KnobState(mhz, applied.applied, now)
         except DeviceError as error:
             self.clocks[gpu] = _refused("clock", self.clocks.get(gpu), mhz, error, now)
 
@@ -53,11 +53,11 @@ class Knobs:
             return
         try:
             applied = self._hands.device.cap_power(gpu, watts)
-            self.caps[gpu] = Turned(watts, applied.applied, now)
+            self.caps[gpu] = KnobState(watts, applied.applied, now)
         except DeviceError as error:
             self.caps[gpu] = _refused("cap", self.caps.get(gpu), watts, error, now)
 
-    def turn_batch(self, copy: Copy, filled: Filled, batch: float, timeout_ms: float, now: float) -> None:
+    def turn_batch(self, copy: NodeCopy, filled: Filled, batch: float, timeout_ms: float, now: float) -> None:
         """Have a copy take batches of at most `batch`. It was started with the batch that was planned then."""
         if filled.set_batch is None:
             return
@@ -71,7 +71,7 @@ class Knobs:
             return  # whatever is wanted of it: one that does not answer holds up the look at every device
         reply = self._hands.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
         trouble = "" if reply.ok else f"answered {reply.status or 'nothing'}"
-        self.batches[copy.id] = Turned(batch, batch if reply.ok else None, now, trouble)
+        self.batches[copy.id] = KnobState(batch, batch if reply.ok else None, now, trouble)
         self._timeouts[copy.id] = timeout_ms
 
     def forget(self, here: set[str]) -> None:
@@ -85,12 +85,12 @@ class Knobs:
         if self._stands(self.doors.get(gpu), 1.0, now):
             return
         try:
-            self.doors[gpu] = Turned(1.0, self._hands.device.exclusive(gpu, True).applied, now)
+            self.doors[gpu] = KnobState(1.0, self._hands.device.exclusive(gpu, True).applied, now)
         except DeviceError as error:
             self.doors[gpu] = _refused("compute mode", self.doors.get(gpu), 1.0, error, now)
 
     @staticmethod
-    def _stands(turned: Turned | None, wanted: float | None, now: float, for_good: bool = False) -> bool:
+    def _stands(turned: KnobState | None, wanted: float | None, now: float, for_good: bool = False) -> bool:
         if turned is None or turned.requested != wanted:
             return turned is None and wanted is None
         if turned.trouble:
@@ -98,9 +98,9 @@ class Knobs:
         return for_good or wanted is None or now - turned.at < RENEW_SECONDS
 
 
-def _refused(what: str, before: Turned | None, wanted: float | None, error: DeviceError, now: float) -> Turned:
+def _refused(what: str, before: KnobState | None, wanted: float | None, error: DeviceError, now: float) -> KnobState:
     """Said once, however often it is tried again."""
     said = before is not None and before.trouble == error.trouble
     if error.trouble is not Trouble.NOT_SUPPORTED and not said:
         log.warning("the %s of a GPU was not set to %s: %s", what, wanted, error)
-    return Turned(wanted, None, now, error.trouble)
+    return KnobState(wanted, None, now, error.trouble)

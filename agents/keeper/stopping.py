@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents.host.stopping import SAVE_SECONDS, TERM_SECONDS, Push, push
-from agents.keeper.copies import Copy
-from agents.keeper.hands import Hands, Stuck
+from agents.host.stopping import SAVE_SECONDS, TERM_SECONDS, StopSignal, due_signal
+from agents.keeper.copies import NodeCopy
+from agents.keeper.drivers import ClientStuck, NodeDrivers
 from agents.seams.device import DeviceError, Trouble
 from agents.templates import Filled
 
@@ -12,7 +12,7 @@ FREE_SECONDS = 10.0  # after the process, before its memory must be free
 NOBODY_THERE = (Trouble.DOWN, Trouble.FAULT, Trouble.LOST, Trouble.NO_DRIVER)  # nothing is held, nobody harmed
 
 
-def end(copy: Copy, filled: Filled | None, hands: Hands, now: float, alone: bool = False) -> bool:
+def stop_copy(copy: NodeCopy, filled: Filled | None, hands: NodeDrivers, now: float, alone: bool = False) -> bool:
     """Bring the process to its end; whether it has come, and its memory is free.
 
     Killing a client of MPS with work in flight can harm all others: first it is asked, then told, then its client
@@ -36,29 +36,29 @@ def end(copy: Copy, filled: Filled | None, hands: Hands, now: float, alone: bool
         hands.talk.ask(copy.port, filled.drain)
         return False
     saves = filled.checkpoint_signal if filled and not copy.served else ""
-    match push(waited - patience if copy.served else waited, saves, 0.0 if copy.served else patience):
-        case Push.SAVE:
+    match due_signal(waited - patience if copy.served else waited, saves, 0.0 if copy.served else patience):
+        case StopSignal.SAVE:
             hands.runtime.tell(running, saves)
-        case Push.ASK:
+        case StopSignal.ASK:
             hands.runtime.end(running, force=False)
-        case Push.MAKE:
+        case StopSignal.MAKE:
             if not alone:
                 _terminate(copy, left, hands)
             hands.runtime.end(running, force=True)
     return False
 
 
-def _terminate(copy: Copy, pids: frozenset[int], hands: Hands) -> None:
+def _terminate(copy: NodeCopy, pids: frozenset[int], hands: NodeDrivers) -> None:
     try:
         for pid in sorted(pids & hands.mps.clients(copy.gpu)):
             if not hands.mps.terminate(copy.gpu, pid):
-                raise Stuck(f"{copy.id} does not end, and MPS did not terminate its client {pid}")
+                raise ClientStuck(f"{copy.id} does not end, and MPS did not terminate its client {pid}")
     except DeviceError as error:
         if error.trouble not in NOBODY_THERE:
-            raise Stuck(f"{copy.id} does not end, and MPS cannot be asked: {error}") from error
+            raise ClientStuck(f"{copy.id} does not end, and MPS cannot be asked: {error}") from error
 
 
-def _is_free(copy: Copy, hands: Hands, late: bool) -> bool:
+def _is_free(copy: NodeCopy, hands: NodeDrivers, late: bool) -> bool:
     """Whether neither MPS nor the driver knows the process any more."""
     assert copy.running is not None
     pid = copy.running.pid
@@ -69,5 +69,5 @@ def _is_free(copy: Copy, hands: Hands, late: bool) -> bool:
     except DeviceError as error:
         held = held or error.trouble not in NOBODY_THERE
     if held and late:
-        raise Stuck(f"{copy.id} has ended, and what it held on the device is not free")
+        raise ClientStuck(f"{copy.id} has ended, and what it held on the device is not free")
     return not held

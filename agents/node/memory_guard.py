@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from agents.contract import Assignment
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.decide import Held
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.decide import HeldStart
 from agents.policy import memory
-from agents.policy.memory import DeviceMemory, Guard, Holder, Settings
+from agents.policy.memory import DeviceMemory, Guard, MemoryHolder, MemorySettings
 from agents.runtime import Running
 from agents.seams.device import Gpu, GpuProcess, Reading
 
@@ -19,7 +19,7 @@ class MemoryGuard:
     """Looks at one GPU after the other, once a second each."""
 
     def __init__(self) -> None:
-        self._settings = Settings()
+        self._settings = MemorySettings()
         self._guards: dict[str, Guard] = {}
         self._room: dict[str, float] = {}
 
@@ -39,8 +39,8 @@ class MemoryGuard:
         reading: Reading | None,
         processes: Collection[GpuProcess],
         pids: Callable[[Running], Collection[int]],
-        copies: Collection[Copy],
-        held: Collection[Held],
+        copies: Collection[NodeCopy],
+        held: Collection[HeldStart],
         assignment: Assignment,
         index: int,
         now: float,
@@ -59,9 +59,11 @@ class MemoryGuard:
         self._room[gpu.uuid] = gpu.memory_gib - memory.headroom_gib(device, self._settings) - strangers
 
 
-def _holder(copy: Copy, measured: Mapping[int, float | None], pids: Callable[[Running], Collection[int]]) -> Holder:
+def _holder(
+    copy: NodeCopy, measured: Mapping[int, float | None], pids: Callable[[Running], Collection[int]]
+) -> MemoryHolder:
     wanted = copy.wanted
-    return Holder(
+    return MemoryHolder(
         instance=copy.instance,
         limit_gib=wanted.memory_gib,
         used_gib=_used_gib(measured, pids(copy.running)) if copy.running else 0.0,

@@ -6,8 +6,8 @@ import socket
 import time
 from pathlib import Path
 
-from agents.gateway import answers
-from agents.gateway.answers import Worker
+from agents.gateway import parsing
+from agents.gateway.parsing import HaproxyProcess
 
 MOST_BYTES = 64 << 20
 
@@ -20,14 +20,14 @@ class WorkerGone(Exception):
     """This process of HAProxy has ended."""
 
 
-class Master:
+class MasterSocket:
     """One connection a question: the end of the answer is the end of the stream, and nothing gets out of step."""
 
     def __init__(self, path: Path, seconds: float = 5.0) -> None:
         self.path = path
         self.seconds = seconds
 
-    def ask(self, command: str, worker: Worker | None = None) -> str:
+    def ask(self, command: str, worker: HaproxyProcess | None = None) -> str:
         """The answer without its closing empty line."""
         if "\n" in command or ";" in command:
             raise ValueError(f"not one command: {command!r}")
@@ -57,9 +57,9 @@ class Master:
             raise WorkerGone(f"process {worker.pid} hung up") if worker else HaproxyAway("the master hung up")
         return text.strip("\n")
 
-    def workers(self) -> tuple[Worker, ...]:
+    def workers(self) -> tuple[HaproxyProcess, ...]:
         """Those that take connections first; HaproxyAway when there are none."""
-        found = answers.workers(self.ask("show proc"))
+        found = parsing.parse_processes(self.ask("show proc"))
         if all(worker.old for worker in found):
             raise HaproxyAway("HAProxy has no process that takes connections")
         return tuple(sorted(found, key=lambda worker: (worker.old, worker.pid)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.contract import AssignedGpu
-from agents.node.identity import indexed, meant
+from agents.node.gpu_indexes import assigned_indexes, extend_indexes
 from agents.seams.device import Gpu
 from tests.support.nodes import assigned
 
@@ -14,35 +14,35 @@ def gpu(uuid: str, pci: str, index: int = 0) -> Gpu:
 
 def test_devices_are_numbered_by_their_addresses_when_they_are_first_seen() -> None:
     found = [gpu("c", "03"), gpu("a", "01"), gpu("b", "02")]
-    assert indexed({}, found) == {0: "a", 1: "b", 2: "c"}
+    assert extend_indexes({}, found) == {0: "a", 1: "b", 2: "c"}
 
 
 def test_a_lost_device_keeps_its_index_and_moves_no_other() -> None:
-    known = indexed({}, [gpu("a", "01"), gpu("b", "02"), gpu("c", "03")])
-    assert indexed(known, [gpu("b", "02", 0), gpu("c", "03", 1)]) == known
+    known = extend_indexes({}, [gpu("a", "01"), gpu("b", "02"), gpu("c", "03")])
+    assert extend_indexes(known, [gpu("b", "02", 0), gpu("c", "03", 1)]) == known
 
 
 def test_a_device_put_in_later_follows_those_known_though_its_address_is_lower() -> None:
-    assert indexed({0: "b"}, [gpu("a", "01"), gpu("b", "02")]) == {0: "b", 1: "a"}
+    assert extend_indexes({0: "b"}, [gpu("a", "01"), gpu("b", "02")]) == {0: "b", 1: "a"}
 
 
 def test_a_device_that_takes_the_place_of_another_has_an_index_of_its_own() -> None:
-    assert indexed({0: "a", 1: "b"}, [gpu("new", "01"), gpu("b", "02")]) == {0: "a", 1: "b", 2: "new"}
+    assert extend_indexes({0: "a", 1: "b"}, [gpu("new", "01"), gpu("b", "02")]) == {0: "a", 1: "b", 2: "new"}
 
 
 def test_an_index_that_was_left_out_is_given_first() -> None:
-    assert indexed({1: "b"}, [gpu("a", "01"), gpu("b", "02")]) == {0: "a", 1: "b"}
+    assert extend_indexes({1: "b"}, [gpu("a", "01"), gpu("b", "02")]) == {0: "a", 1: "b"}
 
 
 def test_the_same_device_seen_twice_has_one_index() -> None:
-    assert indexed({}, [gpu("a", "01"), gpu("a", "01")]) == {0: "a"}
+    assert extend_indexes({}, [gpu("a", "01"), gpu("a", "01")]) == {0: "a"}
 
 
 def test_what_an_assignment_names_by_uuid_counts() -> None:
     told = assigned(1, gpus=[AssignedGpu(0, uuid="b"), AssignedGpu(1, uuid="a")])
-    assert meant({0: "a", 1: "b"}, told) == {0: "b", 1: "a"}
+    assert assigned_indexes({0: "a", 1: "b"}, told) == {0: "b", 1: "a"}
 
 
 def test_an_assignment_without_uuids_means_what_the_node_knows() -> None:
-    assert meant({0: "a"}, assigned(1, gpus=[AssignedGpu(0)])) == {0: "a"}
-    assert meant({0: "a"}, None) == {0: "a"}
+    assert assigned_indexes({0: "a"}, assigned(1, gpus=[AssignedGpu(0)])) == {0: "a"}
+    assert assigned_indexes({0: "a"}, None) == {0: "a"}

@@ -13,7 +13,7 @@ import msgspec
 from agents.contract import Assignment
 from agents.host import durable
 from agents.host.clocks import boot_id
-from agents.policy.health import State
+from agents.policy.health import HealthState
 from agents.policy.power.energy import Energy
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Credential(msgspec.Struct, rename="camel"):
     next: NextToken | None = None  # given, and not used yet: until then both are kept
 
 
-class Seen(msgspec.Struct, rename="camel"):
+class AgentMemory(msgspec.Struct, rename="camel"):
     """What must survive a restart. `incarnation` only ever grows: it orders reports over restarts."""
 
     incarnation: int = 0
@@ -49,33 +49,33 @@ class Seen(msgspec.Struct, rename="camel"):
     assignment: Assignment | None = None
 
 
-class Known(msgspec.Struct, rename="camel"):
+class NodeRecord(msgspec.Struct, rename="camel"):
     """What this node is: the device that each index means for ever, and the GPUs that somebody here wants empty."""
 
     gpus: dict[int, str] = {}
     draining: list[str] = []
 
 
-class Metered(msgspec.Struct, rename="camel"):
+class EnergyRecord(msgspec.Struct, rename="camel"):
     """The energy of each GPU as it was counted last, and the boot whose clock its times are of."""
 
     boot_id: str = ""
     energy: dict[str, Energy] = {}
 
 
-class Lasting(msgspec.Struct, rename="camel"):
+class HealthRecord(msgspec.Struct, rename="camel"):
     """GPUs with a fault, as of one boot of the machine."""
 
     boot_id: str = ""
-    states: dict[str, State] = {}
+    states: dict[str, HealthState] = {}
 
 
-class Folder:
+class StateFolder:
     """The agent's folder; nobody but its user can read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lasting: Lasting | None = None
+        self._lasting: HealthRecord | None = None
 
     def credential(self) -> Credential | None:
         return self._read("credential.json", Credential)
@@ -83,16 +83,16 @@ class Folder:
     def keep_credential(self, credential: Credential) -> None:
         self._write("credential.json", msgspec.json.encode(credential))
 
-    def seen(self) -> Seen:
-        return self._read("seen.json", Seen) or Seen()
+    def seen(self) -> AgentMemory:
+        return self._read("seen.json", AgentMemory) or AgentMemory()
 
-    def keep_seen(self, seen: Seen) -> None:
+    def keep_seen(self, seen: AgentMemory) -> None:
         self._write("seen.json", msgspec.json.encode(seen))
 
-    def known(self) -> Known:
-        return self._read("known.json", Known) or Known()
+    def known(self) -> NodeRecord:
+        return self._read("known.json", NodeRecord) or NodeRecord()
 
-    def keep_known(self, known: Known) -> None:
+    def keep_known(self, known: NodeRecord) -> None:
         self._write("known.json", msgspec.json.encode(known))
 
     def last_seen(self) -> datetime:
@@ -102,26 +102,26 @@ class Folder:
         except FileNotFoundError:
             return datetime.now(UTC)
 
-    def looked(self, states: Mapping[str, State]) -> None:
+    def looked(self, states: Mapping[str, HealthState]) -> None:
         """Now was looked; how healthy the devices were is kept where that has changed in what outlives an agent."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "looked").touch()
-        lasting = Lasting(boot_id(), {uuid: state for uuid, state in states.items() if state.cause})
+        lasting = HealthRecord(boot_id(), {uuid: state for uuid, state in states.items() if state.cause})
         if lasting != self._lasting:
             self._write("health.json", msgspec.json.encode(lasting))
             self._lasting = lasting
 
-    def health(self) -> Mapping[str, State]:
+    def health(self) -> Mapping[str, HealthState]:
         """The faults that were there when an agent looked last; none of an earlier boot, which is a reset."""
-        kept = self._read("health.json", Lasting)
+        kept = self._read("health.json", HealthRecord)
         return kept.states if kept is not None and kept.boot_id == boot_id() else {}
 
     def keep_energy(self, energy: Mapping[str, Energy]) -> None:
-        self._write("energy.json", msgspec.json.encode(Metered(boot_id(), dict(energy))))
+        self._write("energy.json", msgspec.json.encode(EnergyRecord(boot_id(), dict(energy))))
 
     def energy(self) -> Mapping[str, Energy]:
         """The totals to go on from; what the devices counted meanwhile is added by the first reading."""
-        kept = self._read("energy.json", Metered)
+        kept = self._read("energy.json", EnergyRecord)
         if kept is None:
             return {}
         if kept.boot_id == boot_id():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents.contract import GpuMinute, InstanceMinute
-from agents.keeper.copies import Copy
+from agents.keeper.copies import NodeCopy
 from agents.seams.device import Reading
 from agents.seams.traffic import Counters, Served
 
@@ -50,7 +50,7 @@ class GpuSums:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CopyTotals:
     """The totals of one copy, and who counted them."""
 
     counters: Counters
@@ -58,10 +58,10 @@ class Told:
     served: Served | None = None
 
 
-class Minute:
+class ReportMinute:
     """What happened since `began`. The totals that a copy had then are its zero."""
 
-    def __init__(self, began: datetime, totals: Mapping[str, Told]) -> None:
+    def __init__(self, began: datetime, totals: Mapping[str, CopyTotals]) -> None:
         self.began = began
         self._zero = dict(totals)
         self._gpus: dict[str, GpuSums] = {}
@@ -73,14 +73,14 @@ class Minute:
         return self._gpus.get(uuid, GpuSums()).minute(index, energy_mj)
 
     def instances(
-        self, copies: Collection[Copy], index: Mapping[str, int], totals: Mapping[str, Told]
+        self, copies: Collection[NodeCopy], index: Mapping[str, int], totals: Mapping[str, CopyTotals]
     ) -> dict[str, InstanceMinute]:
         """One entry an instance: its copies are added up, and stand where the newest of them stands."""
         found: dict[str, InstanceMinute] = {}
         for copy in copies:
             if copy.running is None:
                 continue
-            now = totals.get(copy.id, Told(Counters()))
+            now = totals.get(copy.id, CopyTotals(Counters()))
             counted = since(now.counters, self._zero[copy.id].counters if copy.id in self._zero else Counters())
             busy = _busy(now.served) - _busy(self._zero[copy.id].served if copy.id in self._zero else None)
             batches = _batches(now.served) - _batches(self._zero[copy.id].served if copy.id in self._zero else None)

@@ -7,11 +7,11 @@ import socket
 import threading
 from pathlib import Path
 
-from agents.host.local import SOCKET, Local, ask
+from agents.host.local_socket import SOCKET, LocalServer, ask
 
 
 def test_a_caller_who_drips_keeps_the_next_waiting_for_a_moment_only(tmp_path: Path) -> None:
-    local = Local(tmp_path, {"status": lambda _asked: "well"})
+    local = LocalServer(tmp_path, {"status": lambda _asked: "well"})
     local.start()
     done = threading.Event()
     with socket.socket(socket.AF_UNIX) as dawdler:

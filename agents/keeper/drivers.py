@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from agents.runtime import CopyRuntime
 from agents.seams.device import Device, Mps
-from agents.talk.copies import Talk
+from agents.talk.copy_client import CopyClient
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class NodeDrivers:
     """The seams, as one thing to hand around."""
 
     device: Device
     mps: Mps
     runtime: CopyRuntime
-    talk: Talk
+    talk: CopyClient
 
 
-class Fell(Exception):
+class CopyFailed(Exception):
     """A copy cannot get any further up; `reason` is one word, the message says more."""
 
     def __init__(self, reason: str, message: str = "") -> None:
@@ -28,5 +28,5 @@ class Fell(Exception):
         self.message = message[:500]
 
 
-class Stuck(Exception):
+class ClientStuck(Exception):
     """A client that can be ended in no safe way: its GPU must be recycled."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.node.knobs import AGAIN_SECONDS, RENEW_SECONDS, Knobs
+from agents.node.knob_writer import AGAIN_SECONDS, RENEW_SECONDS, KnobWriter
 from agents.seams.device import Ability
 from tests.support.nodes import served
 from tests.support.virtual import VirtualNode, virtual
@@ -20,11 +20,11 @@ def made(tmp_path: Path) -> Iterator[VirtualNode]:
 
 
 @pytest.fixture
-def knobs(made: VirtualNode) -> Knobs:
-    return Knobs(made.node._around.hands)
+def knobs(made: VirtualNode) -> KnobWriter:
+    return KnobWriter(made.node._around.hands)
 
 
-def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, knobs: Knobs) -> None:
+def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     for second in range(int(RENEW_SECONDS)):
         knobs.turn_clock(uuid, 1380, float(second))
@@ -34,7 +34,7 @@ def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, kn
     assert made.machine.writes == 2
 
 
-def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs: Knobs) -> None:
+def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     knobs.turn_clock(uuid, 1380, 0.0)
     made.machine.reload_driver()
@@ -42,14 +42,16 @@ def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs
     assert made.machine.truth(uuid).settings.locked_mhz == 1380
 
 
-def test_a_knob_that_nobody_asked_for_is_never_turned(made: VirtualNode, knobs: Knobs) -> None:
+def test_a_knob_that_nobody_asked_for_is_never_turned(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     knobs.turn_clock(uuid, None, 0.0)
     knobs.turn_cap(uuid, None, 0.0)
     assert made.machine.writes == 0
 
 
-def test_a_clock_and_a_cap_that_are_not_wanted_any_more_are_given_back_once(made: VirtualNode, knobs: Knobs) -> None:
+def test_a_clock_and_a_cap_that_are_not_wanted_any_more_are_given_back_once(
+    made: VirtualNode, knobs: KnobWriter
+) -> None:
     (uuid,) = made.uuids
     knobs.turn_clock(uuid, 1380, 0.0)
     knobs.turn_cap(uuid, 200.0, 0.0)
@@ -61,7 +63,7 @@ def test_a_clock_and_a_cap_that_are_not_wanted_any_more_are_given_back_once(made
     assert made.machine.writes == 4
 
 
-def test_what_does_not_turn_is_tried_again_after_ten_seconds(made: VirtualNode, knobs: Knobs) -> None:
+def test_what_does_not_turn_is_tried_again_after_ten_seconds(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     made.machine.setters(uuid, "ignored")
     knobs.turn_clock(uuid, 1380, 0.0)
@@ -75,7 +77,7 @@ def test_what_does_not_turn_is_tried_again_after_ten_seconds(made: VirtualNode, 
 
 @pytest.mark.parametrize("how", ["no_permission", "ignored"])
 def test_a_cap_that_cannot_be_set_is_said_to_be_asked_for_and_not_applied(
-    made: VirtualNode, knobs: Knobs, how: str
+    made: VirtualNode, knobs: KnobWriter, how: str
 ) -> None:
     (uuid,) = made.uuids
     made.machine.setters(uuid, how)  # type: ignore[arg-type]
@@ -83,14 +85,14 @@ def test_a_cap_that_cannot_be_set_is_said_to_be_asked_for_and_not_applied(
     assert (knobs.caps[uuid].requested, knobs.caps[uuid].applied) == (200.0, None)
 
 
-def test_a_device_without_compute_modes_is_left_alone(made: VirtualNode, knobs: Knobs) -> None:
+def test_a_device_without_compute_modes_is_left_alone(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     made.machine.unsupported(uuid, Ability.COMPUTE_MODE)
     knobs.close_door(uuid, 0.0)
     assert knobs.doors[uuid].trouble == "not_supported"
 
 
-def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: VirtualNode, knobs: Knobs) -> None:
+def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: VirtualNode, knobs: KnobWriter) -> None:
     made.offer(served("search"))
     made.go_on(10)
     copy, process = made.copy("search"), made.process("search")
@@ -104,7 +106,7 @@ def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: V
     assert (process.batch, process.batch_timeout_ms) == (6, 7.0)
 
 
-def test_what_is_known_of_a_copy_goes_with_it(made: VirtualNode, knobs: Knobs) -> None:
+def test_what_is_known_of_a_copy_goes_with_it(made: VirtualNode, knobs: KnobWriter) -> None:
     made.offer(served("search"))
     made.go_on(10)
     copy = made.copy("search")

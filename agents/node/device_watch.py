@@ -12,14 +12,14 @@ from datetime import datetime
 
 from agents.contract import LATENCY_EDGES_MS, AssignedGpu, Assignment, Excursion
 from agents.host import clocks
-from agents.keeper.copies import Copy, Stage
-from agents.keeper.hands import Hands
+from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.drivers import NodeDrivers
 from agents.keeper.keeper import Keeper, Situation
-from agents.node.census import Census
-from agents.node.guarding import MemoryGuard
-from agents.node.identity import indexed, meant
-from agents.node.knobs import Knobs
-from agents.node.minutes import Minute, Told, percentile_ms
+from agents.node.copy_counters import CopyCounters
+from agents.node.gpu_indexes import assigned_indexes, extend_indexes
+from agents.node.knob_writer import KnobWriter
+from agents.node.memory_guard import MemoryGuard
+from agents.node.report_minute import CopyTotals, ReportMinute, percentile_ms
 from agents.policy import health, power
 from agents.seams.device import DeviceError, Gpu, GpuProcess, MpsState, Reading, Trouble
 
@@ -33,17 +33,17 @@ MEASURE_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class Watch:
+class DeviceWatch:
     """One thread: reads every GPU, judges its health, runs its power loop, and keeps the minute's sums."""
 
     def __init__(
         self,
-        hands: Hands,
+        hands: NodeDrivers,
         keeper: Keeper,
-        census: Census,
+        census: CopyCounters,
         known: Mapping[int, str],
         keep_known: Callable[[Mapping[int, str]], None],
-        states: Mapping[str, health.State],
+        states: Mapping[str, health.HealthState],
         energy: Mapping[str, power.Energy],
         clock: Callable[[], float] = clocks.seconds,
         date: Callable[[], datetime] = clocks.date,
@@ -64,21 +64,23 @@ class Watch:
         self._mps_at = float("-inf")
         self._doubts: dict[str, int] = {}
         self._health = dict(states)
-        self._power: dict[str, power.State] = {}
+        self._power: dict[str, power.PowerState] = {}
         self._energy = dict(energy)
         self._samples: dict[str, power.Samples] = {}
         self._assignment: Assignment | None = None
         self._draining: frozenset[str] = frozenset()
-        self.verdicts: dict[str, health.Verdict] = {}
+        self.verdicts: dict[str, health.HealthVerdict] = {}
         self.readings: dict[str, Reading] = {}
         self.xids: dict[str, int] = {}
         self.excursions: tuple[Excursion, ...] = ()
         self.repartition: tuple[int, ...] = ()
-        self.knobs = Knobs(hands)
+        self.knobs = KnobWriter(hands)
         self._memory = MemoryGuard()
         self._measured: dict[str, float] = {}
-        self.minute = Minute(_minute(date()), {})
-        self.finished: tuple[Minute, Mapping[str, Told]] | None = None  # the minute before, until it was reported
+        self.minute = ReportMinute(_minute(date()), {})
+        self.finished: tuple[ReportMinute, Mapping[str, CopyTotals]] | None = (
+            None  # the minute before, until it was reported
+        )
 
     # What the rest of the agent says and asks.
 
@@ -94,10 +96,10 @@ class Watch:
     @property
     def indexes(self) -> Mapping[int, str]:
         """The UUID that each index means on this node."""
-        return meant(self._indexes, self._assignment)
+        return assigned_indexes(self._indexes, self._assignment)
 
     @property
-    def health(self) -> Mapping[str, health.State]:
+    def health(self) -> Mapping[str, health.HealthState]:
         """What is remembered of each GPU's health: a fault that a person must mend outlives the agent."""
         return self._health
 
@@ -154,12 +156,12 @@ class Watch:
             return  # anything else says nothing of any one of them
         self._found.update({gpu.uuid: gpu for gpu in gpus})
         self._present = {gpu.uuid for gpu in gpus}
-        fixed = indexed(self._indexes, gpus)
+        fixed = extend_indexes(self._indexes, gpus)
         if fixed != self._indexes:
             self._indexes = fixed
             self._keep_known(fixed)
 
-    def _look(self, copies: Collection[Copy], now: float) -> None:
+    def _look(self, copies: Collection[NodeCopy], now: float) -> None:
         """Read every GPU and judge its health; one that does not answer hides no other."""
         xids: dict[str, tuple[int, ...]] = {}
         try:
@@ -189,8 +191,8 @@ class Watch:
                 if trouble is Trouble.LOST:
                     self._enumerated_at = float("-inf")
             present = uuid in self._present and trouble is not Trouble.LOST
-            seen = health.Observed(uuid, present, reading, trouble, xids.get(uuid, ()), self._mps.get(uuid))
-            state = self._health.get(uuid) or health.State(uuid)
+            seen = health.GpuObservation(uuid, present, reading, trouble, xids.get(uuid, ()), self._mps.get(uuid))
+            state = self._health.get(uuid) or health.HealthState(uuid)
             self._health[uuid] = health.observe(state, seen, now)
             verdict = health.verdict(self._health[uuid], now)
             before_verdict = self.verdicts.get(uuid)
@@ -231,7 +233,7 @@ class Watch:
         room = {uuid: math.floor(gib * 64) / 64 for uuid, gib in self._memory.room_gib.items()}  # no news in its noise
         return Situation(gpus, fenced, self._draining, self._memory.away, room)
 
-    def _guard_memory(self, copies: Collection[Copy], now: float) -> None:
+    def _guard_memory(self, copies: Collection[NodeCopy], now: float) -> None:
         assignment = self._assignment
         if assignment is None:
             return
@@ -255,9 +257,9 @@ class Watch:
         began = _minute(self._date())
         if began != self.minute.began:
             self.finished = (self.minute, dict(self._census.totals))
-            self.minute = Minute(began, self._census.totals)
+            self.minute = ReportMinute(began, self._census.totals)
 
-    def _turn(self, copies: Collection[Copy], now: float) -> None:
+    def _turn(self, copies: Collection[NodeCopy], now: float) -> None:
         """Run the power loop of each GPU that is assigned, and put its knobs where it says."""
         assignment = self._assignment
         if assignment is None:
@@ -271,7 +273,7 @@ class Watch:
             told = assigned.get(index, AssignedGpu(index))
             here = [copy for copy in copies if copy.gpu == uuid and copy.stage is Stage.READY]
             seen = self._seen(index, uuid, told, here, now)
-            move = power.step(self._power.get(uuid, power.State()), seen, power.Settings())
+            move = power.step(self._power.get(uuid, power.PowerState()), seen, power.PowerSettings())
             self._power[uuid] = move.state
             if move.clock_mhz != seen.clock_mhz and uuid in self._samples:
                 self._samples[uuid].moved(now)
@@ -292,12 +294,14 @@ class Watch:
                 repartition.append(index)
         self.excursions, self.repartition = tuple(excursions), tuple(repartition)
 
-    def _seen(self, index: int, uuid: str, told: AssignedGpu, here: Collection[Copy], now: float) -> power.SeenGpu:
+    def _seen(
+        self, index: int, uuid: str, told: AssignedGpu, here: Collection[NodeCopy], now: float
+    ) -> power.GpuPeriod:
         reading = self.readings.get(uuid)
         gpu = self._found[uuid]
         drawn = self._samples[uuid].period() if uuid in self._samples else None
         clock, cap = self.knobs.clocks.get(uuid), self.knobs.caps.get(uuid)
-        return power.SeenGpu(
+        return power.GpuPeriod(
             index=index,
             at=self._date(),
             peak_w=drawn[0] if drawn else None,
@@ -312,13 +316,13 @@ class Watch:
             instances=tuple(self._seen_instance(copy) for copy in here if copy.served),
         )
 
-    def _seen_instance(self, copy: Copy) -> power.SeenInstance:
+    def _seen_instance(self, copy: NodeCopy) -> power.InstancePeriod:
         wanted = copy.wanted
         lately = self._census.lately(copy.id)
         served = self._census.served(copy.id)
         turned = self.knobs.batches.get(copy.id)
         planned = wanted.batch.planned if wanted.batch else 1
-        return power.SeenInstance(
+        return power.InstancePeriod(
             id=copy.instance,
             batch=int(turned.applied if turned and turned.applied is not None else planned),
             frame=wanted.batch,

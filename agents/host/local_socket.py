@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from agents.host.sockets import reached
+from agents.host.sockets import short_name
 
 SOCKET = "agent.sock"
 LONGEST_LINE = 64 * 1024
@@ -33,7 +33,7 @@ class NotRunning(Exception):
     """No agent answers in that folder."""
 
 
-class Local:
+class LocalServer:
     """Answers one caller after the other."""
 
     def __init__(self, folder: Path, answers: Answers) -> None:
@@ -45,7 +45,7 @@ class Local:
         self._path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            with reached(self._path) as name:
+            with short_name(self._path) as name:
                 self._listener.bind(name)
         finally:
             os.umask(before)
@@ -88,7 +88,7 @@ def ask(folder: Path, verb: str, **fields: Any) -> Any:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         try:
-            with reached(folder / SOCKET) as name:
+            with short_name(folder / SOCKET) as name:
                 connection.connect(name)
             connection.sendall(msgspec.json.encode({"verb": verb, **fields}) + b"\n")
             said = msgspec.json.decode(_line(connection, 1 << 24, PATIENCE_SECONDS))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.contract import LATENCY_EDGES_MS
-from agents.keeper.copies import Copy, Stage
-from agents.node.minutes import Minute, Told, add, percentile_ms, since
+from agents.keeper.copies import NodeCopy, Stage
+from agents.node.report_minute import CopyTotals, ReportMinute, add, percentile_ms, since
 from agents.runtime import Running
 from agents.seams.device import Reading
 from agents.seams.traffic import Counters, Served
@@ -17,17 +17,17 @@ from tests.support.nodes import served
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
-def copy(name: str, number: int = 1) -> Copy:
-    return Copy(f"{name}.1.{number}", served(name), "GPU-a", Stage.READY, running=Running(name, number, 1, "boot"))
+def copy(name: str, number: int = 1) -> NodeCopy:
+    return NodeCopy(f"{name}.1.{number}", served(name), "GPU-a", Stage.READY, running=Running(name, number, 1, "boot"))
 
 
-def told(requests: int, busy: float | None = None, errors: int = 0) -> Told:
+def told(requests: int, busy: float | None = None, errors: int = 0) -> CopyTotals:
     counters = Counters(requests, errors, (requests,))
-    return Told(counters, "gateway", Served(counters, busy_seconds=busy))
+    return CopyTotals(counters, "gateway", Served(counters, busy_seconds=busy))
 
 
 def test_readings_are_averaged_and_their_peak_is_kept() -> None:
-    minute = Minute(NOON, {})
+    minute = ReportMinute(NOON, {})
     for watts, percent in ((100.0, 20.0), (300.0, 40.0)):
         minute.read("GPU-a", Reading(3.0, percent, watts, temperature_c=60.0, sm_clock_mhz=1380.0))
     said = minute.gpu("GPU-a", 0, 7)
@@ -36,36 +36,36 @@ def test_readings_are_averaged_and_their_peak_is_kept() -> None:
 
 
 def test_a_reading_without_watts_takes_nothing_from_the_mean() -> None:
-    minute = Minute(NOON, {})
+    minute = ReportMinute(NOON, {})
     minute.read("GPU-a", Reading(1.0, power_w=200.0))
     minute.read("GPU-a", Reading(1.0))
     assert minute.gpu("GPU-a", 0, 0).power_mean_w == 200
 
 
 def test_a_device_that_was_never_read_is_unknown() -> None:
-    assert Minute(NOON, {}).gpu("GPU-a", 3, 0).health == "unknown"
+    assert ReportMinute(NOON, {}).gpu("GPU-a", 3, 0).health == "unknown"
 
 
 def test_requests_count_from_what_the_copy_had_when_the_minute_began() -> None:
-    minute = Minute(NOON, {"a.1.1": told(100, busy=5.0)})
+    minute = ReportMinute(NOON, {"a.1.1": told(100, busy=5.0)})
     said = minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(130, busy=9.0, errors=2)})["a"]
     assert (said.requests, said.errors, said.busy_seconds, said.latency_counts) == (30, 2, 4, (30,))
     assert said.source == "gateway"
 
 
 def test_a_later_report_says_all_that_an_earlier_one_said() -> None:
-    minute = Minute(NOON, {})
+    minute = ReportMinute(NOON, {})
     counts = [minute.instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(total)})["a"].requests for total in (3, 8, 21)]
     assert counts == [3, 8, 21]
 
 
 def test_a_copy_that_came_within_the_minute_counts_from_nought() -> None:
-    said = Minute(NOON, {}).instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(12)})
+    said = ReportMinute(NOON, {}).instances([copy("a")], {"GPU-a": 0}, {"a.1.1": told(12)})
     assert said["a"].requests == 12
 
 
 def test_two_copies_of_an_instance_are_added_up() -> None:
-    minute = Minute(NOON, {"a.1.1": told(100)})
+    minute = ReportMinute(NOON, {"a.1.1": told(100)})
     totals = {"a.1.1": told(110), "a.1.2": told(5)}
     said = minute.instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, totals)["a"]
     assert (said.requests, said.latency_counts) == (15, (15,))
@@ -100,10 +100,10 @@ def test_nothing_served_has_no_percentile() -> None:
 
 
 def test_batches_and_busy_time_are_those_of_the_minute_over_all_copies() -> None:
-    before = {"a.1.1": Told(Counters(), "gateway", Served(Counters(), busy_seconds=5.0, batches=50.0))}
+    before = {"a.1.1": CopyTotals(Counters(), "gateway", Served(Counters(), busy_seconds=5.0, batches=50.0))}
     now = {
-        "a.1.1": Told(Counters(), "gateway", Served(Counters(), busy_seconds=7.0, batches=60.0)),
-        "a.1.2": Told(Counters(), "gateway", Served(Counters(), busy_seconds=1.0, batches=5.0)),
+        "a.1.1": CopyTotals(Counters(), "gateway", Served(Counters(), busy_seconds=7.0, batches=60.0)),
+        "a.1.2": CopyTotals(Counters(), "gateway", Served(Counters(), busy_seconds=1.0, batches=5.0)),
     }
-    said = Minute(NOON, before).instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, now)["a"]
+    said = ReportMinute(NOON, before).instances([copy("a"), copy("a", 2)], {"GPU-a": 0}, now)["a"]
     assert (said.batches, said.busy_seconds) == (15, 3)

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 
 
-class Garbled(Exception):
+class HaproxyGarbled(Exception):
     """An answer that is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class HaproxyProcess:
     """A process of HAProxy; an old one finishes what it has after a reload."""
 
     pid: int
@@ -19,7 +19,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenServer:
+class ServerState:
     """A server as HAProxy has it."""
 
     host: str
@@ -34,7 +34,7 @@ class SeenServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ServerLoad:
     """Requests of a server, or of a backend as a whole, at this moment."""
 
     open: int
@@ -48,11 +48,11 @@ _PROCESS = re.compile(r"(\d+)\s+(master|worker|\S+)\s+(\d+)\s.*")
 _STATE_COLUMNS = ("be_name", "srv_name", "srv_addr", "srv_op_state", "srv_admin_state", "srv_uweight", "srv_port")
 
 
-def workers(text: str) -> tuple[Worker, ...]:
+def parse_processes(text: str) -> tuple[HaproxyProcess, ...]:
     """`show proc` of the master."""
     lines = text.rstrip("\n").split("\n")
     if not lines[0].startswith("#<PID>") or not any(line.startswith("# workers") for line in lines):
-        raise Garbled(f"show proc: {text[:200]!r}")
+        raise HaproxyGarbled(f"show proc: {text[:200]!r}")
     found, section = [], ""
     for line in lines[1:]:
         if line.startswith("#"):
@@ -60,19 +60,19 @@ def workers(text: str) -> tuple[Worker, ...]:
         elif line.strip():
             match = _PROCESS.fullmatch(line)
             if match is None:
-                raise Garbled(f"show proc: {line[:200]!r}")
+                raise HaproxyGarbled(f"show proc: {line[:200]!r}")
             if match[2] == "worker":
-                found.append(Worker(int(match[1]), old=section == "old workers"))
+                found.append(HaproxyProcess(int(match[1]), old=section == "old workers"))
     return tuple(found)
 
 
-def servers(text: str) -> dict[str, dict[str, SeenServer]]:
+def parse_servers(text: str) -> dict[str, dict[str, ServerState]]:
     """`show servers state`: servers by backend and name."""
     lines = [line for line in text.split("\n") if line]
     if len(lines) < 2 or lines[0] != "1" or not lines[1].startswith("# "):
-        raise Garbled(f"show servers state: {text[:200]!r}")
+        raise HaproxyGarbled(f"show servers state: {text[:200]!r}")
     header = lines[1][2:].split(" ")
-    found: dict[str, dict[str, SeenServer]] = {}
+    found: dict[str, dict[str, ServerState]] = {}
     try:
         at = [header.index(column) for column in _STATE_COLUMNS]
         for line in lines[2:]:
@@ -80,14 +80,14 @@ def servers(text: str) -> dict[str, dict[str, SeenServer]]:
             if len(cells) != len(header):
                 raise ValueError(line)
             backend, name, host, operational, admin, weight, port = (cells[index] for index in at)
-            seen = SeenServer(host, int(port), int(weight), int(admin), int(operational))
+            seen = ServerState(host, int(port), int(weight), int(admin), int(operational))
             found.setdefault(backend, {})[name] = seen
     except ValueError as error:
-        raise Garbled(f"show servers state: {str(error)[:200]}") from error
+        raise HaproxyGarbled(f"show servers state: {str(error)[:200]}") from error
     return found
 
 
-def entries(text: str) -> dict[str, str]:
+def parse_map(text: str) -> dict[str, str]:
     """`show map FILE`: values by key; of an entry that is there twice and differs, both."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
@@ -95,31 +95,31 @@ def entries(text: str) -> dict[str, str]:
             continue
         cells = line.split(" ")
         if len(cells) != 3 or not cells[0].startswith("0x"):
-            raise Garbled(f"show map: {line[:200]!r}")
+            raise HaproxyGarbled(f"show map: {line[:200]!r}")
         before = found.setdefault(cells[1], cells[2])
         if before != cells[2]:
             found[cells[1]] = f"{before} {cells[2]}"
     return found
 
 
-def loads(text: str) -> dict[tuple[str, str], Load]:
+def parse_loads(text: str) -> dict[tuple[str, str], ServerLoad]:
     """`show stat`: by backend and server; the server BACKEND stands for the whole."""
     lines = [line for line in text.split("\n") if line]
     if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,"):
-        raise Garbled(f"show stat: {text[:200]!r}")
+        raise HaproxyGarbled(f"show stat: {text[:200]!r}")
     found = {}
     try:
         for line in lines[1:]:
             cells = line.split(",", 5)
-            found[cells[0], cells[1]] = Load(int(cells[4]), int(cells[2] or 0))
+            found[cells[0], cells[1]] = ServerLoad(int(cells[4]), int(cells[2] or 0))
     except (ValueError, IndexError):
-        raise Garbled(f"show stat: {line[:200]!r}") from None
+        raise HaproxyGarbled(f"show stat: {line[:200]!r}") from None
     return found
 
 
-def info(text: str) -> dict[str, str]:
+def parse_info(text: str) -> dict[str, str]:
     """`show info`."""
     found = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
     if "Pid" not in found:
-        raise Garbled(f"show info: {text[:200]!r}")
+        raise HaproxyGarbled(f"show info: {text[:200]!r}")
     return found

@@ -23,7 +23,7 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CopyReply:
     """What came back; status 0: no whole answer, and `why`."""
 
     ok: bool  # 2xx
@@ -32,28 +32,28 @@ class Reply:
     why: str = ""
 
 
-class Talk(Protocol):
+class CopyClient(Protocol):
     """Asks a copy; a simulated runtime answers without a socket."""
 
-    def ask(self, port: int, probe: Probe, **values: float) -> Reply: ...
+    def ask(self, port: int, probe: Probe, **values: float) -> CopyReply: ...
 
     def served(self, port: int, filled: Filled) -> Served | None: ...
 
 
-class OverTcp:
+class TcpCopyClient:
     """Asks the address of this node that copies listen on."""
 
     def __init__(self, host: str = LOOPBACK) -> None:
         self._host = host
 
-    def ask(self, port: int, probe: Probe, **values: float) -> Reply:
+    def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
         """Send the probe with its `{batch}` and the like filled in from `values`."""
         path, body = _filled(probe.path, values), _filled(probe.body, values)
         address = (self._host, probe.port or port)
         try:
             return _exchange(address, probe.method, path, body.encode(), time.monotonic() + probe.seconds)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            return Reply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
+            return CopyReply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
 
     def served(self, port: int, filled: Filled) -> Served | None:
         """What the copy says it has served; None when it has no metrics endpoint, or does not answer."""
@@ -71,7 +71,7 @@ def _filled(text: str, values: dict[str, float]) -> str:
     return re.sub(r"\{(\w+)\}", word, text) if values else text
 
 
-def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float) -> Reply:
+def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float) -> CopyReply:
     host, port = address
     with socket.create_connection(address, timeout=_left(deadline)) as connection:
         named = f"[{host}]" if ":" in host else host
@@ -85,10 +85,10 @@ def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, dea
             response.begin()
             answer = response.read(MOST_BYTES + 1)
             if len(answer) > MOST_BYTES:
-                return Reply(False, 0, why=f"more than {MOST_BYTES} bytes")
+                return CopyReply(False, 0, why=f"more than {MOST_BYTES} bytes")
             if response.length:
-                return Reply(False, 0, why="the answer ended early")
-            return Reply(200 <= response.status < 300, response.status, answer)
+                return CopyReply(False, 0, why="the answer ended early")
+            return CopyReply(200 <= response.status < 300, response.status, answer)
 
 
 def _left(deadline: float) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.keeper.filler import Filler
-from agents.node.census import GATEWAY_REST_SECONDS, Census
+from agents.node.copy_counters import GATEWAY_REST_SECONDS, CopyCounters
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters
-from agents.talk.copies import OverTcp
+from agents.talk.copy_client import TcpCopyClient
 
 
 def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> None:
@@ -21,7 +21,7 @@ def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> Non
             raise RoutesAway("it hangs")
         return {}
 
-    census = Census(OverTcp(), Filler({}, "127.0.0.1"), counters)
+    census = CopyCounters(TcpCopyClient(), Filler({}, "127.0.0.1"), counters)
     for second in range(12):
         census.refresh([], float(second))
     assert asked == [0, GATEWAY_REST_SECONDS, 2 * GATEWAY_REST_SECONDS]

@@ -6,12 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
-from agents.keeper.copies import Copy, Stage
+from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import Filler
-from agents.node.minutes import Told, since
+from agents.node.report_minute import CopyTotals, since
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters, Served
-from agents.talk.copies import Talk
+from agents.talk.copy_client import CopyClient
 
 COPIES_SECONDS = 30.0  # between two looks at a copy's own metrics; a third of it where nobody else counts
 WINDOW_SECONDS = 5.0  # that a latency is taken over
@@ -23,10 +23,10 @@ GATEWAY_REST_SECONDS = 5.0  # of a gateway that did not answer: it, too, would h
 GatewayCounters = Callable[[], Mapping[str, Counters]]
 
 
-class Census:
+class CopyCounters:
     """The newest totals of each copy, and those of a few seconds ago."""
 
-    def __init__(self, talk: Talk, filler: Filler, gateway: GatewayCounters | None) -> None:
+    def __init__(self, talk: CopyClient, filler: Filler, gateway: GatewayCounters | None) -> None:
         self._talk = talk
         self._filler = filler
         self._gateway = gateway
@@ -37,9 +37,9 @@ class Census:
         self._counters: Mapping[str, Counters] = {}
         self._gateway_rests_until = float("-inf")
         self._history: deque[tuple[float, Mapping[str, Counters]]] = deque()
-        self.totals: dict[str, Told] = {}
+        self.totals: dict[str, CopyTotals] = {}
 
-    def refresh(self, copies: Collection[Copy], now: float, eager: Collection[str] = ()) -> None:
+    def refresh(self, copies: Collection[NodeCopy], now: float, eager: Collection[str] = ()) -> None:
         """Ask who is due, and every copy on the GPUs in `eager`; what does not answer keeps what it said last."""
         if self._gateway is not None and now >= self._gateway_rests_until:
             try:
@@ -71,7 +71,7 @@ class Census:
         """The part of the time between the last two looks at it in which the copy computed."""
         return self._busy.get(copy)
 
-    def _ask(self, copy: Copy, now: float) -> None:
+    def _ask(self, copy: NodeCopy, now: float) -> None:
         asked_at, self._asked[copy.id] = self._asked.get(copy.id, 0.0), now
         filled = self._filler.filled(copy)
         if filled is None or filled.metrics is None:
@@ -99,10 +99,10 @@ class Census:
     def served(self, copy: str) -> Served | None:
         return self._served.get(copy)
 
-    def _told(self, copy: Copy) -> Told:
+    def _told(self, copy: NodeCopy) -> CopyTotals:
         served = self._served.get(copy.id)
         if not copy.served:
-            return Told(Counters(), "", served)
+            return CopyTotals(Counters(), "", served)
         if self._gateway is not None:
-            return Told(self._counters.get(copy.id, Counters()), "gateway", served)
-        return Told(served.counters if served else Counters(), "server-side", served)
+            return CopyTotals(self._counters.get(copy.id, Counters()), "gateway", served)
+        return CopyTotals(served.counters if served else Counters(), "server-side", served)

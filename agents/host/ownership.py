@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def insist_on_own(folder: Path) -> None:
+def require_own_folder(folder: Path) -> None:
     """PermissionError when somebody else owns the folder, or may write it; it is made when it is not there."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()

@@ -8,7 +8,7 @@ from agents.contract import Assignment
 from agents.seams.device import Gpu
 
 
-def indexed(known: Mapping[int, str], found: Sequence[Gpu]) -> dict[int, str]:
+def extend_indexes(known: Mapping[int, str], found: Sequence[Gpu]) -> dict[int, str]:
     """Index to UUID: those known stay, and devices never seen before follow, in the order of their addresses."""
     fixed = dict(known)
     there = set(fixed.values())
@@ -19,7 +19,7 @@ def indexed(known: Mapping[int, str], found: Sequence[Gpu]) -> dict[int, str]:
     return fixed
 
 
-def meant(known: Mapping[int, str], assignment: Assignment | None) -> dict[int, str]:
+def assigned_indexes(known: Mapping[int, str], assignment: Assignment | None) -> dict[int, str]:
     """The same, where the assignment names the UUID that it means: what it was planned for counts."""
     told = {gpu.index: gpu.uuid for gpu in assignment.gpus if gpu.uuid} if assignment else {}
     return {**known, **told}
