@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from app.manifests.model import Kind
-from app.problem import Problem
+from app.problem import HttpProblem
 
 
 class Scope(StrEnum):
@@ -21,7 +21,7 @@ class Scope(StrEnum):
     GATEWAY = "gateway"
 
 
-class Verb(StrEnum):
+class AccessVerb(StrEnum):
     """Reading is get, list and watch; writing is put, patch, delete and apply."""
 
     READ = "read"
@@ -91,44 +91,44 @@ class Principal:
 # Of another node, or gateway, it is an attempt to be that one: 403 and not 404.
 THEIR_OWN = (Noun.REPORT, Noun.NODE_TOKEN, Noun.GATEWAY_COUNTS)
 
-Grants = Mapping[tuple[Kind | Noun, Verb], Reach]
+Grants = Mapping[tuple[Kind | Noun, AccessVerb], Reach]
 
 _KINDS = [kind for kind in Kind if kind is not Kind.STATE]
 _READ_ALL: Grants = {
-    **{(kind, Verb.READ): Reach.ALL for kind in _KINDS},
-    (Noun.METRICS, Verb.READ): Reach.ALL,
-    (Noun.ASSIGNMENT, Verb.READ): Reach.ALL,
-    (Noun.TELEMETRY, Verb.READ): Reach.ALL,
-    (Noun.NODE_STATE, Verb.READ): Reach.ALL,
-    (Noun.ENDPOINTS, Verb.READ): Reach.ALL,
-    (Noun.PLAN, Verb.READ): Reach.ALL,
-    (Noun.PLAN_RECORD, Verb.READ): Reach.ALL,
-    (Noun.CORDON, Verb.READ): Reach.ALL,
-    (Noun.EVENT, Verb.READ): Reach.ALL,
-    (Noun.ATTAINMENT, Verb.READ): Reach.ALL,
-    (Noun.MONEY, Verb.READ): Reach.ALL,
-    (Noun.OVERVIEW, Verb.READ): Reach.ALL,
+    **{(kind, AccessVerb.READ): Reach.ALL for kind in _KINDS},
+    (Noun.METRICS, AccessVerb.READ): Reach.ALL,
+    (Noun.ASSIGNMENT, AccessVerb.READ): Reach.ALL,
+    (Noun.TELEMETRY, AccessVerb.READ): Reach.ALL,
+    (Noun.NODE_STATE, AccessVerb.READ): Reach.ALL,
+    (Noun.ENDPOINTS, AccessVerb.READ): Reach.ALL,
+    (Noun.PLAN, AccessVerb.READ): Reach.ALL,
+    (Noun.PLAN_RECORD, AccessVerb.READ): Reach.ALL,
+    (Noun.CORDON, AccessVerb.READ): Reach.ALL,
+    (Noun.EVENT, AccessVerb.READ): Reach.ALL,
+    (Noun.ATTAINMENT, AccessVerb.READ): Reach.ALL,
+    (Noun.MONEY, AccessVerb.READ): Reach.ALL,
+    (Noun.OVERVIEW, AccessVerb.READ): Reach.ALL,
 }
 _OPERATE: Grants = {
     **_READ_ALL,
-    **{(kind, Verb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
-    (Noun.PLAN, Verb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
-    (Noun.WHAT_IF, Verb.WRITE): Reach.ALL,  # it changes nothing, and keeps a core busy
-    (Noun.CORDON, Verb.WRITE): Reach.ALL,
+    **{(kind, AccessVerb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
+    (Noun.PLAN, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
+    (Noun.WHAT_IF, AccessVerb.WRITE): Reach.ALL,  # it changes nothing, and keeps a core busy
+    (Noun.CORDON, AccessVerb.WRITE): Reach.ALL,
 }
 _TENANT_READ: Grants = {
-    (Kind.SERVICE, Verb.READ): Reach.OWN,
-    (Kind.JOB, Verb.READ): Reach.OWN,
-    (Noun.NODE_STATE, Verb.READ): Reach.OWN,  # of what runs there, where something of the tenant's does
-    (Noun.ENDPOINTS, Verb.READ): Reach.OWN,  # without addresses: copies are reached through a gateway
-    (Noun.PLAN, Verb.READ): Reach.OWN,  # its own instances; of the others their number
-    (Noun.EVENT, Verb.READ): Reach.OWN,
-    (Noun.ATTAINMENT, Verb.READ): Reach.OWN,
-    (Noun.OVERVIEW, Verb.READ): Reach.OWN,
-    (Noun.MONEY, Verb.READ): Reach.OWN,
-    (Kind.GPU_TYPE, Verb.READ): Reach.ALL,
-    (Kind.MODEL, Verb.READ): Reach.ADMITTED,
-    (Kind.PROFILE, Verb.READ): Reach.ADMITTED,
+    (Kind.SERVICE, AccessVerb.READ): Reach.OWN,
+    (Kind.JOB, AccessVerb.READ): Reach.OWN,
+    (Noun.NODE_STATE, AccessVerb.READ): Reach.OWN,  # of what runs there, where something of the tenant's does
+    (Noun.ENDPOINTS, AccessVerb.READ): Reach.OWN,  # without addresses: copies are reached through a gateway
+    (Noun.PLAN, AccessVerb.READ): Reach.OWN,  # its own instances; of the others their number
+    (Noun.EVENT, AccessVerb.READ): Reach.OWN,
+    (Noun.ATTAINMENT, AccessVerb.READ): Reach.OWN,
+    (Noun.OVERVIEW, AccessVerb.READ): Reach.OWN,
+    (Noun.MONEY, AccessVerb.READ): Reach.OWN,
+    (Kind.GPU_TYPE, AccessVerb.READ): Reach.ALL,
+    (Kind.MODEL, AccessVerb.READ): Reach.ADMITTED,
+    (Kind.PROFILE, AccessVerb.READ): Reach.ADMITTED,
 }
 
 TABLE: Mapping[Role, Grants] = {
@@ -136,37 +136,37 @@ TABLE: Mapping[Role, Grants] = {
     Role.OPERATOR: _OPERATE,
     Role.ADMIN: {
         **_OPERATE,
-        (Kind.TENANT, Verb.WRITE): Reach.ALL,
-        (Noun.TOKEN, Verb.READ): Reach.ALL,
-        (Noun.TOKEN, Verb.WRITE): Reach.ALL,
-        (Noun.JOIN_TOKEN, Verb.READ): Reach.ALL,
-        (Noun.JOIN_TOKEN, Verb.WRITE): Reach.ALL,
-        (Noun.AUDIT, Verb.READ): Reach.ALL,
+        (Kind.TENANT, AccessVerb.WRITE): Reach.ALL,
+        (Noun.TOKEN, AccessVerb.READ): Reach.ALL,
+        (Noun.TOKEN, AccessVerb.WRITE): Reach.ALL,
+        (Noun.JOIN_TOKEN, AccessVerb.READ): Reach.ALL,
+        (Noun.JOIN_TOKEN, AccessVerb.WRITE): Reach.ALL,
+        (Noun.AUDIT, AccessVerb.READ): Reach.ALL,
     },
     Role.NODE: {
-        (Noun.REPORT, Verb.WRITE): Reach.OWN,
-        (Noun.NODE_TOKEN, Verb.WRITE): Reach.OWN,
-        (Noun.ASSIGNMENT, Verb.READ): Reach.OWN,
+        (Noun.REPORT, AccessVerb.WRITE): Reach.OWN,
+        (Noun.NODE_TOKEN, AccessVerb.WRITE): Reach.OWN,
+        (Noun.ASSIGNMENT, AccessVerb.READ): Reach.OWN,
     },
     Role.GATEWAY: {
-        (Noun.ENDPOINTS, Verb.READ): Reach.ALL,
-        (Noun.GATEWAY_COUNTS, Verb.WRITE): Reach.OWN,
+        (Noun.ENDPOINTS, AccessVerb.READ): Reach.ALL,
+        (Noun.GATEWAY_COUNTS, AccessVerb.WRITE): Reach.OWN,
     },
     Role.TENANT_VIEWER: _TENANT_READ,
     Role.TENANT_OPERATOR: {
         **_TENANT_READ,
-        (Kind.SERVICE, Verb.WRITE): Reach.OWN,
-        (Kind.JOB, Verb.WRITE): Reach.OWN,
+        (Kind.SERVICE, AccessVerb.WRITE): Reach.OWN,
+        (Kind.JOB, AccessVerb.WRITE): Reach.OWN,
     },
 }
 
 
-def reach(principal: Principal, noun: Kind | Noun, verb: Verb) -> Reach | None:
+def reach(principal: Principal, noun: Kind | Noun, verb: AccessVerb) -> Reach | None:
     """Which objects of `noun` the principal may `verb`; None when it may not at all."""
     return TABLE[principal.role].get((noun, verb))
 
 
-def require(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = "") -> Reach:
+def require(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: str = "") -> Reach:
     """Refuse what the table does not grant.
 
     `owner` is the tenant (node, gateway) whose object is meant. Another tenant's object does not exist for this
@@ -175,22 +175,22 @@ def require(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = ""
     granted, bound = reach(principal, noun, verb), principal.tenant or principal.node or principal.gateway
     if granted is None or (granted is Reach.OWN and noun in THEIR_OWN and owner != bound):
         if isinstance(noun, Kind) and noun.tenanted and principal.tenant and owner not in ("", principal.tenant):
-            raise Problem("not-found", f"there is no {noun} of that name")
-        raise Problem("forbidden", f"a token of scope {principal.role} may not {verb} {noun} objects")
+            raise HttpProblem("not-found", f"there is no {noun} of that name")
+        raise HttpProblem("forbidden", f"a token of scope {principal.role} may not {verb} {noun} objects")
     if granted is Reach.OWN and owner and owner != bound:
-        raise Problem("not-found", f"there is no {noun} of that name")
+        raise HttpProblem("not-found", f"there is no {noun} of that name")
     return granted
 
 
-def may(principal: Principal, noun: Kind | Noun, verb: Verb, owner: str = "") -> bool:
+def may(principal: Principal, noun: Kind | Noun, verb: AccessVerb, owner: str = "") -> bool:
     """Whether `require` lets it pass."""
     try:
         require(principal, noun, verb, owner)
-    except Problem:
+    except HttpProblem:
         return False
     return True
 
 
 def readable(principal: Principal) -> list[Kind]:
     """The kinds that the principal may read at all."""
-    return [kind for kind in _KINDS if reach(principal, kind, Verb.READ)]
+    return [kind for kind in _KINDS if reach(principal, kind, AccessVerb.READ)]

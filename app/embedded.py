@@ -13,7 +13,7 @@ from typing import Self
 
 from app.postgres.admission import admit, free_port, kept_password, url_of
 from app.postgres.binaries import executable_by, installed, major_version
-from app.postgres.cluster import SUPERUSER, Cluster
+from app.postgres.cluster import SUPERUSER, PostgresCluster
 from app.postgres.faults import PostgresError
 from app.postgres.leftover import stop_leftovers
 from app.postgres.lock import FolderLock
@@ -48,7 +48,7 @@ class EmbeddedPostgres:
         self._failure: BaseException | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: FolderLock | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: PostgresCluster | None = None
         self._keeper: threading.Thread | None = None
         self._port = 0
         self._password = ""
@@ -114,12 +114,12 @@ class EmbeddedPostgres:
     ) -> None:
         self.stop()
 
-    def _prepare(self) -> Cluster:
+    def _prepare(self) -> PostgresCluster:
         folder = self.data_dir / "postgres"
         owner = owner_of(folder)
         install = executable_by(owner, self._install or installed())
         self._password = kept_password(self.data_dir / "postgres.password")
-        cluster = Cluster(folder, owner, install, major_version(install))
+        cluster = PostgresCluster(folder, owner, install, major_version(install))
         cluster.ensure()
         log = self._log
         if log.exists() and log.stat().st_size > LOG_BYTES:
@@ -130,7 +130,7 @@ class EmbeddedPostgres:
     def _log(self) -> Path:
         return self.data_dir / "postgres.log"
 
-    def _keep(self, cluster: Cluster) -> None:
+    def _keep(self, cluster: PostgresCluster) -> None:
         """The server's parent thread, for as long as we live: its end would be the server's."""
         try:
             self._launch(cluster)
@@ -153,7 +153,7 @@ class EmbeddedPostgres:
                 self._stopping.wait(pause_seconds)
                 pause_seconds = min(pause_seconds * 2, 10.0)
 
-    def _launch(self, cluster: Cluster) -> None:
+    def _launch(self, cluster: PostgresCluster) -> None:
         """Returns when the server takes connections."""
         deadline = time.monotonic() + RETRY_SECONDS
         while not self._stopping.is_set():

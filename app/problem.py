@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.manifests.faults import Fault
+from app.manifests.faults import ManifestFault
 
 TITLES: Mapping[str, tuple[int, str]] = {
     "bad-request": (400, "The request is malformed"),
@@ -27,7 +27,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
 }
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """A refusal with its status, said in words a caller can act on."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Problem(Exception):
         slug: str,
         detail: str,
         *,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[ManifestFault] = (),
         headers: Mapping[str, str] | None = None,
         **extra: Any,
     ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app import tokens
 from app.access import Principal, Scope
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import sessions
 from app.store.access.sessions import SessionRow
 from app.store.database.database import Database
@@ -38,12 +38,12 @@ class Sessions:
         """Whose session it is; 401 where it is none."""
         parsed = tokens.parse(cookie or "", COOKIE_PREFIX)
         if parsed is None:
-            raise Problem("unauthorized", "this is no session")
+            raise HttpProblem("unauthorized", "this is no session")
         session_id, secret = parsed
         row = self._database.read(lambda connection: sessions.live(connection, session_id))
         expected = row.secret_hash if row else bytes(32)
         if not hmac.compare_digest(expected, hashed(COOKIE_PREFIX, secret)) or row is None:
-            raise Problem("unauthorized", "this session has ended")
+            raise HttpProblem("unauthorized", "this session has ended")
         return _principal(row)
 
     def open(self, token: str) -> Opened:
@@ -54,7 +54,7 @@ class Sessions:
             lambda connection: sessions.open_for(connection, who.id, new.id, new.secret_hash, SESSION_SECONDS)
         )
         if row is None:
-            raise Problem("forbidden", f"a token of scope {who.role} does not read the console")
+            raise HttpProblem("forbidden", f"a token of scope {who.role} does not read the console")
         return Opened(new.text, _principal(row))
 
     def redeem(self, link: str) -> Opened:
@@ -69,7 +69,7 @@ class Sessions:
                 lambda c: sessions.redeem(c, link_id, link_hash, new.id, new.secret_hash, SESSION_SECONDS)
             )
         if row is None:
-            raise Problem("unauthorized", "this link was used already, or is older than a minute")
+            raise HttpProblem("unauthorized", "this link was used already, or is older than a minute")
         return Opened(new.text, _principal(row))
 
     def close(self, who: Principal) -> None:

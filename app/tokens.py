@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.access import Principal, Scope
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import rotation, tokens
 from app.store.access.tokens import TokenRow
 from app.store.database.database import Database, Unavailable
@@ -59,9 +59,9 @@ def parse(text: str, prefix: str = PREFIX) -> tuple[str, str] | None:
     return (match[2], match[3]) if match and match[1] == prefix else None
 
 
-def reused(token_id: str, node: str, successor: str) -> audit.Entry:
+def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
     """The alarm that a token came again after the one that took its place."""
-    return audit.Entry(
+    return audit.AuditEntry(
         request_id="authentication",
         principal=token_id,
         scope=Scope.NODE,
@@ -106,11 +106,11 @@ class Authenticator:
         if known is not None:
             return known
         if not authorization:
-            raise Problem("unauthorized", "send a token: Authorization: Bearer gw_...", headers=UNAUTHORIZED)
+            raise HttpProblem("unauthorized", "send a token: Authorization: Bearer gw_...", headers=UNAUTHORIZED)
         scheme, _, text = authorization.partition(" ")
         parsed = parse(text.strip()) if scheme.lower() == "bearer" else None
         if parsed is None:
-            raise Problem("unauthorized", "this is not a gpuwright token", headers=UNAUTHORIZED)
+            raise HttpProblem("unauthorized", "this is not a gpuwright token", headers=UNAUTHORIZED)
         token_id, secret = parsed
         era = self._era
         row = self._database.read(lambda connection: tokens.live(connection, token_id))
@@ -119,7 +119,7 @@ class Authenticator:
         if not hmac.compare_digest(expected, hash_secret(secret)) or row is None:
             if row is None:
                 self._suspect(token_id, secret)
-            raise Problem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+            raise HttpProblem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
         if row.fresh:
             self._take_up(row)
         principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at, row.gateway)
@@ -136,7 +136,7 @@ class Authenticator:
         """A node's new token is used for the first time: the one before it ends soon."""
         ends = self._database.write(lambda connection: rotation.take_up(connection, row.replaces, row.id))
         if ends is None:
-            raise Problem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+            raise HttpProblem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
         with self._lock:
             for digest, (principal, until, era) in list(self._cache.items()):
                 if principal.id == row.replaces:

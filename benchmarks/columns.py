@@ -64,7 +64,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProfileArrays:
     """A profile as arrays: [level, batch, SM%]."""
 
     exec_ms: Floats
@@ -91,13 +91,13 @@ def columns(problem: Problem, services: Sequence[Service], types: Sequence[str])
     return Columns(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Columns)))
 
 
-def _run(profile: Profile, memory_gib: float) -> Run:
+def _run(profile: Profile, memory_gib: float) -> ProfileArrays:
     batches = sorted(profile.latency_ms)
     alone = np.array([_at(profile.latency_ms[batch]) for batch in batches])
     own = _at(profile.demand.pressure)
     level = LEVELS[:, None, None]
     slowed = 1 + profile.demand.sensitivity * np.maximum(0, level - own)
-    return Run(
+    return ProfileArrays(
         exec_ms=np.where(own <= level + 1e-9, alone * slowed, np.inf),
         memory=np.array([profile.memory_gib[batch] / memory_gib for batch in batches]),
         pressure=own,
@@ -106,7 +106,7 @@ def _run(profile: Profile, memory_gib: float) -> Run:
     )
 
 
-def _of_run(run: Run, service: Service, number: int, place: int, variant: int, policy: Policy) -> Columns:
+def _of_run(run: ProfileArrays, service: Service, number: int, place: int, variant: int, policy: Policy) -> Columns:
     margin = 1 + policy.exec_margin
     batch = run.batch[:, None]
     load = np.empty_like(run.exec_ms)

@@ -34,7 +34,7 @@ FITS = ("worst", "best")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class HetsevShape:
     """What an instance of a service is on one GPU type, and the most it serves."""
 
     gpu_type: str
@@ -48,11 +48,11 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedInstance:
     """An instance that H2 counted and H3 places."""
 
     service: Service
-    shape: Shape
+    shape: HetsevShape
     rate_per_second: float
 
 
@@ -73,23 +73,23 @@ class Gpus:
         alike = np.full(self.models.shape[1], float(self.most_alike * len(self.places)))
         self.room = np.concatenate([[float(self.sm.sum()), float(self.memory_gib.sum())], alike])
 
-    def room_for(self, shape: Shape, model: int) -> int:
+    def room_for(self, shape: HetsevShape, model: int) -> int:
         """How many more could be counted, by totals alone (HetSev, constraint (2))."""
         by_sm, by_memory = self.room[0] / shape.sm_percent, self.room[1] / shape.memory_gib
         return max(0, int(min(by_sm, by_memory, self.room[2 + model]) + 1e-9))
 
-    def promise(self, shape: Shape, model: int) -> None:
+    def promise(self, shape: HetsevShape, model: int) -> None:
         self._count(shape, model, -1)
 
-    def give_back(self, shape: Shape, model: int) -> None:
+    def give_back(self, shape: HetsevShape, model: int) -> None:
         self._count(shape, model, 1)
 
-    def _count(self, shape: Shape, model: int, sign: int) -> None:
+    def _count(self, shape: HetsevShape, model: int, sign: int) -> None:
         self.room[0] += sign * shape.sm_percent
         self.room[1] += sign * shape.memory_gib
         self.room[2 + model] += sign
 
-    def fit(self, shape: Shape, model: int, fit: str) -> int | None:
+    def fit(self, shape: HetsevShape, model: int, fit: str) -> int | None:
         """The GPU with most (worst fit) or least (best fit) free memory among those that have room."""
         able = (
             (self.sm >= shape.sm_percent)
@@ -104,7 +104,7 @@ class Gpus:
             return int(np.where(able, self.memory_gib, -1.0).argmax())
         return int(np.where(able, self.memory_gib, np.inf).argmin())
 
-    def take(self, gpu: int, shape: Shape, model: int) -> None:
+    def take(self, gpu: int, shape: HetsevShape, model: int) -> None:
         self.sm[gpu] -= shape.sm_percent
         self.memory_gib[gpu] -= shape.memory_gib
         self.pressure[gpu] -= shape.pressure
@@ -127,10 +127,10 @@ def _price(problem: Problem, plan: Plan) -> float:
     return sum(problem.nodes[node].price_per_hour for node, _ in used) + missed
 
 
-def _shapes(problem: Problem, service: Service, level: float) -> list[Shape]:
+def _shapes(problem: Problem, service: Service, level: float) -> list[HetsevShape]:
     """Its shapes on every type, by type and price per rate; the first of a type is HetSev's."""
     price = {node.gpu_type: node.price_per_hour for node in problem.nodes.values()}
-    found: list[Shape] = []
+    found: list[HetsevShape] = []
     for name in sorted(price):
         if service.gpu_types is not None and name not in service.gpu_types:
             continue
@@ -140,7 +140,9 @@ def _shapes(problem: Problem, service: Service, level: float) -> list[Shape]:
     return sorted(found, key=lambda shape: (shape.gpu_type, shape.price_per_hour / shape.rate_per_second))
 
 
-def _of_profile(problem: Problem, service: Service, profile: Profile, price: float, level: float) -> Iterator[Shape]:
+def _of_profile(
+    problem: Problem, service: Service, profile: Profile, price: float, level: float
+) -> Iterator[HetsevShape]:
     """The cheapest shape per rate, and the cheapest of every tenth SM%."""
     policy = problem.policy
     batches = sorted(profile.latency_ms)
@@ -166,7 +168,7 @@ def _of_profile(problem: Problem, service: Service, profile: Profile, price: flo
     for step in sorted({int(least.argmin()), *range(0, len(sm), SM_STEP)}):
         at = int(best[step])
         if np.isfinite(least[step]):
-            yield Shape(
+            yield HetsevShape(
                 gpu_type=profile.gpu_type,
                 variant=profile.variant,
                 batch=batches[at],
@@ -178,12 +180,12 @@ def _of_profile(problem: Problem, service: Service, profile: Profile, price: flo
             )
 
 
-def _plan(problem: Problem, shapes: Mapping[str, list[Shape]], level: float, fit: str) -> Plan:
+def _plan(problem: Problem, shapes: Mapping[str, list[HetsevShape]], level: float, fit: str) -> Plan:
     fleet = _fleet(problem, level)
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     left = {service.name: service.rate_per_second for service in problem.services.values()}
-    full: set[tuple[str, Shape]] = set()  # with no place for one more
-    placed: list[tuple[Wanted, tuple[str, int]]] = []
+    full: set[tuple[str, HetsevShape]] = set()  # with no place for one more
+    placed: list[tuple[WantedInstance, tuple[str, int]]] = []
     while wanted := list(_counted(problem, shapes, left, fleet, full)):
         for number in fair_order([(one.shape.memory_gib, models[one.service.model]) for one in wanted], len(models)):
             one = wanted[number]
@@ -224,19 +226,19 @@ def _fleet(problem: Problem, level: float) -> dict[str, Gpus]:
 
 def _counted(
     problem: Problem,
-    shapes: Mapping[str, list[Shape]],
+    shapes: Mapping[str, list[HetsevShape]],
     left: Mapping[str, float],
     fleet: Mapping[str, Gpus],
-    full: set[tuple[str, Shape]],
-) -> Iterator[Wanted]:
+    full: set[tuple[str, HetsevShape]],
+) -> Iterator[WantedInstance]:
     """H2: the cheapest type's count for each service; as many as there is room for where no type has room for all."""
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     for service in problem.services.values():
         rate, model = left[service.name], models[service.model]
         if rate <= 1e-9 * service.rate_per_second:
             continue
-        whole: dict[str, tuple[float, Shape, int]] = {}  # by type, the first shape with room for all
-        part: tuple[float, Shape, int] | None = None
+        whole: dict[str, tuple[float, HetsevShape, int]] = {}  # by type, the first shape with room for all
+        part: tuple[float, HetsevShape, int] | None = None
         for shape in shapes[service.name]:
             gpus = fleet[shape.gpu_type]
             if shape.gpu_type in whole or (service.name, shape) in full or not (room := gpus.room_for(shape, model)):
@@ -257,10 +259,10 @@ def _counted(
             continue
         for _ in range(count):
             fleet[shape.gpu_type].promise(shape, model)
-            yield Wanted(service, shape, each)
+            yield WantedInstance(service, shape, each)
 
 
-def _instances(problem: Problem, placed: list[tuple[Wanted, tuple[str, int]]]) -> Iterator[Instance]:
+def _instances(problem: Problem, placed: list[tuple[WantedInstance, tuple[str, int]]]) -> Iterator[Instance]:
     """The instances with the timeout that each needs among the neighbours it got."""
     pressure: dict[tuple[str, int], float] = {}
     for one, place in placed:

@@ -24,7 +24,7 @@ RATE_UNITS = 10**7  # of a server's arrival rate
 CANDIDATES = "derived_candidates_small.csv"
 
 
-class NoData(Exception):
+class InfernoDataMissing(Exception):
     """The data folder lacks what the benchmark reads."""
 
 
@@ -45,7 +45,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class CandidatePools:
     """The candidates and how many units of each pool there are."""
 
     candidates: tuple[Candidate, ...]
@@ -59,11 +59,11 @@ class Fleet:
 Answer = dict[tuple[str, str], int]  # (server, accelerator) -> replicas
 
 
-def read(data_dir: Path) -> Fleet:
+def read(data_dir: Path) -> CandidatePools:
     """The fleet from its files, in `data_dir` or its subfolder inferno."""
     folder = data_dir / "inferno" if (data_dir / "inferno").is_dir() else data_dir
     if not (folder / CANDIDATES).is_file():
-        raise NoData(f"{folder / CANDIDATES} is missing; --data names a folder with it and small/*.json")
+        raise InfernoDataMissing(f"{folder / CANDIDATES} is missing; --data names a folder with it and small/*.json")
     small = folder / "small"
     accelerators = {a["name"]: a for a in json.loads((small / "accelerator-data.json").read_text())["accelerators"]}
     pools = {c["type"]: int(c["count"]) for c in json.loads((small / "capacity-data.json").read_text())["count"]}
@@ -77,14 +77,14 @@ def read(data_dir: Path) -> Fleet:
             carried = Fraction(rate) / Fraction(arrivals)
             pool = accelerator["type"]
             candidates.append(Candidate(server, name, int(replicas), price, pool, units, carried))
-    return Fleet(tuple(candidates), pools)
+    return CandidatePools(tuple(candidates), pools)
 
 
-def cost(fleet: Fleet, answer: Answer) -> Fraction:
+def cost(fleet: CandidatePools, answer: Answer) -> Fraction:
     return sum((c.price * answer.get((c.server, c.accelerator), 0) for c in fleet.candidates), Fraction(0))
 
 
-def violations(fleet: Fleet, answer: Answer, mixed: bool) -> list[str]:
+def violations(fleet: CandidatePools, answer: Answer, mixed: bool) -> list[str]:
     """What is wrong with an answer, in exact fractions."""
     found = []
     taken: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def violations(fleet: Fleet, answer: Answer, mixed: bool) -> list[str]:
     return found
 
 
-def solve(fleet: Fleet, mixed: bool, deterministic_work: float = 10.0) -> tuple[Answer, Fraction, Fraction]:
+def solve(fleet: CandidatePools, mixed: bool, deterministic_work: float = 10.0) -> tuple[Answer, Fraction, Fraction]:
     """The best answer, its cost, and a lower bound of every answer's cost."""
     model = cp_model.CpModel()
     grain = Fraction(1, math.lcm(*(c.price.denominator for c in fleet.candidates)))

@@ -37,7 +37,7 @@ class NotSolved(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class GpuStock:
     """GPUs by type, what may be spent on them, and how many instances of a model one takes."""
 
     count: Floats
@@ -79,7 +79,7 @@ def loaded(problem: Problem, load: float) -> Loaded:
     for node in problem.nodes.values():
         count[types.index(node.gpu_type)] += node.gpu_count
         price[types.index(node.gpu_type)] = node.price_per_hour
-    fleet = Fleet(count, price, load * float(count @ price), problem.policy.same_model_per_gpu)
+    fleet = GpuStock(count, price, load * float(count @ price), problem.policy.same_model_per_gpu)
     services, group = _alike(problem)
     names = sorted(problem.models)
     model = np.zeros(group.max() + 1, dtype=np.int64)
@@ -127,7 +127,7 @@ def _least(worth: Floats, group: Ints) -> Ints:
     return np.asarray(order[np.isfinite(worth[order])])
 
 
-def _largest(pool: Columns, model: Ints, fleet: Fleet) -> Solved:
+def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> Solved:
     """The LP over these columns: the largest scale that costs no more than the money."""
     n, types, levels = len(pool.service), len(fleet.count), len(LEVELS)
     kinds, services, models = types * levels, len(model), int(model.max()) + 1

@@ -36,12 +36,12 @@ FILES = (
 HOLD_BACK = 0.12  # chosen on other orders drawn from the same pod list
 
 
-class NoData(Exception):
+class OpenbDataMissing(Exception):
     """The data folder lacks what the benchmark reads."""
 
 
 @dataclass(frozen=True)
-class Cluster:
+class OpenbCluster:
     """The fleet in the order that breaks ties, the declared pods, and the arrivals."""
 
     hosts: tuple[Host, ...]
@@ -57,12 +57,12 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
     """A file of the folder, as rows; the error says which is missing."""
     path = folder / name
     if not path.is_file():
-        raise NoData(f"{path} is missing; --data names a folder with {', '.join(FILES)}")
+        raise OpenbDataMissing(f"{path} is missing; --data names a folder with {', '.join(FILES)}")
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def read(data_dir: Path) -> Cluster:
+def read(data_dir: Path) -> OpenbCluster:
     """The cluster from its files, in `data_dir` or its subfolder openb."""
     folder = data_dir / "openb" if (data_dir / "openb").is_dir() else data_dir
     rank = {row["sn"]: int(row["rank"]) for row in rows(folder, "node_rank_seed42.csv")}
@@ -77,7 +77,7 @@ def read(data_dir: Path) -> Cluster:
         for row in rows(folder, "openb_pod_list_default.csv")
     }
     order = [row["pod"].split("-tuned-")[0] for row in rows(folder, "arrival_order_seed42.csv")]
-    return Cluster(
+    return OpenbCluster(
         tuple(sorted(hosts, key=lambda host: rank[host.name])),
         tuple(pods.values()),
         tuple(pods[name] for name in order),
@@ -94,7 +94,9 @@ def policies(workload: Workload) -> dict[str, Policy]:
     }
 
 
-def replay(cluster: Cluster, policy: Policy, clock: Callable[[], int] = time.perf_counter_ns) -> dict[str, float | int]:
+def replay(
+    cluster: OpenbCluster, policy: Policy, clock: Callable[[], int] = time.perf_counter_ns
+) -> dict[str, float | int]:
     """All arrivals under one policy."""
     fleet = OnlineFleet(cluster.hosts, policy, cluster.declared)
     took: list[int] = []
@@ -114,7 +116,9 @@ def replay(cluster: Cluster, policy: Policy, clock: Callable[[], int] = time.per
     }
 
 
-def together(cluster: Cluster, workload: Workload, clock: Callable[[], int] = time.perf_counter_ns) -> dict[str, float]:
+def together(
+    cluster: OpenbCluster, workload: Workload, clock: Callable[[], int] = time.perf_counter_ns
+) -> dict[str, float]:
     """All arrivals known at once: what is reached without an order to respect."""
     fleet = OnlineFleet(cluster.hosts, LeastWaste(workload), cluster.declared)
     began = clock()

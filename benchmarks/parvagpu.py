@@ -25,7 +25,7 @@ RIGHT = ((3,), (2, 1), (1, 1, 1))
 LAYOUTS = ((7,), *(tuple(left + right) for left, right in product(LEFT, RIGHT)))
 
 
-class NoData(Exception):
+class ParvaDataMissing(Exception):
     """The data folder lacks what the benchmark reads."""
 
 
@@ -40,7 +40,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Measurement:
     """One measurement."""
 
     slice: int
@@ -51,7 +51,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class ModelDemand:
     """One model's promise in a scenario."""
 
     model: str
@@ -59,22 +59,24 @@ class Demand:
     per_second: Fraction
 
 
-def read(data_dir: Path) -> tuple[dict[str, tuple[Row, ...]], list[tuple[Demand, ...]]]:
+def read(data_dir: Path) -> tuple[dict[str, tuple[Measurement, ...]], list[tuple[ModelDemand, ...]]]:
     """Profiles by model, and the scenarios, from `data_dir` or its subfolder parvagpu."""
     folder = data_dir / "parvagpu" if (data_dir / "parvagpu").is_dir() else data_dir
     files = sorted((folder / "prof_data").glob("*.csv"))
     if not files:
-        raise NoData(f"{folder / 'prof_data'} holds no profile; --data names a folder with prof_data/ and slo_*.csv")
+        raise ParvaDataMissing(
+            f"{folder / 'prof_data'} holds no profile; --data names a folder with prof_data/ and slo_*.csv"
+        )
     profiles = {}
     for path in files:
         with path.open(newline="") as file:
             rows = [[Fraction(cell) for cell in row] for row in list(csv.reader(file))[1:]]
-        profiles[path.stem] = tuple(Row(int(s), int(b), int(p), each, late) for s, b, p, each, late in rows)
+        profiles[path.stem] = tuple(Measurement(int(s), int(b), int(p), each, late) for s, b, p, each, late in rows)
     latencies = _table(folder / "slo_latency_ms.csv")
     rates = _table(folder / "slo_request_rate.csv")
     scenarios = [
         tuple(
-            Demand(model, Fraction(slo), Fraction(rate))
+            ModelDemand(model, Fraction(slo), Fraction(rate))
             for model, slo, rate in zip(profiles, slos, wanted, strict=True)
             if slo != "N/A"
         )
@@ -87,7 +89,7 @@ def _table(path: Path) -> list[list[str]]:
     return [line.strip().split(",") for line in path.read_text().splitlines() if line.strip()]
 
 
-def segments(rows: tuple[Row, ...], slo_ms: Fraction) -> dict[int, Segment]:
+def segments(rows: tuple[Measurement, ...], slo_ms: Fraction) -> dict[int, Segment]:
     """By slice, the segment that carries most within the SLO."""
     best: dict[int, Segment] = {}
     for row in rows:
@@ -100,7 +102,7 @@ def segments(rows: tuple[Row, ...], slo_ms: Fraction) -> dict[int, Segment]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SlicePlan:
     """How many slices of which kind each model gets, and how the GPUs are cut."""
 
     slices: dict[tuple[str, int], int]
@@ -112,7 +114,9 @@ class Answer:
         return len(self.layouts) == self.bound
 
 
-def solve(options: dict[str, dict[int, Segment]], demands: tuple[Demand, ...], nodes: int = 100_000) -> Answer | None:
+def solve(
+    options: dict[str, dict[int, Segment]], demands: tuple[ModelDemand, ...], nodes: int = 100_000
+) -> SlicePlan | None:
     """The fewest GPUs; None where a model cannot keep its SLO on any slice, or nothing was found in time."""
     if any(not options[demand.model] for demand in demands):
         return None
@@ -139,14 +143,16 @@ def solve(options: dict[str, dict[int, Segment]], demands: tuple[Demand, ...], n
         return None
     counts = [round(value) for value in found.x]
     cuts = zip(counts[len(keys) :], LAYOUTS, strict=True)
-    return Answer(
+    return SlicePlan(
         {key: count for key, count in zip(keys, counts, strict=False) if count},
         tuple(layout for count, layout in cuts for _ in range(count)),
         math.ceil(found.mip_dual_bound - 1e-6),
     )
 
 
-def violations(options: dict[str, dict[int, Segment]], demands: tuple[Demand, ...], answer: Answer) -> list[str]:
+def violations(
+    options: dict[str, dict[int, Segment]], demands: tuple[ModelDemand, ...], answer: SlicePlan
+) -> list[str]:
     """What is wrong with an answer, in plain loops."""
     found = []
     for demand in demands:

@@ -22,11 +22,11 @@ from solvers.planning.problem import Problem
 Tell: TypeAlias = Callable[
     [float, float, float | None, str], None
 ]  # cost, bound, method: seconds are told by our clock
-Planner: TypeAlias = "Callable[[Problem, Order, Tell], Plan]"
+Planner: TypeAlias = "Callable[[Problem, TimedRun, Tell], Plan]"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TimedRun:
     """What to plan, by whom, and for how long."""
 
     planner: str  # a key of PLANNERS
@@ -39,7 +39,7 @@ class Order:
 def _ours() -> Planner:
     from solvers.planning.solve import Budget, solve
 
-    def plan(problem: Problem, order: Order, tell: Tell) -> Plan:
+    def plan(problem: Problem, order: TimedRun, tell: Tell) -> Plan:
         budget = Budget(seconds=order.seconds, work=order.work, seed=order.seed)
         return solve(problem, budget, on_better=tell)
 
@@ -63,7 +63,7 @@ def main() -> None:
     def say(what: str, **facts: Any) -> None:
         lines.write(json.dumps({"what": what} | facts) + "\n")
 
-    order: Order
+    order: TimedRun
     problem: Problem
     order, problem = pickle.load(sys.stdin.buffer)  # noqa: S301 (from the process that started us)
     planner = PLANNERS[order.planner]()

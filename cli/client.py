@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from cli.contexts import Connection, reason
+from cli.contexts import ServerContext, reason
 from cli.exits import UNREACHABLE, Failed
 from cli.output import plain
 from cli.refusals import refusal
@@ -26,7 +26,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """What the server said."""
 
     status: int
@@ -51,10 +51,12 @@ class Unreachable(Exception):
         self.refused = refused
 
 
-class Client:
+class ApiClient:
     """Talks to one server with one token. Not for use by several threads."""
 
-    def __init__(self, connection: Connection, sleep: Callable[[float], None] = time.sleep, tries: int = TRIES) -> None:
+    def __init__(
+        self, connection: ServerContext, sleep: Callable[[float], None] = time.sleep, tries: int = TRIES
+    ) -> None:
         self.connection = connection
         self._sleep = sleep
         self._tries = tries
@@ -69,7 +71,7 @@ class Client:
         self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> ApiClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,7 +95,7 @@ class Client:
         body: bytes | None = None,
         media: str = "application/json",
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """The answer of a request that went well; Failed says why another did not."""
         answer = self._accepted(method, path, query, body, media, headers)
         if not isinstance(answer.json(), dict):
@@ -115,13 +117,13 @@ class Client:
         body: bytes | None,
         media: str,
         headers: Mapping[str, str] | None,
-    ) -> Answer:
+    ) -> ServerAnswer:
         answer = self.attempt(method, path, query, body, media, headers)
         if answer.status >= 400:
             raise refusal(answer.status, answer.headers, answer.json(), self.connection)
         return answer
 
-    def _no_gpuwright(self, answer: Answer, wanted: str) -> Failed:
+    def _no_gpuwright(self, answer: ServerAnswer, wanted: str) -> Failed:
         moved = answer.headers.get("location", "")
         what = f"points to {moved}" if moved else f"answered {answer.status} without {wanted}"
         return Failed(f"{self.connection.server} {what}: is it a gpuwright server?", UNREACHABLE)
@@ -134,7 +136,7 @@ class Client:
         body: bytes | None = None,
         media: str = "application/json",
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Any answer, refusals included. A write carries one idempotency key through all its tries."""
         sent = {**self._headers(), **(headers or {})}
         if body is not None:
@@ -220,7 +222,7 @@ class Client:
             headers["Authorization"] = f"Bearer {self.connection.token}"
         return headers
 
-    def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> ServerAnswer:
         self.note(f"> {method} {self.connection.server}{target}" + (f" ({len(body)} bytes)" if body else ""))
         started = time.monotonic()
         kept = self._open is not None
@@ -284,9 +286,9 @@ def object_path(kind: str, tenant: str, name: str) -> str:
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def _answer(response: http.client.HTTPResponse) -> Answer:
+def _answer(response: http.client.HTTPResponse) -> ServerAnswer:
     headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, headers, response.read())
+    return ServerAnswer(response.status, headers, response.read())
 
 
 def _seconds(retry_after: str | None) -> float:

@@ -11,7 +11,7 @@ from cli.output import age, gib, labels, number
 Object = Mapping[str, Any]
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A heading and how its cell follows from an object; `wide` columns come with `-o wide` only."""
 
     heading: str
@@ -95,88 +95,88 @@ def accuracy(value: object) -> str:
     return f"{max(best):.4g}" if best else ""
 
 
-NAME = Column("NAME", lambda item: str(item["metadata"]["name"]))
-TENANT = Column("TENANT", lambda item: str(item["metadata"].get("tenant", "")))
-AGE = Column("AGE", lambda item: age(item["metadata"].get("createdAt", "")))
-LABELS = Column("LABELS", lambda item: labels(item["metadata"].get("labels")), wide=True)
-GENERATION = Column("GENERATION", lambda item: number(item["metadata"].get("generation")), wide=True)
+NAME = TableColumn("NAME", lambda item: str(item["metadata"]["name"]))
+TENANT = TableColumn("TENANT", lambda item: str(item["metadata"].get("tenant", "")))
+AGE = TableColumn("AGE", lambda item: age(item["metadata"].get("createdAt", "")))
+LABELS = TableColumn("LABELS", lambda item: labels(item["metadata"].get("labels")), wide=True)
+GENERATION = TableColumn("GENERATION", lambda item: number(item["metadata"].get("generation")), wide=True)
 
-BETWEEN: Mapping[Kind, tuple[Column, ...]] = {
+BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     Kind.SERVICE: (
         TENANT,
-        Column("MODEL", spec("model")),
-        Column("SLO", spec("slo.latencyMs", ms)),
-        Column("P", spec("slo.percentile")),
-        Column("RATE", spec("ratePerSecond", lambda value: f"{number(value)}/s")),
-        Column("PRIORITY", spec("priority", default="100")),
-        Column("ATTAINABLE", condition("SloAttainable")),
-        Column("VARIANTS", spec("variants", listed), wide=True),
-        Column("ACCURACY", spec("minAccuracy"), wide=True),
-        Column("GPUTYPES", spec("gpuTypes", listed, default="any"), wide=True),
-        Column("MIN", spec("minInstances", default="1"), wide=True),
-        Column("ISOLATION", spec("isolation", default="shared"), wide=True),
+        TableColumn("MODEL", spec("model")),
+        TableColumn("SLO", spec("slo.latencyMs", ms)),
+        TableColumn("P", spec("slo.percentile")),
+        TableColumn("RATE", spec("ratePerSecond", lambda value: f"{number(value)}/s")),
+        TableColumn("PRIORITY", spec("priority", default="100")),
+        TableColumn("ATTAINABLE", condition("SloAttainable")),
+        TableColumn("VARIANTS", spec("variants", listed), wide=True),
+        TableColumn("ACCURACY", spec("minAccuracy"), wide=True),
+        TableColumn("GPUTYPES", spec("gpuTypes", listed, default="any"), wide=True),
+        TableColumn("MIN", spec("minInstances", default="1"), wide=True),
+        TableColumn("ISOLATION", spec("isolation", default="shared"), wide=True),
     ),
     Kind.JOB: (
         TENANT,
-        Column("TYPE", spec("type")),
-        Column("WORK", steps_or_requests),
-        Column("DEADLINE", spec("deadline", default="none")),
-        Column("PRIORITY", spec("priority", default="100")),
-        Column("PREEMPTIBLE", spec("preemptible", lambda value: str(value).lower()), wide=True),
-        Column("GPUTYPES", spec("profiles", keys), wide=True),
+        TableColumn("TYPE", spec("type")),
+        TableColumn("WORK", steps_or_requests),
+        TableColumn("DEADLINE", spec("deadline", default="none")),
+        TableColumn("PRIORITY", spec("priority", default="100")),
+        TableColumn("PREEMPTIBLE", spec("preemptible", lambda value: str(value).lower()), wide=True),
+        TableColumn("GPUTYPES", spec("profiles", keys), wide=True),
     ),
     Kind.NODE: (
-        Column("TYPE", spec("gpuType")),
-        Column("GPUS", spec("gpus")),
-        Column("REGION", spec("region", default="default")),
-        Column("PURCHASE", spec("purchase", default="onDemand")),
-        Column("REPORTING", condition("Reporting")),
-        Column("HEALTHY", condition("GpusHealthy")),
-        Column("MISMATCH", condition("InventoryMismatch"), wide=True),
-        Column("CPU", spec("cpuCores"), wide=True),
-        Column("MEMORY", spec("memoryGib", gib), wide=True),
-        Column("TEMPLATES", spec("templates", listed, default="all"), wide=True),
+        TableColumn("TYPE", spec("gpuType")),
+        TableColumn("GPUS", spec("gpus")),
+        TableColumn("REGION", spec("region", default="default")),
+        TableColumn("PURCHASE", spec("purchase", default="onDemand")),
+        TableColumn("REPORTING", condition("Reporting")),
+        TableColumn("HEALTHY", condition("GpusHealthy")),
+        TableColumn("MISMATCH", condition("InventoryMismatch"), wide=True),
+        TableColumn("CPU", spec("cpuCores"), wide=True),
+        TableColumn("MEMORY", spec("memoryGib", gib), wide=True),
+        TableColumn("TEMPLATES", spec("templates", listed, default="all"), wide=True),
     ),
     Kind.GPU_TYPE: (
-        Column("MEMORY", spec("memoryGib", gib)),
-        Column("SMS", spec("smCount")),
-        Column("PRICE/H", spec("pricePerHour")),
-        Column("MAX", spec("maxW", watts)),
-        Column("IDLE", spec("idleW", watts), wide=True),
-        Column("MHZ", spec("clocksMhz", first_to_last), wide=True),
-        Column("PRICES", spec("prices", count), wide=True),
+        TableColumn("MEMORY", spec("memoryGib", gib)),
+        TableColumn("SMS", spec("smCount")),
+        TableColumn("PRICE/H", spec("pricePerHour")),
+        TableColumn("MAX", spec("maxW", watts)),
+        TableColumn("IDLE", spec("idleW", watts), wide=True),
+        TableColumn("MHZ", spec("clocksMhz", first_to_last), wide=True),
+        TableColumn("PRICES", spec("prices", count), wide=True),
     ),
     Kind.MODEL: (
-        Column("VARIANTS", spec("variants", names)),
-        Column("ACCURACY", spec("variants", accuracy)),
-        Column("TENANTS", spec("tenants", listed, default="all")),
+        TableColumn("VARIANTS", spec("variants", names)),
+        TableColumn("ACCURACY", spec("variants", accuracy)),
+        TableColumn("TENANTS", spec("tenants", listed, default="all")),
     ),
     Kind.PROFILE: (
-        Column("MODEL", spec("model")),
-        Column("VARIANT", spec("variant")),
-        Column("GPUTYPE", spec("gpuType")),
-        Column("BATCH", spec("latencyMs", first_to_last)),
-        Column("FASTEST", spec("latencyMs", fastest)),
-        Column("START", spec("startSeconds", lambda value: f"{number(value)} s", default="20 s"), wide=True),
+        TableColumn("MODEL", spec("model")),
+        TableColumn("VARIANT", spec("variant")),
+        TableColumn("GPUTYPE", spec("gpuType")),
+        TableColumn("BATCH", spec("latencyMs", first_to_last)),
+        TableColumn("FASTEST", spec("latencyMs", fastest)),
+        TableColumn("START", spec("startSeconds", lambda value: f"{number(value)} s", default="20 s"), wide=True),
     ),
     Kind.POLICY: (
-        Column("MODE", spec("mode", default="advisory")),
-        Column("PRICING", spec("pricing", default="gpu")),
-        Column("UTILIZATION", spec("utilization", default="0.8")),
-        Column("CYCLE", spec("cycleSeconds", lambda value: f"{number(value)} s", default="30 s")),
-        Column("HANDOVER", spec("handover", default="overlap"), wide=True),
+        TableColumn("MODE", spec("mode", default="advisory")),
+        TableColumn("PRICING", spec("pricing", default="gpu")),
+        TableColumn("UTILIZATION", spec("utilization", default="0.8")),
+        TableColumn("CYCLE", spec("cycleSeconds", lambda value: f"{number(value)} s", default="30 s")),
+        TableColumn("HANDOVER", spec("handover", default="overlap"), wide=True),
     ),
     Kind.TENANT: (
-        Column("GUARANTEE", spec("guarantee.gpus")),
-        Column("LIMIT", spec("limit.gpus")),
-        Column("PRICE/H", spec("limit.pricePerHour")),
-        Column("BUDGET", spec("budget.perMonth")),
-        Column("OVERBUDGET", spec("overBudget", default="alarm")),
+        TableColumn("GUARANTEE", spec("guarantee.gpus")),
+        TableColumn("LIMIT", spec("limit.gpus")),
+        TableColumn("PRICE/H", spec("limit.pricePerHour")),
+        TableColumn("BUDGET", spec("budget.perMonth")),
+        TableColumn("OVERBUDGET", spec("overBudget", default="alarm")),
     ),
 }
 
 
-def columns(kind: Kind, *, wide: bool) -> list[Column]:
+def columns(kind: Kind, *, wide: bool) -> list[TableColumn]:
     """The columns of a table of `kind`."""
     every = (NAME, *BETWEEN[kind], AGE, GENERATION, LABELS)
     return [column for column in every if wide or not column.wide]

@@ -20,7 +20,7 @@ KNOWN = {"server", "token", "tokenFile", "caFile", "tenant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerContext:
     """Where requests go. `origin` says in words where the token came from, never what it is."""
 
     server: str
@@ -99,7 +99,7 @@ def remember(name: str, entry: Mapping[str, str], *, select: bool, path: Path | 
     save(where, config)
 
 
-def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = None) -> Connection:
+def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = None) -> ServerContext:
     """The connection that the flags in `args`, the environment and the config file give together."""
     env = os.environ if environment is None else environment
     path = config_path(env)
@@ -113,7 +113,7 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     own = entry.get("server", "")
     server = (getattr(args, "server", None) or env.get("GPUWRIGHT_SERVER") or own or DEFAULT_SERVER).rstrip("/")
     token, origin = _token(args, env, entry, name, path, same_server=not own or server == own.rstrip("/"))
-    return Connection(
+    return ServerContext(
         server=server,
         token=token,
         tenant=getattr(args, "tenant", None) or entry.get("tenant", ""),

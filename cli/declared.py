@@ -12,7 +12,7 @@ from cli import sources
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from app.manifests.faults import Refused
+    from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import Input
     from solvers.planning.problem import Problem
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def problem(args: argparse.Namespace) -> Problem:
     """The problem that the files of -f declare; Failed with every fault where they declare none."""
     from app.control.formulate.problem import build_problem
-    from app.manifests.faults import Refused
+    from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import load
 
     inputs = [entry for word in args.files for entry in _inputs(word, recursive=args.recursive)]
@@ -29,13 +29,13 @@ def problem(args: argparse.Namespace) -> Problem:
     gc.disable()  # nothing that is read is garbage, and looking for it takes a third of the time
     try:
         return build_problem(load(inputs))
-    except Refused as refused:
+    except ManifestsRefused as refused:
         raise refusal(refused, str(args.files[0]) if len(inputs) == 1 else f"{len(inputs)} files") from None
     finally:
         gc.enable()
 
 
-def refusal(refused: Refused, source: str) -> Failed:
+def refusal(refused: ManifestsRefused, source: str) -> Failed:
     """All that is wrong with an input, a line each."""
     count = len(refused.faults)
     return Failed(f"{'1 fault' if count == 1 else f'{count} faults'} in {source}", particulars=map(str, refused.faults))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cli.children import Children, Say
 
 if TYPE_CHECKING:
-    from app.manifests.offline import World
+    from app.manifests.offline import DeclaredFiles
     from app.settings import Settings
     from app.store.database.database import Database
 
@@ -25,7 +25,7 @@ ROOM = 0.5  # of a generated fleet is asked for: its load moves by a third
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FleetSize:
     """How large a fleet; None: the one of examples/fleet.yaml."""
 
     gpus: int | None = None
@@ -33,7 +33,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class DeclaredFleet:
     """What was declared by us: it is found again when `up` starts again on the same data."""
 
     nodes: tuple[str, ...]
@@ -52,7 +52,7 @@ def fleet_file() -> Path:
     return packed if packed.exists() else folder.parent / "examples" / "fleet.yaml"
 
 
-def declared(database: Database, data_dir: Path, wanted: Wanted, say: Say) -> Fleet | None:
+def declared(database: Database, data_dir: Path, wanted: FleetSize, say: Say) -> DeclaredFleet | None:
     """The fleet of this data folder; declared now where the world is empty. None where the world is somebody's own."""
     import msgspec
 
@@ -60,7 +60,7 @@ def declared(database: Database, data_dir: Path, wanted: Wanted, say: Say) -> Fl
 
     path = data_dir / KEPT
     if path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=Fleet)
+        return msgspec.json.decode(path.read_bytes(), type=DeclaredFleet)
     if database.read(worlds.of_store).manifests:
         say(f"{data_dir} holds a world of your own: no fleet is simulated there")
         return None
@@ -68,7 +68,7 @@ def declared(database: Database, data_dir: Path, wanted: Wanted, say: Say) -> Fl
         gpus, services = wanted.gpus or 100, wanted.services or 50
         say(f"declaring {gpus} GPUs and {services} services")
         world = generated(gpus, services)
-        made = Fleet(_names(world, "Node"))
+        made = DeclaredFleet(_names(world, "Node"))
     else:
         world = worlds.of_files(fleet_file())
         made = _with_real(world)
@@ -77,7 +77,7 @@ def declared(database: Database, data_dir: Path, wanted: Wanted, say: Say) -> Fl
     return made
 
 
-def generated(gpus: int, services: int) -> World:
+def generated(gpus: int, services: int) -> DeclaredFiles:
     """A fleet of benchmark family A of this size, run by its planner."""
     from benchmarks.families import family
     from benchmarks.manifests import manifests
@@ -89,7 +89,7 @@ def generated(gpus: int, services: int) -> World:
     return of_documents([*documents, policy])
 
 
-def _with_real(world: World) -> Fleet:
+def _with_real(world: DeclaredFiles) -> DeclaredFleet:
     """Which node may have a real agent, and how its services are asked."""
     from app.manifests.model import Kind
 
@@ -108,15 +108,15 @@ def _with_real(world: World) -> Fleet:
             name = f"{one.tenant}/{one.name}"
             real.append((name, f"{name}=/v1/models/{models[model]}:infer={one.spec['ratePerSecond']}"))
     asked, services = tuple(words for _, words in real), tuple(name for name, _ in real)
-    return Fleet(tuple(nodes), node, nodes.get(node), asked, services)
+    return DeclaredFleet(tuple(nodes), node, nodes.get(node), asked, services)
 
 
-def _names(world: World, kind: str) -> tuple[str, ...]:
+def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
     return tuple(key.name for key in world.manifests if key.kind == kind)
 
 
 @contextmanager
-def running(fleet: Fleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
+def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
     """The planner and the fleet, while the block lasts; the address of the real gateway, or nothing."""
     from simulation.real import haproxy
 
@@ -143,7 +143,7 @@ def running(fleet: Fleet, data_dir: Path, settings: Settings, server: str, say: 
         children.stop()
 
 
-def _order(fleet: Fleet, data_dir: Path, server: str, port: int) -> Path:
+def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:
     folder = data_dir / "real"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "order.json"

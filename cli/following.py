@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli import exits
-from cli.client import Client, Unreachable
+from cli.client import ApiClient, Unreachable
 from cli.exits import Failed
 
 SILENCE_SECONDS = 25.0  # the server's heartbeat comes every 10 s
@@ -20,7 +20,7 @@ LINE_LIMIT = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WatchedChange:
     """One change; `type` is added, modified or deleted, or `heartbeat` with an empty object."""
 
     version: int
@@ -29,13 +29,13 @@ class Event:
 
 
 def follow(
-    client: Client,
+    client: ApiClient,
     query: Mapping[str, Any],
     version: int | None,
     *,
     deadline: float = float("inf"),
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Event]:
+) -> Iterator[WatchedChange]:
     """Events after `version` (None: from now), resumed after a lost connection until `deadline` (monotonic).
 
     A Refusal with status 410 means that `version` is no longer kept: list again.
@@ -68,7 +68,7 @@ def follow(
         sleep(min(pause, max(0.0, deadline - now)))
 
 
-def events(response: http.client.HTTPResponse) -> Iterator[Event]:
+def events(response: http.client.HTTPResponse) -> Iterator[WatchedChange]:
     """Events and heartbeats of an open stream."""
     number, kind = 0, ""
     data: list[str] = []
@@ -82,7 +82,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[Event]:
             if kind == "end":  # the server says why it ends the stream: trying again is in vain
                 raise Failed(f"the server ended the watch: {_object(''.join(data)).get('reason')}", exits.REFUSED)
             if data:
-                yield Event(number, kind, _object("\n".join(data)))
+                yield WatchedChange(number, kind, _object("\n".join(data)))
             kind, data = "", []
         elif name == "id" and value.isdigit():
             number = int(value)
@@ -92,7 +92,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[Event]:
             data.append(value)
         elif not name:  # `: heartbeat 42`
             last = value.split()[-1:] or [""]
-            yield Event(int(last[0]) if last[0].isdigit() else 0, "heartbeat", {})
+            yield WatchedChange(int(last[0]) if last[0].isdigit() else 0, "heartbeat", {})
 
 
 def _object(data: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cli import exits
 from cli.exits import Failed
 
 
-class Verb(NamedTuple):
+class CommandVerb(NamedTuple):
     """A verb of the command line; `extra` is what must be installed for it beside the bare client."""
 
     name: str
@@ -25,49 +25,55 @@ class Verb(NamedTuple):
 
 
 VERBS = (
-    Verb(
+    CommandVerb(
         "up",
         "cli.verbs.up",
         "Start",
         "run a whole control plane here, with a simulated fleet to plan",
         "server",
     ),
-    Verb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
-    Verb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
-    Verb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
-    Verb("gateway", "cli.verbs.gateway", "Start", "run the sidecar beside an HAProxy", "agent"),
-    Verb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
-    Verb("apply", "cli.verbs.apply", "Declare", "make the world as the files say, all or nothing"),
-    Verb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),
-    Verb("edit", "cli.verbs.edit", "Declare", "change one object in your editor"),
-    Verb("delete", "cli.verbs.delete", "Declare", "delete objects by name or file"),
-    Verb("validate", "cli.verbs.validate", "Declare", "check files without a server", "server"),
-    Verb("catalogue", "cli.verbs.catalogue", "Declare", "data sheets of GPU types, ready to apply"),
-    Verb("solve", "cli.verbs.solve", "Plan", "decide what runs where, from files alone, with a proof", "solvers"),
-    Verb("latency", "cli.verbs.latency", "Plan", "the largest rate that keeps an SLO, for one instance", "solvers"),
-    Verb("verify", "cli.verbs.verify", "Plan", "judge a plan, ours or another's, against the files", "solvers"),
-    Verb("replay", "cli.verbs.replay", "Plan", "make a recorded decision again, offline, and compare", "planner"),
-    Verb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
-    Verb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
-    Verb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
-    Verb("events", "cli.verbs.events", "Look", "what happened"),
-    Verb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
-    Verb("report", "cli.verbs.report", "Look", "what was used, what it cost, what was saved and kept"),
-    Verb("get", "cli.verbs.get", "Look", "list objects, or show one"),
-    Verb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
-    Verb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),
-    Verb("wait", "cli.verbs.wait", "Look", "wait until a condition holds"),
-    Verb("cordon", "cli.verbs.cordon", "Operate", "place nothing new on nodes or GPUs; list what is cordoned"),
-    Verb("uncordon", "cli.verbs.uncordon", "Operate", "let plans use nodes or GPUs again"),
-    Verb("drain", "cli.verbs.drain", "Operate", "move everything off nodes or GPUs"),
-    Verb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
-    Verb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
-    Verb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),
-    Verb("bench", "cli.verbs.bench", "More", "measure this installation", "server"),
-    Verb("completion", "cli.verbs.completion", "More", "completion for bash, zsh or fish"),
-    Verb("version", "cli.verbs.version", "More", "versions of client and server"),
+    CommandVerb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
+    CommandVerb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
+    CommandVerb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
+    CommandVerb("gateway", "cli.verbs.gateway", "Start", "run the sidecar beside an HAProxy", "agent"),
+    CommandVerb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
+    CommandVerb("apply", "cli.verbs.apply", "Declare", "make the world as the files say, all or nothing"),
+    CommandVerb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),
+    CommandVerb("edit", "cli.verbs.edit", "Declare", "change one object in your editor"),
+    CommandVerb("delete", "cli.verbs.delete", "Declare", "delete objects by name or file"),
+    CommandVerb("validate", "cli.verbs.validate", "Declare", "check files without a server", "server"),
+    CommandVerb("catalogue", "cli.verbs.catalogue", "Declare", "data sheets of GPU types, ready to apply"),
+    CommandVerb(
+        "solve", "cli.verbs.solve", "Plan", "decide what runs where, from files alone, with a proof", "solvers"
+    ),
+    CommandVerb(
+        "latency", "cli.verbs.latency", "Plan", "the largest rate that keeps an SLO, for one instance", "solvers"
+    ),
+    CommandVerb("verify", "cli.verbs.verify", "Plan", "judge a plan, ours or another's, against the files", "solvers"),
+    CommandVerb(
+        "replay", "cli.verbs.replay", "Plan", "make a recorded decision again, offline, and compare", "planner"
+    ),
+    CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
+    CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
+    CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, instance, job or plan is as it is"),
+    CommandVerb("events", "cli.verbs.events", "Look", "what happened"),
+    CommandVerb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
+    CommandVerb("report", "cli.verbs.report", "Look", "what was used, what it cost, what was saved and kept"),
+    CommandVerb("get", "cli.verbs.get", "Look", "list objects, or show one"),
+    CommandVerb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
+    CommandVerb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),
+    CommandVerb("wait", "cli.verbs.wait", "Look", "wait until a condition holds"),
+    CommandVerb("cordon", "cli.verbs.cordon", "Operate", "place nothing new on nodes or GPUs; list what is cordoned"),
+    CommandVerb("uncordon", "cli.verbs.uncordon", "Operate", "let plans use nodes or GPUs again"),
+    CommandVerb("drain", "cli.verbs.drain", "Operate", "move everything off nodes or GPUs"),
+    CommandVerb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
+    CommandVerb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
+    CommandVerb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),
+    CommandVerb("bench", "cli.verbs.bench", "More", "measure this installation", "server"),
+    CommandVerb("completion", "cli.verbs.completion", "More", "completion for bash, zsh or fish"),
+    CommandVerb("version", "cli.verbs.version", "More", "versions of client and server"),
 )
-HIDDEN = (Verb("__names", "cli.verbs.names", "", "names for shell completion"),)
+HIDDEN = (CommandVerb("__names", "cli.verbs.names", "", "names for shell completion"),)
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
 OURS = {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
 # flags that may stand before the verb, and whether a value follows
@@ -159,7 +165,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at:]
 
 
-def load(verb: Verb) -> ModuleType:
+def load(verb: CommandVerb) -> ModuleType:
     """The module of a verb; Failed names the extra to install when something it needs is missing."""
     from importlib import import_module
 
@@ -188,7 +194,7 @@ class Parser(argparse.ArgumentParser):
         raise Failed(f"{message}; see: {self.prog} --help")
 
 
-def parser_of(verb: Verb, module: ModuleType) -> argparse.ArgumentParser:
+def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:
     """The parser of one verb."""
     description = f"{verb.help[0].upper()}{verb.help[1:]}."
     parser = Parser(prog=f"gpuwright {verb.name}", description=description)
@@ -221,7 +227,7 @@ def _unknown(word: str) -> str:
     return f"there is no verb {word!r}; " + (f"did you mean {near[0]}?" if near else "see: gpuwright --help")
 
 
-def _missing(verb: Verb, error: ModuleNotFoundError) -> Exception:
+def _missing(verb: CommandVerb, error: ModuleNotFoundError) -> Exception:
     if (error.name or "").split(".")[0] in OURS:
         return error  # a fault of ours, not of the installation
     extra = verb.extra or "server"

@@ -30,7 +30,7 @@ def colour(text: str, name: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{COLOURS[name]}m{text}\x1b[0m" if coloured(stream or sys.stdout) else text
 
 
-class Table:
+class OutputTable:
     """Columns that line up, printed as rows come; later rows may widen a column."""
 
     def __init__(self, headers: Sequence[str], *, heading: bool = True) -> None:

@@ -13,7 +13,7 @@ from cli import exits
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from app.store.access.readers import Reader
+    from app.store.access.readers import ReportReader
 
 MOST_GRAMS = 10_000
 PLACES = 9
@@ -140,16 +140,16 @@ def _carbon(args: argparse.Namespace, url: str, database: Any) -> int:
 
 def _readers(args: argparse.Namespace, url: str, database: Any) -> int:
     from app.store.access import readers
-    from cli.output import Table
+    from cli.output import OutputTable
 
     found = database.read(readers.listed)
-    Table(["ROLE", "READS", "NOTE"]).rows(
+    OutputTable(["ROLE", "READS", "NOTE"]).rows(
         [one.role, "the whole fleet" if one.tenant is readers.FLEET else one.tenant, _note(one)] for one in found
     )
     return exits.OK
 
 
-def _note(reader: Reader) -> str:
+def _note(reader: ReportReader) -> str:
     if not reader.is_known:
         return "no such role: grant again"
     return "" if reader.is_admitted else "may not read the views: grant again"

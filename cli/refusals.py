@@ -9,7 +9,7 @@ from cli import exits
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from cli.contexts import Connection
+    from cli.contexts import ServerContext
 
 CODES = {
     400: exits.BAD_INPUT,
@@ -20,7 +20,7 @@ CODES = {
 }
 
 
-class Refusal(Failed):
+class ServerRefusal(Failed):
     """A problem document from the server; `status` is its HTTP status."""
 
     def __init__(self, message: str, code: int, particulars: list[str], status: int, problem: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ class Refusal(Failed):
         self.problem = problem
 
 
-def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: Connection) -> Refusal:
+def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: ServerContext) -> ServerRefusal:
     """The refusal in words, faults and referrers each on a line of its own."""
     if not isinstance(problem, dict):
         problem = {}
@@ -50,7 +50,7 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: C
         step = f"; the server's log has request {problem.get('requestId') or headers.get('x-request-id', '?')}"
     elif status == 404 and not problem:
         step = f"; is {connection.server} a gpuwright server?"
-    return Refusal(detail + step, code, lines, status, problem)
+    return ServerRefusal(detail + step, code, lines, status, problem)
 
 
 def fault_line(fault: Mapping[str, Any]) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cli.client import Client
-from cli.output import Table, age, gib, number
-from cli.refusals import Refusal
+from cli.client import ApiClient
+from cli.output import OutputTable, age, gib, number
+from cli.refusals import ServerRefusal
 
 Entry = Mapping[str, Any]
 
 
-def state_of(client: Client, node: str) -> Entry | None:
+def state_of(client: ApiClient, node: str) -> Entry | None:
     """What the node last reported; None when it never did, or the token may not see it."""
     try:
         found: Entry = client.get(f"/api/v1/nodes/{node}/state")
-    except Refusal as refusal:
+    except ServerRefusal as refusal:
         if refusal.status in (403, 404):
             return None
         raise
@@ -95,7 +95,7 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]
     filled = [list(row) for row in rows]
     if filled:
         print(f"{title}:")
-        Table([f"  {headings[0]}", *headings[1:]]).rows([[f"  {row[0]}", *row[1:]] for row in filled])
+        OutputTable([f"  {headings[0]}", *headings[1:]]).rows([[f"  {row[0]}", *row[1:]] for row in filled])
 
 
 def _owner(one: Entry) -> str:

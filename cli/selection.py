@@ -8,10 +8,10 @@ from typing import Any
 
 from app.manifests.model import Kind
 from cli import exits
-from cli.client import Client, object_path
+from cli.client import ApiClient, object_path
 from cli.exits import Failed
 from cli.kinds import kind_of, label
-from cli.refusals import Refusal
+from cli.refusals import ServerRefusal
 
 
 def named(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
@@ -39,7 +39,7 @@ def split_name(kind: Kind, text: str, tenant: str) -> tuple[str, str]:
     return first, second
 
 
-def find(client: Client, kind: Kind, text: str) -> dict[str, Any]:
+def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
     """The object that is meant; without a tenant, the only one of that name the token can see."""
     tenant, name = split_name(kind, text, client.connection.tenant)
     if kind.tenanted and not tenant:
@@ -52,14 +52,14 @@ def find(client: Client, kind: Kind, text: str) -> dict[str, Any]:
         return found[0]
     try:
         found_one: dict[str, Any] = client.get(object_path(kind.plural, tenant, name))
-    except Refusal as refusal:
+    except ServerRefusal as refusal:
         if refusal.status == 404:
             raise absent(kind, f"{tenant}/{name}" if tenant else name) from None
         raise
     return found_one
 
 
-def by_name(client: Client, kind: Kind, name: str) -> list[dict[str, Any]]:
+def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
     """The objects of this name in all tenants."""
     query = {"fieldSelector": f"metadata.name={name}", "limit": 100}
     page: dict[str, Any] = client.get(f"/api/v1/{kind.plural}", query)
@@ -71,12 +71,12 @@ def absent(kind: Kind, text: str) -> Failed:
     return Failed(f"there is no {kind} {text}; see: gpuwright get {kind.plural}", exits.NO)
 
 
-def tenant_of(args: argparse.Namespace, client: Client) -> str:
+def tenant_of(args: argparse.Namespace, client: ApiClient) -> str:
     """The tenant a list is narrowed to."""
     return "" if args.all_tenants else client.connection.tenant
 
 
-def listed(client: Client, args: argparse.Namespace, kind: Kind, *, many: bool) -> Iterator[list[dict[str, Any]]]:
+def listed(client: ApiClient, args: argparse.Namespace, kind: Kind, *, many: bool) -> Iterator[list[dict[str, Any]]]:
     """The pages of one kind. Of several kinds, those that the token may not read are left out."""
     query = {
         "labelSelector": args.selector,
@@ -86,7 +86,7 @@ def listed(client: Client, args: argparse.Namespace, kind: Kind, *, many: bool) 
     try:
         for page in client.pages(f"/api/v1/{kind.plural}", query):
             yield page["items"]
-    except Refusal as refusal:
+    except ServerRefusal as refusal:
         if not (many and refusal.status in (403, 404)):
             raise
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from app.control.domain.events import Reason  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from cli.exits import MEANINGS  # noqa: E402
-from cli.main import VERBS, Verb  # noqa: E402
+from cli.main import VERBS, CommandVerb  # noqa: E402
 
 DOCS = ROOT / "docs"
 WRITTEN = "Written from the code by `make openapi`; do not edit it."
@@ -87,7 +87,7 @@ def _commands() -> Iterator[str]:
         yield from _options(_parser(verb), f"gpuwright {verb.name}")
 
 
-def _parser(verb: Verb) -> argparse.ArgumentParser:
+def _parser(verb: CommandVerb) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"gpuwright {verb.name}")
     importlib.import_module(verb.module).add_arguments(parser)
     return parser

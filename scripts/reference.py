@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from agents.prometheus.text import families  # noqa: E402
 from agents.prometheus.view import AgentView  # noqa: E402
-from app.access import TABLE, Noun, Role, Verb  # noqa: E402
+from app.access import TABLE, AccessVerb, Noun, Role  # noqa: E402
 from app.manifests.kinds import schema  # noqa: E402
 from app.manifests.model import STORED, Kind  # noqa: E402
 from app.problem import TITLES  # noqa: E402
@@ -139,7 +139,7 @@ def _access() -> Iterator[str]:
 
 
 def _grants(role: Role, thing: Kind | Noun) -> str:
-    granted = ((verb, TABLE[role].get((thing, verb))) for verb in Verb)
+    granted = ((verb, TABLE[role].get((thing, verb))) for verb in AccessVerb)
     return ", ".join(f"{verb} {reach}" for verb, reach in granted if reach)
 
 

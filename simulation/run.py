@@ -13,7 +13,7 @@ from app.control.observe.hearing import Hearing
 from app.control.planner import Planner
 from app.control.record.planner_store import Store
 from app.control.solve.inline import Inline
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from app.nodes import device_status
 from app.store.database.database import Database
 from simulation import world as worlds
@@ -111,7 +111,7 @@ class Simulation:
 @contextmanager
 def simulated(
     database_url: str,
-    world: World,
+    world: DeclaredFiles,
     shapes: Mapping[str, Shape] | None = None,
     wrong: Mapping[ProfileKey, float] | None = None,
     seed: int = 0,

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from app.access import Principal, Scope
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Key, Kind, Manifest
-from app.manifests.offline import Input, World, load
+from app.manifests.offline import DeclaredFiles, Input, load
 from app.store.database.database import Database
 from app.store.fleet import observed
 from app.world.declare import declare, delete
@@ -23,22 +23,22 @@ from solvers.planning.problem import ProfileKey
 ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")
 
 
-def of_files(*paths: Path) -> World:
+def of_files(*paths: Path) -> DeclaredFiles:
     return load(paths)
 
 
-def of_store(connection: Connection) -> World:
+def of_store(connection: Connection) -> DeclaredFiles:
     """What is declared there now."""
     found = (Manifest(Kind(kind), tenant, name, spec) for kind, tenant, name, spec in observed.world(connection))
-    return World({manifest.key: manifest for manifest in found})
+    return DeclaredFiles({manifest.key: manifest for manifest in found})
 
 
-def of_documents(documents: Sequence[Mapping[str, Any]]) -> World:
-    """Documents as they would stand in a file. Raises app.manifests.faults.Refused."""
+def of_documents(documents: Sequence[Mapping[str, Any]]) -> DeclaredFiles:
+    """Documents as they would stand in a file. Raises app.manifests.faults.ManifestsRefused."""
     return load([Input("documents", msgspec.json.encode(documents), "json")])
 
 
-def put(database: Database, world: World) -> None:
+def put(database: Database, world: DeclaredFiles) -> None:
     """Declare all of it at once."""
     manifests: list[Manifest] = list(world.manifests.values())
     database.write(lambda connection: declare(connection, ACTOR, manifests))
@@ -49,7 +49,7 @@ def withdraw(database: Database, key: Key) -> None:
     database.write(lambda connection: delete(connection, ACTOR, key))
 
 
-def truth_of(world: World, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:
+def truth_of(world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:
     """The fleet runs by the profiles, but for those that are wrong by a factor."""
     return FleetTruth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
 

@@ -11,8 +11,8 @@ from app.api import selectors
 from app.api.bodies import manifests
 from app.api.requests import Body, By, DryRun, answer, context, write_once
 from app.manifests.diff import diff
-from app.store.world.objects import Stored
-from app.world.decisions import Action, Decision
+from app.store.world.objects import StoredObject
+from app.world.decisions import Action, ObjectDecision
 from app.world.declare import Prune, declare
 
 router = APIRouter(prefix="/api/v1", tags=["apply"])
@@ -48,7 +48,7 @@ def apply(
     return write_once(request, body, write, dry_run=dry)
 
 
-def _change(decision: Decision, dry: bool) -> dict[str, Any]:
+def _change(decision: ObjectDecision, dry: bool) -> dict[str, Any]:
     key, stored = decision.key, decision.object
     change: dict[str, Any] = {"kind": str(key.kind), "name": key.name}
     if key.tenant:
@@ -67,12 +67,12 @@ def _change(decision: Decision, dry: bool) -> dict[str, Any]:
     }
 
 
-def _declared(stored: Stored | None) -> dict[str, Any]:
+def _declared(stored: StoredObject | None) -> dict[str, Any]:
     labels, spec = (stored.labels, stored.spec) if stored else ({}, {})
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _warnings(decision: Decision) -> list[str]:
+def _warnings(decision: ObjectDecision) -> list[str]:
     """What was accepted and yet will not work, said at once."""
     if decision.action not in (Action.CREATED, Action.UPDATED):
         return []

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.access import Noun, Verb, require
+from app.access import AccessVerb, Noun, require
 from app.api import cursors
 from app.api.requests import Ctx, Who, answer
 from app.store.world import audit
@@ -24,7 +24,7 @@ def list_audit(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
 ) -> Response:
-    require(who, Noun.AUDIT, Verb.READ)
+    require(who, Noun.AUDIT, AccessVerb.READ)
     before = cursors.decode(cursor, int)[0] if cursor else NEWEST
     rows = ctx.database.read(lambda connection: audit.page(connection, before, limit + 1))
     following = cursors.encode(rows[limit - 1]["id"]) if len(rows) > limit else None

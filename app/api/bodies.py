@@ -6,16 +6,16 @@ from typing import Literal
 
 from fastapi import Request
 
-from app.access import Verb, may
+from app.access import AccessVerb, may
 from app.api.requests import context, media_type, principal
 from app.manifests import json_text
-from app.manifests.faults import Fault, Refused
-from app.manifests.limits import API, ONE, PATCH, Limits
+from app.manifests.faults import ManifestFault, ManifestsRefused
+from app.manifests.limits import API, ONE, PATCH, InputLimits
 from app.manifests.model import JSON, Key, Manifest
-from app.manifests.parsing import Busy
+from app.manifests.parsing import ParserBusy
 from app.manifests.reader import Media, decode
 from app.manifests.validate import Examined
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.world.consistent import dangling, foreign, invalid
 
 FILES = "application/vnd.gpuwright.files+json"
@@ -52,18 +52,18 @@ def merge_patch(request: Request, body: bytes) -> dict[str, JSON]:
     if given != MERGE_PATCH:
         raise _unsupported(given, [MERGE_PATCH])
     if len(body) > PATCH.max_bytes:
-        raise Problem("too-large", f"a patch is at most {PATCH.max_bytes >> 10} KiB; put the whole object instead")
+        raise HttpProblem("too-large", f"a patch is at most {PATCH.max_bytes >> 10} KiB; put the whole object instead")
     try:
         patch, _ = json_text.load(decode(body, "body"), PATCH, "body")
-    except Refused as refused:
+    except ManifestsRefused as refused:
         raise _refusal(refused) from None
     if not isinstance(patch, dict):
-        raise Problem("invalid", "a merge patch of an object is a JSON object")
+        raise HttpProblem("invalid", "a merge patch of an object is a JSON object")
     return patch
 
 
 def _parsed(
-    request: Request, body: bytes, media: Media | Literal["files"], limits: Limits, key: Key | None
+    request: Request, body: bytes, media: Media | Literal["files"], limits: InputLimits, key: Key | None
 ) -> list[Manifest]:
     who = principal(request)
     tenant = key.tenant if key else who.tenant
@@ -72,37 +72,37 @@ def _parsed(
         found = context(request).parser.parse(
             body, media, limits, "body", tenant or "default", key, who.tenant or who.id
         )
-    except Refused as refused:
+    except ManifestsRefused as refused:
         raise _refusal(refused) from None
-    except Busy:
+    except ParserBusy:
         told = "other large inputs are being read; send this one again shortly"
-        raise Problem("unavailable", told, headers={"Retry-After": "2"}) from None
+        raise HttpProblem("unavailable", told, headers={"Retry-After": "2"}) from None
     if found.faults:
         raise invalid(found.faults + _also_wrong(request, found))
     return found.manifests
 
 
-def _also_wrong(request: Request, found: Examined) -> list[Fault]:
+def _also_wrong(request: Request, found: Examined) -> list[ManifestFault]:
     """What is wrong with the other documents in this world, so that one answer names every fault."""
     at_fault, who = found.at_fault, principal(request)
-    if at_fault is None or not all(may(who, m.kind, Verb.WRITE, m.tenant) for m in found.manifests):
+    if at_fault is None or not all(may(who, m.kind, AccessVerb.WRITE, m.tenant) for m in found.manifests):
         return []
     ctx = context(request)
     unknown = ctx.database.read(lambda connection: dangling(connection, found.manifests, at_fault))
     return unknown + foreign(found.manifests, ctx.settings.currency)
 
 
-def _refusal(refused: Refused) -> Problem:
+def _refusal(refused: ManifestsRefused) -> HttpProblem:
     if refused.too_large:
-        return Problem("too-large", str(refused.faults[0]), faults=refused.faults)
+        return HttpProblem("too-large", str(refused.faults[0]), faults=refused.faults)
     return invalid(refused.faults)
 
 
-def _unsupported(given: str, allowed: list[str]) -> Problem:
+def _unsupported(given: str, allowed: list[str]) -> HttpProblem:
     said = f"{given[:60]!r}" if given else "none"
     accept = ", ".join(allowed)
     header = "Accept-Patch" if MERGE_PATCH in allowed else "Accept-Post"
-    return Problem(
+    return HttpProblem(
         "unsupported-media-type",
         f"the media type is {said}; understood here: {accept}",
         headers={header: accept},

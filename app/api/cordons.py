@@ -9,13 +9,13 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Verb, require
+from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.objects import Name
 from app.api.requests import By, Ctx, Who, answer, write_once
 from app.control.domain.events import Reason, happened
 from app.manifests.model import Key, Kind
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database import clock
 from app.store.fleet import cordons
 from app.store.world import audit, events, objects
@@ -49,7 +49,7 @@ def schemas() -> dict[str, Any]:
 def list_cordons(
     ctx: Ctx, who: Who, node: Annotated[str, Query(max_length=63, description="Of this node")] = ""
 ) -> Response:  # fmt: skip
-    require(who, Noun.CORDON, Verb.READ)
+    require(who, Noun.CORDON, AccessVerb.READ)
     found = ctx.database.read(lambda connection: cordons.listed(connection, node))
     return answer({"kind": "CordonList", "items": [one.wire() for one in found]})
 
@@ -72,15 +72,17 @@ def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -
 @router.post("/nodes/{name}/uncordon", summary="Let plans use a node or a GPU again", openapi_extra=BODY)
 def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
     """Without a GPU the node and all its GPUs."""
-    require(who, Noun.CORDON, Verb.WRITE)
+    require(who, Noun.CORDON, AccessVerb.WRITE)
     asked = _read(body)
 
     def write(connection: Connection) -> Response:
         lifted = cordons.lift(connection, name, cordons.WHOLE if asked.gpu is None else asked.gpu)
         if not lifted:
             if asked.gpu is not None and any(one.gpu == cordons.WHOLE for one in cordons.listed(connection, name)):
-                raise Problem("conflict", f"all of node {name} is cordoned; uncordon it whole, then cordon its GPUs")
-            raise Problem("not-found", f"{_named(name, asked.gpu)} is not cordoned")
+                raise HttpProblem(
+                    "conflict", f"all of node {name} is cordoned; uncordon it whole, then cordon its GPUs"
+                )
+            raise HttpProblem("not-found", f"{_named(name, asked.gpu)} is not cordoned")
         before = {"cordons": [one.wire() for one in lifted]}
         audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
         what = f"{_named(name, asked.gpu)} may be used again"
@@ -93,10 +95,10 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
 def _put(
     request: Request, who: Who, by: By, body: bytes, name: str, mode: Literal["cordon", "drain"]
 ) -> Response:  # fmt: skip
-    require(who, Noun.CORDON, Verb.WRITE)
+    require(who, Noun.CORDON, AccessVerb.WRITE)
     asked = _read(body)
     if mode == "cordon" and asked.deadline is not None:
-        raise Problem("bad-request", "a cordon has no deadline; drain moves what runs there away by one")
+        raise HttpProblem("bad-request", "a cordon has no deadline; drain moves what runs there away by one")
 
     def write(connection: Connection) -> Response:
         node = objects.get(connection, Key(Kind.NODE, "", name))
@@ -104,12 +106,12 @@ def _put(
             raise declare.missing(Key(Kind.NODE, "", name))
         gpus = int(str(node.spec["gpus"]))
         if asked.gpu is not None and asked.gpu >= gpus:
-            raise Problem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {asked.gpu}")
+            raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {asked.gpu}")
         if asked.deadline is not None and (left := asked.deadline - clock.now(connection)) <= timedelta():
-            raise Problem("invalid", f"the deadline {asked.deadline.isoformat()} has passed")
+            raise HttpProblem("invalid", f"the deadline {asked.deadline.isoformat()} has passed")
         if asked.deadline is not None and left > LONGEST:
             told = f"the deadline {asked.deadline.isoformat()} is more than {LONGEST.days} days away"
-            raise Problem("invalid", told)
+            raise HttpProblem("invalid", told)
         gpu = cordons.WHOLE if asked.gpu is None else asked.gpu
         made = cordons.put(connection, name, gpu, mode, asked.deadline, who.id, asked.message)
         audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
@@ -127,7 +129,7 @@ def _read(body: bytes) -> CordonRequest:
     try:
         return _asking.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Problem("invalid", f"the body is no asking: {error}") from None
+        raise HttpProblem("invalid", f"the body is no asking: {error}") from None
 
 
 def _named(node: str, gpu: int | None) -> str:

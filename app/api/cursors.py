@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from app.problem import Problem
+from app.problem import HttpProblem
 
 
 def encode(*parts: str | int) -> str:
@@ -24,7 +24,7 @@ def decode(cursor: str, *types: type) -> tuple[Any, ...]:
         parts = []
     fits = len(parts) == len(types) and all(type(part) is wanted for part, wanted in zip(parts, types, strict=True))
     if not fits or any(isinstance(part, int) and not 0 <= part < 2**62 for part in parts):
-        raise Problem("bad-request", "this cursor did not come from here; list again without it")
+        raise HttpProblem("bad-request", "this cursor did not come from here; list again without it")
     if any(isinstance(part, str) and "\0" in part for part in parts):
-        raise Problem("bad-request", "this cursor did not come from here; list again without it")
+        raise HttpProblem("bad-request", "this cursor did not come from here; list again without it")
     return tuple(parts)

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from agents.contract import LONGEST_POLL_SECONDS, CountsTaken, Endpoints, GatewayCounts
-from app.access import Noun, Verb, require
+from app.access import AccessVerb, Noun, require
 from app.api.requests import JSON, Body, Ctx, Who
-from app.manifests.faults import Fault
-from app.problem import Problem
+from app.manifests.faults import ManifestFault
+from app.problem import HttpProblem
 from app.store.fleet import gateways
 
 router = APIRouter(prefix="/api/v1", tags=["gateways"])
@@ -50,7 +50,7 @@ async def endpoints(
     service: Annotated[str, Query(max_length=127, pattern=SERVICE, description="TENANT/NAME")] = "",
 ) -> Response:
     """A tenant is told of its own services, without addresses."""
-    require(who, Noun.ENDPOINTS, Verb.READ)
+    require(who, Noun.ENDPOINTS, AccessVerb.READ)
     body = await ctx.nodes.endpoints.wait(who, after, wait_seconds, service)
     return Response(status_code=204) if body is None else Response(body, media_type=JSON)
 
@@ -65,7 +65,7 @@ async def endpoints(
 )
 async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pattern=NAME)], raw: Body) -> Response:
     """The newest word counts: one that comes late or twice changes nothing, and is answered with the newest."""
-    require(who, Noun.GATEWAY_COUNTS, Verb.WRITE, name)
+    require(who, Noun.GATEWAY_COUNTS, AccessVerb.WRITE, name)
     told = _read(raw)
     kept = await run_in_threadpool(ctx.database.repeatable, lambda connection: gateways.keep(connection, name, told))
     return Response(msgspec.json.encode(CountsTaken(kept)), media_type=JSON)
@@ -90,7 +90,7 @@ def _read(raw: bytes) -> GatewayCounts:
     return told
 
 
-def _refused(field: str, message: str) -> Problem:
-    return Problem(
-        "invalid", "the counts were not kept", faults=[Fault(document="counts", field=field, message=message)]
+def _refused(field: str, message: str) -> HttpProblem:
+    return HttpProblem(
+        "invalid", "the counts were not kept", faults=[ManifestFault(document="counts", field=field, message=message)]
     )

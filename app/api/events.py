@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from app.access import Noun, Reach, Verb, require
+from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors
 from app.api.requests import Ctx, Who, answer
 from app.control.domain.events import Reason
 from app.manifests.faults import escaped, nearest
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.world import events
-from app.store.world.events import Recorded, Wanted
+from app.store.world.events import EventFilter, RecordedEvent
 from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/events", tags=["events"])
@@ -37,14 +37,14 @@ def list_events(
     cursor: Annotated[str, Query(max_length=1000)] = "",
 ) -> Response:
     """A tenant is told of its own."""
-    if require(who, Noun.EVENT, Verb.READ, tenant) is Reach.OWN:
+    if require(who, Noun.EVENT, AccessVerb.READ, tenant) is Reach.OWN:
         tenant = who.tenant
     for given, known in ((reason, [str(one) for one in Reason]), (severity, list(SEVERITIES))):
         for word in given:
             if word not in known:
                 meant = nearest(word, known)
-                raise Problem("bad-request", f"{escaped(word)!r} is not known" + (f"; {meant}?" if meant else ""))
-    wanted = Wanted(
+                raise HttpProblem("bad-request", f"{escaped(word)!r} is not known" + (f"; {meant}?" if meant else ""))
+    wanted = EventFilter(
         before=cursors.decode(cursor, int)[0] if cursor else None,
         kind=kind,
         tenant=tenant,
@@ -60,7 +60,7 @@ def list_events(
     return answer({"kind": "EventList", "metadata": {"next": following}, "items": items})
 
 
-def _wire(row: Recorded) -> dict[str, Any]:
+def _wire(row: RecordedEvent) -> dict[str, Any]:
     return {
         "id": row.id,
         "at": rfc3339(row.at),

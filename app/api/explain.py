@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Principal, Reach, Verb, require
+from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import plan_wire, questions
 from app.api.objects import Name
 from app.api.requests import Ctx, Who, answer
@@ -16,7 +16,7 @@ from app.context import Context
 from app.control.answer.explain.plan import spelled_plan, why_held_back, why_nothing_changed
 from app.control.answer.explain.words import count
 from app.manifests.model import Key, Kind
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.plans import plan_reads
 from app.store.world import objects
 from app.store.world.objects import rfc3339
@@ -33,7 +33,7 @@ Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Of this pla
 @router.get("/services/{tenant}/{name}", summary="Why a service is served as it is, or is not")
 def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     """Which GPU, batch and share, and what the runner-up would cost; what is unserved, and the change that helps."""
-    granted = require(who, Kind.SERVICE, Verb.READ, tenant)
+    granted = require(who, Kind.SERVICE, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.SERVICE, tenant, name))
     said = _asked(ctx, who, "service", f"{tenant}/{name}", of)
     return answer(hide_neighbours(_with_what_was_held_back(ctx, said, f"{tenant}/{name}", of), who, granted))
@@ -41,7 +41,7 @@ def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) ->
 
 @router.get("/jobs/{tenant}/{name}", summary="Why a job runs where it runs, or waits")
 def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
-    granted = require(who, Kind.JOB, Verb.READ, tenant)
+    granted = require(who, Kind.JOB, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.JOB, tenant, name))
     said = _asked(ctx, who, "job", f"{tenant}/{name}", of)
     return answer(hide_neighbours(said, who, granted))
@@ -51,7 +51,7 @@ def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Res
 def explain_instance(
     ctx: Ctx, who: Who, instance: Annotated[str, Path(max_length=200, pattern=r"^[!-~]+$")], of: Of = 0
 ) -> Response:
-    granted = require(who, Noun.PLAN, Verb.READ)
+    granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def owner(connection: Connection) -> str | None:
         number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
@@ -62,7 +62,7 @@ def explain_instance(
 
     service = ctx.database.read(owner)
     if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
-        raise Problem("not-found", f"the plan has no instance {instance}")
+        raise HttpProblem("not-found", f"the plan has no instance {instance}")
     return answer(hide_neighbours(_asked(ctx, who, "instance", instance, of), who, granted))
 
 
@@ -70,7 +70,7 @@ def explain_instance(
 def explain_plan(
     ctx: Ctx, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the one in force")]
 ) -> Response:  # fmt: skip
-    granted = require(who, Noun.PLAN, Verb.READ)
+    granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def read(connection: Connection) -> dict[str, Any]:
         number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
@@ -78,7 +78,7 @@ def explain_plan(
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
             told = f"there is no plan {generation}" if generation else _none_yet(connection, granted)
-            raise Problem("not-found", told)
+            raise HttpProblem("not-found", told)
         if granted is Reach.OWN:
             own = plan_wire.of_tenant(body, who.tenant)
             head = plan_wire.head(row, who.tenant)
@@ -124,7 +124,7 @@ def _asked(
 
     said: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), SECONDS)
     if "missing" in said:
-        raise Problem("not-found", said["missing"])
+        raise HttpProblem("not-found", said["missing"])
     return said
 
 

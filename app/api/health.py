@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from app.api.requests import Ctx, Who, answer
 from app.http import metrics
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database import schema, versions
 
 router = APIRouter()
@@ -21,7 +21,7 @@ def healthz() -> Response:
 def readyz(ctx: Ctx) -> Response:
     reason = ctx.database.read(schema.refusal)
     if reason:
-        raise Problem("unavailable", reason, headers={"Retry-After": "5"})
+        raise HttpProblem("unavailable", reason, headers={"Retry-After": "5"})
     found, streams = ctx.database.read(schema.found), ctx.database.read(versions.current)
     return answer({"status": "ready", "schema": found, "resourceVersion": streams["object"][0]})
 

@@ -11,15 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from app import tokens as secrets
-from app.access import Noun, Principal, Scope, Verb, require
+from app.access import AccessVerb, Noun, Principal, Scope, require
 from app.api import cursors, requests
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.api.rotation import DAY_SECONDS, describe_token
 from app.api.tokens import Label, Wire
 from app.http.metrics import REGISTRY
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import join_tokens, tokens
-from app.store.access.join_tokens import Listed
+from app.store.access.join_tokens import ListedJoinToken
 from app.store.database import versions
 from app.store.world import audit
 from app.store.world.objects import rfc3339
@@ -53,7 +53,7 @@ class JoinRequest(BaseModel):
 def create_join_token(
     request: Request, who: Who, by: By, wanted: Annotated[JoinTokenRequest, Body()], raw: requests.Body
 ) -> Response:
-    require(who, Noun.JOIN_TOKEN, Verb.WRITE)
+    require(who, Noun.JOIN_TOKEN, AccessVerb.WRITE)
 
     def create(connection: Connection) -> Response:
         new = secrets.new(secrets.JOIN_PREFIX)
@@ -79,7 +79,7 @@ def list_join_tokens(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
 ) -> Response:
-    require(who, Noun.JOIN_TOKEN, Verb.READ)
+    require(who, Noun.JOIN_TOKEN, AccessVerb.READ)
     after = cursors.decode(cursor, str)[0] if cursor else ""
     rows = ctx.database.read(lambda connection: join_tokens.page(connection, after, limit + 1))
     following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
@@ -95,12 +95,12 @@ def revoke_join_token(
     token_id: Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")],
     _body: NoBody,
 ) -> Response:
-    require(who, Noun.JOIN_TOKEN, Verb.WRITE)
+    require(who, Noun.JOIN_TOKEN, AccessVerb.WRITE)
 
     def revoke(connection: Connection) -> Response:
         row = join_tokens.revoke(connection, token_id)
         if row is None:
-            raise Problem("not-found", f"there is no join token {token_id}")
+            raise HttpProblem("not-found", f"there is no join token {token_id}")
         audit.record(connection, [by.entry("revoke", Noun.JOIN_TOKEN, name=row.id, after=_wire(row))])
         return answer(_wire(row))
 
@@ -111,15 +111,15 @@ def revoke_join_token(
 def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> Response:
     parsed = secrets.parse(wanted.token, secrets.JOIN_PREFIX)
     if parsed is None:
-        raise Problem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
+        raise HttpProblem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
     token_id, secret = parsed
     newcomer = Actor(Principal(f"join:{token_id}", Scope.OPERATOR), request.scope["state"]["request_id"])
 
-    def once(connection: Connection) -> Response | Problem:
-        def refused(slug: str, told: str) -> Problem:
+    def once(connection: Connection) -> Response | HttpProblem:
+        def refused(slug: str, told: str) -> HttpProblem:
             entry = newcomer.entry("join", "Node", name=wanted.node, outcome="refused", detail=told)
             audit.record(connection, [entry])
-            return Problem(slug, told)
+            return HttpProblem(slug, told)
 
         versions.lock(connection, "object")
         row = join_tokens.for_use(connection, token_id)
@@ -127,7 +127,7 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
         right = hmac.compare_digest(expected, secrets.hash_secret(secret))
         # Of one that was used, the time is no matter: whoever brings it now has stolen it, or from whom it was.
         if not right or row is None or (row.expired and row.used_at is None):
-            return Problem("unauthorized", "this join token is unknown or expired", headers=secrets.UNAUTHORIZED)
+            return HttpProblem("unauthorized", "this join token is unknown or expired", headers=secrets.UNAUTHORIZED)
         if row.used_at is not None:
             detail = f"join token {row.id} was used by node {row.used_by} and now by {wanted.node}"
             audit.record(
@@ -135,7 +135,7 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
                 [newcomer.entry("join", "Node", name=wanted.node, outcome="alarm", detail=detail)],
             )
             JOIN_TOKEN_REUSE.inc()
-            return Problem("conflict", "this join token has been used; ask for a new one")
+            return HttpProblem("conflict", "this join token has been used; ask for a new one")
         if row.node and row.node != wanted.node:
             return refused("forbidden", f"this join token is not for a node called {wanted.node}")
         if not row.node and tokens.node_has_token(connection, wanted.node):
@@ -167,13 +167,13 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
         return answer({**describe_token(made), "token": new.text}, 201)
 
     outcome = ctx.database.write(once)
-    if isinstance(outcome, Problem):
+    if isinstance(outcome, HttpProblem):
         raise outcome
     ctx.authenticator.forget(node=wanted.node)  # other replicas hear of it
     return outcome
 
 
-def _wire(row: Listed) -> dict[str, Any]:
+def _wire(row: ListedJoinToken) -> dict[str, Any]:
     return {
         "id": row.id,
         "node": row.node or None,

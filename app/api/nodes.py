@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from agents import contract
 from agents.contract import LONGEST_POLL_SECONDS, Answer, Assignment
-from app.access import Noun, Principal, Reach, Verb, require
+from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
 from app.http.buckets import Buckets
@@ -23,7 +23,7 @@ from app.nodes import decoding, metrics, refusals
 from app.nodes.detail import NodeDetail
 from app.nodes.intake import NOT_ASSIGNED
 from app.nodes.running import owners_of, running, running_of_tenant
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.fleet import assignments, node_state, telemetry
 from app.store.world import audit
@@ -70,8 +70,8 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     state = scope["state"]
     who: Principal = state["principal"]
     try:
-        require(who, Noun.REPORT, Verb.WRITE, node)
-    except Problem:
+        require(who, Noun.REPORT, AccessVerb.WRITE, node)
+    except HttpProblem:
         await _audit_refusal(ctx, state, node)
         raise
     raw: bytes = state["body"]
@@ -79,7 +79,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     if told.node != node:
         metrics.REFUSED.labels("another_node").inc()
         await _audit_refusal(ctx, state, told.node)
-        raise Problem("forbidden", f"the report speaks for node {told.node}, and this path is node {node}'s")
+        raise HttpProblem("forbidden", f"the report speaks for node {told.node}, and this path is node {node}'s")
     stored = await ctx.nodes.intake.store(told, raw)
     if told.held_back:
         await _audit_held_back(ctx, state, told)
@@ -143,7 +143,7 @@ async def assignment(
     after: Annotated[int, Query(ge=0, lt=2**62, description="The version the agent has; 0 for none")] = 0,
     wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 30.0,
 ) -> Response:
-    require(who, Noun.ASSIGNMENT, Verb.READ, name)
+    require(who, Noun.ASSIGNMENT, AccessVerb.READ, name)
     body = await ctx.nodes.polls.wait(who, name, after, wait_seconds)
     return Response(status_code=204) if body is None else Response(body, media_type=JSON)
 
@@ -157,11 +157,11 @@ def node_telemetry(
     stop: Annotated[datetime | None, Query(description="Before this minute; now by default")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of GPUs, and of instances")] = 1000,
 ) -> Response:
-    require(who, Noun.TELEMETRY, Verb.READ, name)
+    require(who, Noun.TELEMETRY, AccessVerb.READ, name)
     until = _utc(stop) or datetime.now(UTC)
     since = _utc(start) or until - timedelta(hours=1)
     if not timedelta(0) <= until - since <= LONGEST_SPAN:
-        raise Problem("bad-request", "start must be before stop, by 31 days at most")
+        raise HttpProblem("bad-request", "start must be before stop, by 31 days at most")
 
     def read(connection: Any) -> dict[str, Any]:
         return {
@@ -173,14 +173,14 @@ def node_telemetry(
 
     found = ctx.database.read(read)
     if found["state"] is None:
-        raise Problem("not-found", f"node {name} has not reported")
+        raise HttpProblem("not-found", f"node {name} has not reported")
     return answer(camel(found))
 
 
 @router.get("/{name}/state", summary="What runs on the node, what it holds back, and where it left the plan")
 def state_of_node(name: str, ctx: Ctx, who: Who) -> Response:
     """A tenant is told of its own, and how much more there is; nothing of nodes that it does not run on."""
-    granted = require(who, Noun.NODE_STATE, Verb.READ)
+    granted = require(who, Noun.NODE_STATE, AccessVerb.READ)
 
     def read(connection: Any) -> tuple[dict[str, Any] | None, Any, tuple[int, str] | None]:
         return (
@@ -190,7 +190,7 @@ def state_of_node(name: str, ctx: Ctx, who: Who) -> Response:
         )
 
     said, stored, assigned = ctx.database.read(read)
-    nothing = Problem("not-found", f"node {name} has not reported")
+    nothing = HttpProblem("not-found", f"node {name} has not reported")
     if said is None:
         raise nothing
     detail = msgspec.convert(stored or {}, NodeDetail)

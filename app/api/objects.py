@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy import Connection
 
-from app.access import Reach, Verb, require
+from app.access import AccessVerb, Reach, require
 from app.api import cursors, requests, selectors
 from app.api.bodies import manifest, merge_patch
 from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, write_once
 from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, Key, Kind
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import objects
-from app.store.world.objects import Selection, Stored
+from app.store.world.objects import Selection, StoredObject
 from app.world import declare
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -51,9 +51,9 @@ def router(kind: Kind) -> APIRouter:
         labels: Labels = "",
         fields: Fields = "",
     ) -> Response:
-        granted = require(who, kind, Verb.READ, tenant if kind.tenanted else "")
+        granted = require(who, kind, AccessVerb.READ, tenant if kind.tenanted else "")
         if tenant and not kind.tenanted:
-            raise Problem("bad-request", f"{kind.plural} belong to no tenant")
+            raise HttpProblem("bad-request", f"{kind.plural} belong to no tenant")
         terms = selectors.parse(labels, fields, kind)
         selection = Selection(
             kind,
@@ -64,7 +64,7 @@ def router(kind: Kind) -> APIRouter:
         )
         after_tenant, after_name, first = cursors.decode(cursor, str, str, int) if cursor else ("", "", None)
 
-        def read(connection: Connection) -> tuple[list[Stored], int]:
+        def read(connection: Connection) -> tuple[list[StoredObject], int]:
             found = objects.page(connection, selection, (after_tenant, after_name), limit + 1)
             return found, first if first is not None else versions.current(connection)["object"][0]
 
@@ -84,7 +84,7 @@ def router(kind: Kind) -> APIRouter:
 
     @routes.get(one, summary=f"One {kind}", operation_id=f"get{kind}")
     def get_object(ctx: Ctx, who: Who, key: named) -> Response:
-        granted = require(who, kind, Verb.READ, key.tenant)
+        granted = require(who, kind, AccessVerb.READ, key.tenant)
         stored = ctx.database.read(lambda connection: objects.get(connection, key))
         if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
             raise declare.missing(key)
@@ -94,7 +94,7 @@ def router(kind: Kind) -> APIRouter:
     def put_object(
         request: Request, ctx: Ctx, who: Who, by: By, key: named, body: requests.Body, dry: DryRun = False
     ) -> Response:
-        require(who, kind, Verb.WRITE, key.tenant)
+        require(who, kind, AccessVerb.WRITE, key.tenant)
         wanted, expected = manifest(request, body, key), if_match(request)
 
         def write(connection: Connection) -> Response:
@@ -110,7 +110,7 @@ def router(kind: Kind) -> APIRouter:
     def patch_object(
         request: Request, ctx: Ctx, who: Who, by: By, key: named, body: requests.Body, dry: DryRun = False
     ) -> Response:
-        require(who, kind, Verb.WRITE, key.tenant)
+        require(who, kind, AccessVerb.WRITE, key.tenant)
         patch, expected = merge_patch(request, body), if_match(request)
 
         def write(connection: Connection) -> Response:
@@ -123,7 +123,7 @@ def router(kind: Kind) -> APIRouter:
 
     @routes.delete(one, summary=f"Delete a {kind} that nothing refers to", operation_id=f"delete{kind}")
     def delete_object(request: Request, who: Who, by: By, key: named, _body: NoBody, dry: DryRun = False) -> Response:
-        require(who, kind, Verb.WRITE, key.tenant)
+        require(who, kind, AccessVerb.WRITE, key.tenant)
         expected = if_match(request)
 
         def write(connection: Connection) -> Response:
@@ -135,6 +135,6 @@ def router(kind: Kind) -> APIRouter:
     return routes
 
 
-def _answer(stored: Stored, tenant: str, status: int = 200) -> Response:
+def _answer(stored: StoredObject, tenant: str, status: int = 200) -> Response:
     headers = {"ETag": f'"{stored.resource_version}"'}
     return answer(show_object(stored.wire(), tenant), status, headers)

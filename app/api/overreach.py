@@ -13,7 +13,7 @@ from app.api.requests import actor, context
 from app.http.buckets import Buckets
 from app.manifests.model import BY_PLURAL
 from app.nodes import metrics
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.world import audit
 
@@ -24,7 +24,7 @@ async def audited_overreach(request: Request) -> AsyncIterator[None]:
     """Around every route; reports, which pass the router by, see to it themselves."""
     try:
         yield
-    except Problem as problem:
+    except HttpProblem as problem:
         who: Principal | None = request.scope["state"].get("principal")
         mere_look = request.method == "GET" or request.url.path.endswith("/report")
         if problem.status == 403 and who is not None and who.scope in (Scope.NODE, Scope.GATEWAY) and not mere_look:

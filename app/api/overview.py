@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Reach, Verb, require
+from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_wire
 from app.api.questions import read_recorded
 from app.api.requests import Ctx, Who, answer
@@ -20,12 +20,12 @@ from app.control.answer.explain.counting import counted
 from app.control.answer.explain.shares import costs_of_services
 from app.control.formulate.pose import pose
 from app.control.tell import slo
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database import lease
 from app.store.fleet import loads, telemetry
 from app.store.plans import outlook, plan_reads, plans
 from app.store.world import events
-from app.store.world.events import Wanted
+from app.store.world.events import EventFilter
 from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
@@ -38,7 +38,7 @@ LAST = 10
 @router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
 def overview(ctx: Ctx, who: Who) -> Response:
     """A tenant is told of its own services. `leftOut` says what a server without the solvers does not know."""
-    tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
+    tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, tenant)))
 
 
@@ -57,7 +57,7 @@ def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
         "cycles": [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)],
         "events": [
             {"at": rfc3339(one.last_at), "reason": one.reason, "severity": one.severity, "message": one.message}
-            for one in events.recent(connection, Wanted(), LAST)
+            for one in events.recent(connection, EventFilter(), LAST)
         ],
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
@@ -106,7 +106,7 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
     if key not in _known:
         try:
             snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
-        except Problem:
+        except HttpProblem:
             return {}
         posed = pose(snapshot)
         while len(_known) >= MOST_KNOWN:
@@ -123,7 +123,7 @@ def _left_out() -> list[str]:
     """What of the answer needs the solvers, where they are not installed."""
     try:
         with_solvers(lambda: import_module("app.control.record.encoding"))
-    except Problem as problem:
+    except HttpProblem as problem:
         return [f"pricePerHour of services: {problem.detail}"]
     return []
 

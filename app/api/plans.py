@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Reach, Verb, require
+from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors, plan_wire, requests
 from app.api.requests import JSON, By, Ctx, Who, answer, write_once
 from app.api.solvers import with_solvers
 from app.control.answer.explain.difference import ServiceDifference, differences, in_words
 from app.control.domain.decision import State
 from app.control.domain.events import Reason, happened
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.plans import plan_reads
 from app.store.world import audit, events
 
@@ -35,7 +35,7 @@ def list_plans(
     cursor: Annotated[str, Query(max_length=1000)] = "",
 ) -> Response:
     """A tenant is told of those that changed something of its own."""
-    tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
+    tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
     before = cursors.decode(cursor, int)[0] if cursor else NEWEST
     rows = ctx.database.read(lambda connection: plan_reads.page(connection, before, limit + 1, tenant))
     following = cursors.encode(rows[limit - 1]["generation"]) if len(rows) > limit else None
@@ -45,12 +45,12 @@ def list_plans(
 
 @router.get("/current", summary="The plan that nodes are brought to; where there is none, the newest of all")
 def current_plan(ctx: Ctx, who: Who) -> Response:
-    granted = require(who, Noun.PLAN, Verb.READ)
+    granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def read(connection: Connection) -> dict[str, Any]:
         generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
         if not generation:
-            raise Problem("not-found", "nothing was planned yet; is a planner running? (gpuwright planner)")
+            raise HttpProblem("not-found", "nothing was planned yet; is a planner running? (gpuwright planner)")
         return _whole(connection, generation, who.tenant if granted is Reach.OWN else "")
 
     return answer(ctx.database.read(read))
@@ -59,7 +59,7 @@ def current_plan(ctx: Ctx, who: Who) -> Response:
 @router.get("/{generation}", summary="One plan: instances, certificate, reasons, what was held back, its rollout")
 def get_plan(ctx: Ctx, who: Who, generation: Generation) -> Response:
     """A tenant is told of its own, and how much more there is."""
-    tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
+    tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, generation, tenant)))
 
 
@@ -70,7 +70,7 @@ def diff_plan(
     generation: Generation,
     against: Annotated[int | None, Query(ge=0, lt=NEWEST, description="Another plan; 0: nothing at all")] = None,
 ) -> Response:
-    tenant = who.tenant if require(who, Noun.PLAN, Verb.READ) is Reach.OWN else ""
+    tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
 
     def read(connection: Connection) -> dict[str, Any]:
         row = plan_reads.head(connection, generation)
@@ -100,7 +100,7 @@ def diff_plan(
     summary="All that a plan was made from, and what was decided: enough to make it again offline",
 )
 def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Response:
-    require(who, Noun.PLAN_RECORD, Verb.READ)
+    require(who, Noun.PLAN_RECORD, AccessVerb.READ)
 
     def read(connection: Connection) -> bytes:
         from app.control.answer import replay
@@ -108,7 +108,7 @@ def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Response:
         try:
             record = replay.record_of(connection, generation)
         except KeyError:
-            raise Problem("gone", f"what plan {generation} was made from is no longer kept") from None
+            raise HttpProblem("gone", f"what plan {generation} was made from is no longer kept") from None
         if record is None:
             raise _missing(generation)
         return replay.to_json(record)
@@ -173,7 +173,7 @@ def _route(move: PlanAction) -> None:
     def say(
         request: Request, who: Who, by: By, body: requests.Body, generation: Generation, message: Message = ""
     ) -> Response:
-        require(who, Noun.PLAN, Verb.WRITE)
+        require(who, Noun.PLAN, AccessVerb.WRITE)
         _no_more_than_nothing(body)
 
         def write(connection: Connection) -> Response:
@@ -181,7 +181,9 @@ def _route(move: PlanAction) -> None:
             if state is None:
                 raise _missing(generation)
             if state not in move.froms:
-                raise Problem("conflict", f"plan {generation} is {state}; only {_or(move.froms)} can be {move.done}")
+                raise HttpProblem(
+                    "conflict", f"plan {generation} is {state}; only {_or(move.froms)} can be {move.done}"
+                )
             if move.verb == "approve":
                 _still_holds(connection, generation)
             else:
@@ -205,7 +207,7 @@ def rollback_plan(
     request: Request, who: Who, by: By, body: requests.Body, generation: Generation
 ) -> Response:  # fmt: skip
     """The leader makes a new plan of it, whose rollout is a rollout like any other."""
-    require(who, Noun.PLAN, Verb.WRITE)
+    require(who, Noun.PLAN, AccessVerb.WRITE)
     _no_more_than_nothing(body)
 
     def write(connection: Connection) -> Response:
@@ -214,10 +216,10 @@ def rollback_plan(
         if state is None or row is None:
             raise _missing(generation)
         if state not in ACTED_UPON:
-            raise Problem("conflict", f"plan {generation} is {state}: nodes are not brought to it")
+            raise HttpProblem("conflict", f"plan {generation} is {state}: nodes are not brought to it")
         _is_newest(connection, generation, state)
         if not row["base"] or plan_reads.head(connection, row["base"]) is None:
-            raise Problem(
+            raise HttpProblem(
                 "conflict", f"plan {generation} replaced no plan that is kept: there is nothing to go back to"
             )
         plan_reads.ask(connection, generation, "rollback", who.id)
@@ -239,7 +241,7 @@ def _still_holds(connection: Connection, generation: int) -> None:
     row = plan_reads.head(connection, generation)
     standing = plan_reads.in_force(connection)
     if row is not None and (row["base"] or 0) != standing:
-        raise Problem(
+        raise HttpProblem(
             "conflict", f"plan {generation} was made for plan {row['base'] or 0}, and plan {standing} is in force now"
         )
 
@@ -247,16 +249,16 @@ def _still_holds(connection: Connection, generation: int) -> None:
 def _is_newest(connection: Connection, generation: int, state: str) -> None:
     standing = plan_reads.in_force(connection)
     if state in ACTED_UPON and standing != generation:
-        raise Problem("conflict", f"plan {standing} is in force now; plan {generation} is past")
+        raise HttpProblem("conflict", f"plan {standing} is in force now; plan {generation} is past")
 
 
 def _no_more_than_nothing(body: bytes) -> None:
     if re.fullmatch(rb"\s*(\{\s*\})?\s*", body) is None:
-        raise Problem("bad-request", "this request takes no body")
+        raise HttpProblem("bad-request", "this request takes no body")
 
 
-def _missing(generation: int) -> Problem:
-    return Problem("not-found", f"there is no plan {generation}, or it is no longer kept")
+def _missing(generation: int) -> HttpProblem:
+    return HttpProblem("not-found", f"there is no plan {generation}, or it is no longer kept")
 
 
 def _or(words: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from app.access import Principal
 from app.api.solvers import with_solvers
 from app.context import Context
 from app.control.solve.questions import NoAnswer, SolverBusy
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.plans import pieces, plan_reads, plans
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
     try:
         return with_solvers(lambda: ctx.desk.ask(order, seconds, who.tenant or who.id))
     except SolverBusy:
-        raise Problem("unavailable", "other questions are being answered; ask again shortly", headers=RETRY) from None
+        raise HttpProblem(
+            "unavailable", "other questions are being answered; ask again shortly", headers=RETRY
+        ) from None
     except NoAnswer as lost:
-        raise Problem("unavailable", f"the question was given up: {lost}", headers=RETRY) from None
+        raise HttpProblem("unavailable", f"the question was given up: {lost}", headers=RETRY) from None
 
 
 def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
@@ -42,11 +44,11 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
     row = plans.one(connection, number) if number else None
     if row is None:
         told = f"there is no plan {generation}" if generation else "nothing was planned yet"
-        raise Problem("not-found", told)
+        raise HttpProblem("not-found", told)
     hashes = [bytes.fromhex(digest) for digest in row["snapshot"]]
     found = pieces.get(connection, [*hashes, bytes(row["body"])])
     if len(found) < len({*hashes, bytes(row["body"])}):
-        raise Problem("gone", f"what plan {number} was made from is no longer kept")
+        raise HttpProblem("gone", f"what plan {number} was made from is no longer kept")
     return whole([found[digest] for digest in hashes]), msgspec.json.decode(found[bytes(row["body"])], type=Plan)
 
 
@@ -60,7 +62,7 @@ def read_now(connection: Connection) -> Snapshot:
     if number:
         try:
             last = read_recorded(connection, number)[0].expected
-        except Problem:  # no longer kept: what is declared will do
+        except HttpProblem:  # no longer kept: what is declared will do
             last = {}
 
     def expecting(known: Knowledge) -> dict[str, Expected]:

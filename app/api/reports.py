@@ -8,10 +8,10 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Reach, Verb, require
+from app.access import AccessVerb, Noun, Reach, require
 from app.api.requests import JSON, Ctx, Who
 from app.manifests.faults import escaped
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.reports import documents, query, sheets
 from app.store.database.clock import now
 from app.store.money import report_queries
@@ -25,7 +25,7 @@ CSV = "text/csv; charset=utf-8"
 @router.get("", summary="Which reports there are, by what, and what they tell")
 def list_reports(who: Who) -> Response:
     """All that may be asked for."""
-    require(who, Noun.MONEY, Verb.READ)
+    require(who, Noun.MONEY, AccessVerb.READ)
     items = [
         {
             "name": name,
@@ -54,27 +54,27 @@ def report(
 
     A tenant is told of its own; idle and unallocated GPUs are nobody's.
     """
-    if require(who, Noun.MONEY, Verb.READ, tenant) is Reach.OWN:
+    if require(who, Noun.MONEY, AccessVerb.READ, tenant) is Reach.OWN:
         tenant = who.tenant
     if form == "focus":
         if name != "cost":
-            raise Problem("bad-request", "format=focus is of the report cost alone")
+            raise HttpProblem("bad-request", "format=focus is of the report cost alone")
         by = ",".join((*sheets.FOCUS_BY, _grain(by)))
     known = query.find_report(name)
     if known.is_of_fleet and who.tenant:
-        raise Problem("forbidden", f"the report {name} is of the whole fleet; a token of a tenant may not read it")
+        raise HttpProblem("forbidden", f"the report {name} is of the whole fleet; a token of a tenant may not read it")
     if known.is_of_fleet and tenant:
         why = f"the report {name} is of the whole fleet, and not of tenant {escaped(tenant)!r}; leave tenant out"
-        raise Problem("bad-request", why)
+        raise HttpProblem("bad-request", why)
     currency = ctx.settings.currency
 
-    def read(connection: Connection) -> tuple[report_queries.Asked, list[dict[str, Any]]]:
+    def read(connection: Connection) -> tuple[report_queries.ReportQuery, list[dict[str, Any]]]:
         asked = query.parse_query(name, by, begins, ends, time_zone, tenant, now(connection), MOST[form] + 1)
         return asked, report_queries.read(connection, asked)
 
     asked, rows = ctx.database.read(read)
     if len(rows) > MOST[form]:
-        raise Problem("bad-request", f"that are more than {MOST[form]} rows; ask by fewer words, or for less time")
+        raise HttpProblem("bad-request", f"that are more than {MOST[form]} rows; ask by fewer words, or for less time")
     if form == "json":
         told = documents.document(asked, known, rows, currency)
         return Response(msgspec.json.Encoder(decimal_format="number").encode(told), media_type=JSON)
@@ -88,5 +88,5 @@ def _grain(by: str) -> str:
     word = by.strip() or "day"
     if word not in query.GRAINS:
         allowed = f"one of {', '.join(query.GRAINS)}, or nothing, which is day"
-        raise Problem("bad-request", f"by={escaped(by)!r}: charges in FOCUS's columns are by {allowed}")
+        raise HttpProblem("bad-request", f"by={escaped(by)!r}: charges in FOCUS's columns are by {allowed}")
     return word

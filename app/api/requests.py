@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.context import Context
 from app.manifests.faults import escaped, nearest
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.world import idempotency
 from app.world.declare import ANY_VERSION
 from app.world.write import Actor
@@ -65,7 +65,7 @@ async def _body(request: Request) -> bytes:
 async def _no_body(request: Request) -> None:
     """For writes that take none: a body is refused rather than ignored."""
     if body(request):
-        raise Problem("bad-request", "this request takes no body")
+        raise HttpProblem("bad-request", "this request takes no body")
 
 
 async def known_parameters(request: Request) -> None:
@@ -77,7 +77,7 @@ async def known_parameters(request: Request) -> None:
         if name not in known:
             meant = nearest(name, known)
             hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known) or 'none'}"
-            raise Problem("bad-request", f"there is no parameter {escaped(name)!r}; {hint}")
+            raise HttpProblem("bad-request", f"there is no parameter {escaped(name)!r}; {hint}")
 
 
 Ctx = Annotated[Context, Depends(_context)]
@@ -106,7 +106,7 @@ def if_match(request: Request) -> int | None:
         return ANY_VERSION
     match = re.fullmatch(r'"(\d{1,18})"', given)
     if match is None:
-        raise Problem("precondition-failed", f'If-Match must be an ETag like "42", not {given[:40]!r}')
+        raise HttpProblem("precondition-failed", f'If-Match must be an ETag like "42", not {given[:40]!r}')
     return int(match[1])
 
 
@@ -121,7 +121,7 @@ def write_once(
     if key is None:
         return ctx.database.write(fn)
     if KEY_FORM.fullmatch(key) is None:
-        raise Problem("bad-request", "Idempotency-Key must be 1..200 visible ASCII characters")
+        raise HttpProblem("bad-request", "Idempotency-Key must be 1..200 visible ASCII characters")
     asked = hashlib.sha256(
         b"\0".join((
             request.method.encode(),
@@ -139,11 +139,11 @@ def write_once(
             response = fn(connection)
             headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}
             sealed = _sealed(request, key, bytes(response.body))
-            first = idempotency.Kept(asked, response.status_code, headers, sealed)
+            first = idempotency.KeptAnswer(asked, response.status_code, headers, sealed)
             idempotency.keep(connection, who.id, key, first, msgspec.json.encode(headers).decode())
             return response
         if kept.request_hash != asked:
-            raise Problem("invalid", "this Idempotency-Key was used for another request; choose a new one")
+            raise HttpProblem("invalid", "this Idempotency-Key was used for another request; choose a new one")
         replayed = {**kept.headers, "Idempotency-Replayed": "true"}
         return Response(_sealed(request, key, kept.body), kept.status, replayed, JSON)
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
 
 from app import tokens as secrets
-from app.access import Noun, Scope, Verb, require
+from app.access import AccessVerb, Noun, Scope, require
 from app.api.requests import By, Ctx, Who, answer
 from app.nodes import metrics
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import rotation, tokens
 from app.store.access.tokens import TokenRow
 from app.store.world import audit
@@ -28,16 +28,18 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
 
     Once one was used, the old token has a minute left, and asking with it is an alarm.
     """
-    require(who, Noun.NODE_TOKEN, Verb.WRITE, name)
+    require(who, Noun.NODE_TOKEN, AccessVerb.WRITE, name)
 
-    def once(connection: Connection) -> Response | Problem:
+    def once(connection: Connection) -> Response | HttpProblem:
         in_use = rotation.make_room(connection, who.id)
         if in_use == "":
-            return Problem("unauthorized", "this token is unknown, expired or revoked", headers=secrets.UNAUTHORIZED)
+            return HttpProblem(
+                "unauthorized", "this token is unknown, expired or revoked", headers=secrets.UNAUTHORIZED
+            )
         if in_use is not None:
             audit.record(connection, [secrets.reused(who.id, name, in_use)])
             metrics.NODE_TOKEN_REUSE.inc()
-            return Problem("conflict", "this token was given up for another one, which is in use")
+            return HttpProblem("conflict", "this token was given up for another one, which is in use")
         new = secrets.new()
         row = tokens.insert(
             connection,
@@ -53,7 +55,7 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
         return answer({**describe_token(row), "token": new.text}, 201)
 
     outcome = ctx.database.write(once)
-    if isinstance(outcome, Problem):
+    if isinstance(outcome, HttpProblem):
         raise outcome
     return outcome
 

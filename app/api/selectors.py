@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.manifests.faults import nearest
 from app.manifests.kinds import SPECS
 from app.manifests.model import Kind
-from app.problem import Problem
+from app.problem import HttpProblem
 
 LABEL = re.compile(r"(!?)\s*([A-Za-z0-9][A-Za-z0-9./_-]{0,316})\s*(?:(==|=|!=)\s*([A-Za-z0-9._-]{0,63}))?")
 FIELD = re.compile(r"((?:metadata|spec)(?:\.[A-Za-z][A-Za-z0-9]{0,63}){1,4})\s*(==|=|!=)\s*([^,=!\x00-\x1f]{0,253})")
@@ -48,7 +48,7 @@ def parse(labels: str, fields: str = "", kind: Kind | None = None) -> SelectorTe
 def _terms(text: str, parameter: str) -> list[str]:
     terms = [term.strip() for term in text.split(",")] if text.strip() else []
     if len(terms) > MOST:
-        raise Problem("bad-request", f"{parameter} has {len(terms)} terms; allowed: at most {MOST}")
+        raise HttpProblem("bad-request", f"{parameter} has {len(terms)} terms; allowed: at most {MOST}")
     return terms
 
 
@@ -60,8 +60,8 @@ def _refuse_unknown(path: str, kind: Kind) -> None:
     if name not in known:
         meant = nearest(name, known)
         hint = f"did you mean {root}.{meant}?" if meant else f"{root} has {', '.join(known)}"
-        raise Problem("bad-request", f"fieldSelector: a {kind} has no field {path}; {hint}")
+        raise HttpProblem("bad-request", f"fieldSelector: a {kind} has no field {path}; {hint}")
 
 
-def _unreadable(parameter: str, term: str, allowed: str) -> Problem:
-    return Problem("bad-request", f"{parameter} term {term[:80]!r} is not understood; allowed: {allowed}")
+def _unreadable(parameter: str, term: str, allowed: str) -> HttpProblem:
+    return HttpProblem("bad-request", f"{parameter} term {term[:80]!r} is not understood; allowed: {allowed}")

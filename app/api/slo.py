@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Reach, Verb, require
+from app.access import AccessVerb, Noun, Reach, require
 from app.api.requests import Ctx, Who, answer
 from app.control.tell import slo
 from app.manifests.model import Kind
@@ -24,7 +24,7 @@ def attainment(
     ctx: Ctx, who: Who, tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = ""
 ) -> Response:  # fmt: skip
     """attainment: the part answered in time. A burn rate of 1 spends a month's budget of misses in a month."""
-    if require(who, Noun.ATTAINMENT, Verb.READ, tenant) is Reach.OWN:
+    if require(who, Noun.ATTAINMENT, AccessVerb.READ, tenant) is Reach.OWN:
         tenant = who.tenant
     return answer({"kind": "AttainmentList", "items": ctx.database.read(lambda c: _all(c, tenant))})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.problem import Problem
+from app.problem import HttpProblem
 
 T = TypeVar("T")
 OURS = {"app", "agents", "solvers"}
@@ -19,4 +19,4 @@ def with_solvers(fn: Callable[[], T]) -> T:
         if (error.name or "").split(".")[0] in OURS:
             raise
         told = f"this server is installed without the solvers (pip install 'gpuwright[planner]'): no {error.name}"
-        raise Problem("unavailable", told) from None
+        raise HttpProblem("unavailable", told) from None

@@ -10,10 +10,10 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy import Connection
 
 from app import tokens as secrets
-from app.access import Noun, Verb, require
+from app.access import AccessVerb, Noun, require
 from app.api import cursors, requests
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import tokens
 from app.store.access.tokens import TokenRow
 from app.store.world import audit
@@ -46,13 +46,13 @@ class TokenRequest(Wire):
 def create_token(
     request: Request, who: Who, by: By, wanted: Annotated[TokenRequest, Body()], raw: requests.Body
 ) -> Response:
-    require(who, Noun.TOKEN, Verb.WRITE)
+    require(who, Noun.TOKEN, AccessVerb.WRITE)
     if wanted.tenant and wanted.scope not in ("viewer", "operator"):
-        raise Problem("invalid", f"a token of scope {wanted.scope} is not bound to a tenant")
+        raise HttpProblem("invalid", f"a token of scope {wanted.scope} is not bound to a tenant")
     if (wanted.scope == "node") != (wanted.node is not None):
-        raise Problem("invalid", "a token of scope node names its node, and no other token does")
+        raise HttpProblem("invalid", "a token of scope node names its node, and no other token does")
     if (wanted.scope == "gateway") != (wanted.gateway is not None):
-        raise Problem("invalid", "a token of scope gateway names its gateway, and no other token does")
+        raise HttpProblem("invalid", "a token of scope gateway names its gateway, and no other token does")
 
     def create(connection: Connection) -> Response:
         new = secrets.new()
@@ -81,7 +81,7 @@ def list_tokens(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
 ) -> Response:
-    require(who, Noun.TOKEN, Verb.READ)
+    require(who, Noun.TOKEN, AccessVerb.READ)
     after = cursors.decode(cursor, str)[0] if cursor else ""
     rows = ctx.database.read(lambda connection: tokens.page(connection, after, limit + 1))
     following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
@@ -97,12 +97,12 @@ def revoke_token(
     token_id: Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")],
     _body: NoBody,
 ) -> Response:
-    require(who, Noun.TOKEN, Verb.WRITE)
+    require(who, Noun.TOKEN, AccessVerb.WRITE)
 
     def revoke(connection: Connection) -> Response:
         row = tokens.revoke(connection, token_id)
         if row is None:
-            raise Problem("not-found", f"there is no token {token_id}")
+            raise HttpProblem("not-found", f"there is no token {token_id}")
         audit.record(connection, [by.entry("revoke", Noun.TOKEN, name=row.id, after=_wire(row))])
         return answer(_wire(row))
 

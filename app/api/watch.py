@@ -15,17 +15,17 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
-from app.access import Principal, Verb, readable, require
+from app.access import AccessVerb, Principal, readable, require
 from app.api.requests import Ctx, Who
 from app.api.selectors import SelectorTerms, parse
 from app.api.visibility import show_object, show_removal
 from app.context import Context
 from app.manifests.model import BY_PLURAL, Key, Kind, Manifest
 from app.manifests.selectable import selectable
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import changes
-from app.store.world.changes import Change
+from app.store.world.changes import ObjectChange
 
 router = APIRouter(prefix="/api/v1", tags=["watch"])
 
@@ -61,13 +61,13 @@ async def watch(
     if start is None:
         start = latest
     elif start < floor:
-        raise Problem(
+        raise HttpProblem(
             "gone",
             f"changes up to {floor} are no longer kept; list again and watch from the list's resourceVersion",
             oldest=floor,
         )
     elif start > latest:
-        raise Problem(
+        raise HttpProblem(
             "gone", f"version {start} is of another history, the latest here is {latest}; list again", oldest=floor
         )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -118,11 +118,11 @@ async def _until_news(ctx: Context, version: int, tokens_seen: int, who: Princip
     return ctx.notices.current("object") > version
 
 
-def _reader(wanted: WatchFilter, version: int, upto: int) -> Callable[[Connection], list[Change] | None]:
+def _reader(wanted: WatchFilter, version: int, upto: int) -> Callable[[Connection], list[ObjectChange] | None]:
     """Reads the changes after `version`; None where some of them are gone, because this watcher was too slow."""
     tenant = wanted.tenant or wanted.admitting
 
-    def read(connection: Connection) -> list[Change] | None:
+    def read(connection: Connection) -> list[ObjectChange] | None:
         if version < versions.current(connection)["object"][1]:
             return None
         return changes.after(connection, version, upto, wanted.kinds, tenant, BATCH)
@@ -134,7 +134,7 @@ def _end(reason: str) -> bytes:
     return b"event: end\ndata: %s\n\n" % msgspec.json.encode({"reason": reason})
 
 
-def _event(change: Change, wanted: WatchFilter) -> bytes | None:
+def _event(change: ObjectChange, wanted: WatchFilter) -> bytes | None:
     action = change.seen_by(wanted.admitting)
     if action is None or (wanted.tenant and change.tenant != wanted.tenant):
         return None
@@ -146,7 +146,7 @@ def _event(change: Change, wanted: WatchFilter) -> bytes | None:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (change.version, action.encode(), data)
 
 
-def _selected(change: Change, terms: SelectorTerms) -> bool:
+def _selected(change: ObjectChange, terms: SelectorTerms) -> bool:
     metadata = change.object["metadata"]
     key = Key(change.kind, change.tenant, metadata["name"])
     entries = set(selectable(Manifest(*key, change.object["spec"], metadata["labels"])))
@@ -157,22 +157,22 @@ def _kinds(text: str, who: Principal) -> list[Kind]:
     may = readable(who)
     if not text:
         if not may:
-            raise Problem("forbidden", f"a token of scope {who.role} may not watch")
+            raise HttpProblem("forbidden", f"a token of scope {who.role} may not watch")
         return may
     asked = []
     for plural in text.split(","):
         kind = BY_PLURAL.get(plural.strip())
         if kind is None:
             allowed = ", ".join(sorted(BY_PLURAL))
-            raise Problem("bad-request", f"kinds: {plural[:40]!r} is not one of {allowed}")
-        require(who, kind, Verb.READ)
+            raise HttpProblem("bad-request", f"kinds: {plural[:40]!r} is not one of {allowed}")
+        require(who, kind, AccessVerb.READ)
         asked.append(kind)
     return asked
 
 
 def _tenant(tenant: str, who: Principal) -> str:
     if tenant and who.tenant and tenant != who.tenant:
-        raise Problem("not-found", "there is no such tenant")
+        raise HttpProblem("not-found", "there is no such tenant")
     return tenant
 
 
@@ -182,7 +182,7 @@ def _resume_point(request: Request, resource_version: int | None) -> int | None:
     if not last:
         return resource_version
     if not last.isascii() or not last.isdigit() or len(last) > 18:
-        raise Problem("bad-request", "Last-Event-ID must be a resource version")
+        raise HttpProblem("bad-request", "Last-Event-ID must be a resource version")
     return int(last)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from app.access import Noun, Verb, require
+from app.access import AccessVerb, Noun, require
 from app.api import questions, requests
 from app.api.bodies import manifests
 from app.api.requests import By, Ctx, Who, answer
@@ -17,7 +17,7 @@ from app.api.solvers import with_solvers
 from app.control.answer.whatif.change import RateChange, WhatIfChange
 from app.control.domain.snapshot import Declared, Snapshot
 from app.manifests.model import Manifest
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.world.declare import declare
 
 router = APIRouter(prefix="/api/v1/whatif", tags=["whatif"])
@@ -49,11 +49,11 @@ def what_if(
     plan: Annotated[bool, Query(description="Answer with the whole plan, too")] = False,
 ) -> Response:
     """The body is that of an apply, or empty; what it declares is checked as an apply would check it."""
-    require(who, Noun.WHAT_IF, Verb.WRITE)
+    require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     wanted = manifests(request, body) if body.strip() else []
     gpus = {name: _count(text) for name, text in _pairs(add_gpu, "addGpu", r"[-a-z0-9]{1,63}")}
     if sum(gpus.values()) > MOST_GPUS:
-        raise Problem("bad-request", f"addGpu asks for {sum(gpus.values())} GPUs; allowed are {MOST_GPUS} together")
+        raise HttpProblem("bad-request", f"addGpu asks for {sum(gpus.values())} GPUs; allowed are {MOST_GPUS} together")
     slos = {name: _ms(text) for name, text in _pairs(slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(rate, "rate", SERVICE)}
 
@@ -65,7 +65,7 @@ def what_if(
         known |= {f"{one.tenant}/{one.name}" for one in wanted if one.kind == "Service"}
         for name in (*slos, *rates, *price_slo):
             if name not in known:
-                raise Problem("not-found", f"there is no service {name}")
+                raise HttpProblem("not-found", f"there is no service {name}")
         return snapshot, WhatIfChange(_declared(wanted), (), gpus, slos, rates)
 
     snapshot, change = ctx.database.read(read)
@@ -78,9 +78,9 @@ def what_if(
 
     said: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), seconds)
     if said.get("refused"):
-        raise Problem("invalid", said["failed"])
+        raise HttpProblem("invalid", said["failed"])
     if "failed" in said:
-        raise Problem("unavailable", f"no plan was found: {said['failed']}")
+        raise HttpProblem("unavailable", f"no plan was found: {said['failed']}")
     return answer(said)
 
 
@@ -94,14 +94,14 @@ def _pairs(given: Sequence[str], what: str, form: str) -> list[tuple[str, str]]:
         name, equals, value = text.partition("=")
         if not equals or re.fullmatch(form, name) is None:
             allowed = "TENANT/NAME=VALUE" if form is SERVICE else "NAME=VALUE"
-            raise Problem("bad-request", f"{what} {text[:80]!r} is not understood: allowed is {allowed}")
+            raise HttpProblem("bad-request", f"{what} {text[:80]!r} is not understood: allowed is {allowed}")
         found.append((name, value))
     return found
 
 
 def _count(text: str) -> int:
     if re.fullmatch(r"[0-9]{1,6}", text) is None or not 1 <= int(text) <= MOST_GPUS:
-        raise Problem("bad-request", f"addGpu {text[:40]!r}: allowed is a whole number of 1 to {MOST_GPUS}")
+        raise HttpProblem("bad-request", f"addGpu {text[:40]!r}: allowed is a whole number of 1 to {MOST_GPUS}")
     return int(text)
 
 
@@ -109,7 +109,7 @@ def _ms(text: str) -> float:
     match = re.fullmatch(rf"({NUMBER})(ms|s)?", text)
     value = float(match[1]) * (1000 if match[2] == "s" else 1) if match else 0.0
     if not 0 < value <= 1e7:
-        raise Problem("bad-request", f"slo {text[:40]!r}: allowed is a time over 0, like 80ms or 1.5s")
+        raise HttpProblem("bad-request", f"slo {text[:40]!r}: allowed is a time over 0, like 80ms or 1.5s")
     return value
 
 
@@ -117,5 +117,5 @@ def _rate(text: str) -> RateChange:
     match = re.fullmatch(rf"(x?)({NUMBER})", text)
     value = float(match[2]) if match else 0.0
     if match is None or not 0 < value <= 1e9:
-        raise Problem("bad-request", f"rate {text[:40]!r}: allowed is x2 for twice as much, or 500 a second")
+        raise HttpProblem("bad-request", f"rate {text[:40]!r}: allowed is x2 for twice as much, or 500 a second")
     return RateChange(times=value) if match[1] else RateChange(per_second=value)

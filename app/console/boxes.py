@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from app.console.wording import THIN
-from app.store.fleet.fleet_map import NodeRow
+from app.store.fleet.fleet_map import MapNode
 
 HUES = 12
 PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory is 4 wide, 1 apart
@@ -65,7 +65,7 @@ def hue(name: str) -> str:
 
 
 def draw(
-    node: NodeRow,
+    node: MapNode,
     prefix: str,
     residents: Mapping[int, Sequence[GpuResident]],
     memory_gib: float,
@@ -117,7 +117,7 @@ def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) ->
 
 
 def _label(
-    node: NodeRow, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float, silent: str, ailing: Sequence[int]
+    node: MapNode, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float, silent: str, ailing: Sequence[int]
 ) -> str:
     everything = [one for on in residents.values() for one in on]
     gpus = node.gpus or len(residents)

@@ -8,18 +8,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from app.access import Noun, Principal, Reach, Verb, require
+from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import overview, plan_wire
 from app.console.money import Money, summarize_money
 from app.console.page_request import PageRequest
 from app.store.database import lease
 from app.store.database.lease import Lease
 from app.store.fleet import fleet_map, observed, telemetry
-from app.store.fleet.fleet_map import NodeRow
+from app.store.fleet.fleet_map import MapNode
 from app.store.money import report_queries
 from app.store.plans import plan_reads
 from app.store.world import events
-from app.store.world.events import Recorded, Wanted
+from app.store.world.events import EventFilter, RecordedEvent
 
 EVENTS_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 500  # events that are more than information
@@ -35,12 +35,12 @@ class ConsoleData:
     at: datetime
     tenant: str = ""  # whose eyes; empty: everybody's
     services: list[dict[str, Any]] = field(default_factory=list)
-    nodes: list[NodeRow] = field(default_factory=list)
+    nodes: list[MapNode] = field(default_factory=list)
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
     plan: dict[str, Any] | None = None  # the one in force, else the newest
     body: dict[str, Any] = field(default_factory=dict)
     proved: dict[str, Any] | None = None  # the newest plan with a bound: quick steps have none
-    events: list[Recorded] = field(default_factory=list)
+    events: list[RecordedEvent] = field(default_factory=list)
     leader: Lease | None = None
     cycle: dict[str, Any] | None = None  # the last one
     waiting: int = 0  # the plan that waits for approval
@@ -49,7 +49,7 @@ class ConsoleData:
 
 def read_data(connection: Connection, who: Principal, asked: PageRequest) -> ConsoleData:
     """One consistent read."""
-    tenant = who.tenant if require(who, Noun.OVERVIEW, Verb.READ) is Reach.OWN else ""
+    tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
     at = observed.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plan_reads.head(connection, generation) if generation else None
@@ -78,20 +78,20 @@ def read_data(connection: Connection, who: Principal, asked: PageRequest) -> Con
 
 def read_money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:
     """Of the day so far; of a tenant its own."""
-    tenant = who.tenant if require(who, Noun.MONEY, Verb.READ) is Reach.OWN else ""
+    tenant = who.tenant if require(who, Noun.MONEY, AccessVerb.READ) is Reach.OWN else ""
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
     def rows(report: str, *by: str) -> list[dict[str, Any]]:
-        return report_queries.read(connection, report_queries.Asked(report, by, "", midnight, at, tenant))
+        return report_queries.read(connection, report_queries.ReportQuery(report, by, "", midnight, at, tenant))
 
     realised = [] if tenant else rows("savings_realised")
     return summarize_money(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
-def _of_tenant(nodes: list[NodeRow], own: dict[str, Any]) -> list[NodeRow]:
+def _of_tenant(nodes: list[MapNode], own: dict[str, Any]) -> list[MapNode]:
     """Those that it runs on; how many GPUs they have, and how others' are, is not its to know."""
     names = {one["node"] for one in (*own.get("instances", ()), *own.get("jobs", ()))}
-    return [NodeRow(one.name, one.gpu_type, 0, one.received_at, None) for one in nodes if one.name in names]
+    return [MapNode(one.name, one.gpu_type, 0, one.received_at, None) for one in nodes if one.name in names]
 
 
 def _proved(connection: Connection) -> dict[str, Any] | None:
@@ -99,11 +99,11 @@ def _proved(connection: Connection) -> dict[str, Any] | None:
     return next((plan_wire.head(row) for row in lately if row["gap"] is not None), None)
 
 
-def _events(connection: Connection, at: datetime, tenant: str) -> list[Recorded]:
+def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedEvent]:
     """Of the last hour, the newest first; a flood of news does not wash the troubles away."""
     since = at - EVENTS_WITHIN
-    troubles = Wanted(tenant=tenant, severities=["alarm", "warning"], since=since)
-    news = Wanted(tenant=tenant, severities=["info"], since=since)
+    troubles = EventFilter(tenant=tenant, severities=["alarm", "warning"], since=since)
+    news = EventFilter(tenant=tenant, severities=["info"], since=since)
     found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, news, MOST_NEWS)]
     return sorted(found, key=lambda one: (one.last_at, one.id), reverse=True)
 

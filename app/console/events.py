@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.store.world.events import Recorded
+from app.store.world.events import RecordedEvent
 
 MOST = 25  # lines
 NAMED = 3
@@ -26,9 +26,9 @@ class EventLine:
     message: str
 
 
-def group_events(events: Sequence[Recorded]) -> list[EventLine]:
+def group_events(events: Sequence[RecordedEvent]) -> list[EventLine]:
     """The newest first, alarms before warnings before news."""
-    found: dict[tuple[str, ...], list[Recorded]] = {}
+    found: dict[tuple[str, ...], list[RecordedEvent]] = {}
     for one in events:
         found.setdefault((one.severity, one.reason, one.kind), []).append(one)
     lines = [_line(same) for same in found.values()]
@@ -36,7 +36,7 @@ def group_events(events: Sequence[Recorded]) -> list[EventLine]:
     return sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST]
 
 
-def _line(same: Sequence[Recorded]) -> EventLine:
+def _line(same: Sequence[RecordedEvent]) -> EventLine:
     newest = max(same, key=lambda one: (one.last_at, one.id))
     names = dict.fromkeys("/".join(filter(None, (one.tenant, one.name))) for one in same if one.name)
     return EventLine(

@@ -13,7 +13,7 @@ from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
 from app.console.wording import age
 from app.nodes.reporting_condition import PATIENCE
-from app.store.fleet.fleet_map import NodeRow
+from app.store.fleet.fleet_map import MapNode
 
 MOST_GPUS = 1024  # boxes on a page
 MOST_NODES = 320
@@ -61,7 +61,7 @@ def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
     boxes = sum(min(max(one.gpus, 1), MOST_OF_NODE) for one in order if one.name in shown)
     room = NAMES_ROOM // max(boxes, 1)
     groups = []
-    by_type: dict[str, list[NodeRow]] = defaultdict(list)
+    by_type: dict[str, list[MapNode]] = defaultdict(list)
     for one in order:
         by_type[one.gpu_type].append(one)
     for gpu_type, nodes in by_type.items():
@@ -96,7 +96,7 @@ def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
 def _group(
     gpu_type: str,
     prefix: str,
-    nodes: Sequence[NodeRow],
+    nodes: Sequence[MapNode],
     residents: Mapping[str, Mapping[int, Sequence[GpuResident]]],
     memory_gib: float,
     drawn: tuple[NodeDrawing, ...],
@@ -109,14 +109,14 @@ def _group(
     return NodeGroup(gpu_type, prefix, len(nodes), gpus, used, sm, memory, drawn)
 
 
-def _silent(node: NodeRow, at: datetime) -> str:
+def _silent(node: MapNode, at: datetime) -> str:
     if node.received_at is None:
         return "never heard"
     silence = at - node.received_at
     return f"for {age(silence / timedelta(seconds=1))}" if silence > PATIENCE else ""
 
 
-def _ailing(node: NodeRow) -> dict[int, str]:
+def _ailing(node: MapNode) -> dict[int, str]:
     """By index what is wrong with it."""
     found = {}
     for gpu in node.ailing or ():
@@ -126,9 +126,9 @@ def _ailing(node: NodeRow) -> dict[int, str]:
     return found
 
 
-def _pages(order: Sequence[NodeRow]) -> list[list[NodeRow]]:
+def _pages(order: Sequence[MapNode]) -> list[list[MapNode]]:
     """As many nodes to a page as keep it small."""
-    pages: list[list[NodeRow]] = []
+    pages: list[list[MapNode]] = []
     room = 0
     for one in order:
         size = min(max(one.gpus, 1), MOST_OF_NODE)

@@ -17,7 +17,7 @@ from app.console.money import Money
 from app.console.page_request import read_page_request
 from app.http import cookies
 from app.http.answers import PAGE_HEADERS
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.sessions import SESSION_SECONDS, Opened
 from app.store.world import audit
 from app.world.write import Actor
@@ -57,7 +57,7 @@ def door(request: Request, ctx: Ctx, link: str = "") -> Response:
         return page(request, view.render("sign_in.html", refused=""))
     try:
         opened = ctx.sessions.redeem(link)
-    except Problem as problem:
+    except HttpProblem as problem:
         return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
     _noted(request, ctx, opened, "sign in by link")
     # Not a redirect: the browser would still count it as a step of the page that the link was clicked on, and keep a
@@ -72,9 +72,9 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
     token = fields.get("token", [""])[0].strip()
     try:
         if len(token) > LONGEST_TOKEN or not token.isascii():
-            raise Problem("unauthorized", "this is not a gpuwright token")
+            raise HttpProblem("unauthorized", "this is not a gpuwright token")
         opened = ctx.sessions.open(token)
-    except Problem as problem:
+    except HttpProblem as problem:
         if problem.status not in (401, 403):
             raise
         return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
@@ -101,7 +101,7 @@ async def static(name: Annotated[str, Path(max_length=40)]) -> Response:
     try:
         content, media = view.static(name)
     except KeyError:
-        raise Problem("not-found", "there is no such file") from None
+        raise HttpProblem("not-found", "there is no such file") from None
     return Response(content, media_type=media, headers={"Cache-Control": FOR_EVER})
 
 
@@ -128,7 +128,7 @@ def _kept(request: Request, opened: Opened) -> str:
 def _from_here(request: Request) -> None:
     """A form of another site signs nobody in or out."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Problem("forbidden", "this form was sent from another site")
+        raise HttpProblem("forbidden", "this form was sent from another site")
 
 
 def _noted(request: Request, ctx: Ctx, opened: Opened, verb: str) -> None:

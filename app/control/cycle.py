@@ -10,7 +10,7 @@ from app.control.decide.last_question import CycleResult, LastQuestion, plan_con
 from app.control.decide.least_change import explain_skipped, follow_rates, is_preferred, is_too_large
 from app.control.domain.blame import named, suspects
 from app.control.domain.decision import Answer, Decision, HeldBack, Outcome, State
-from app.control.domain.events import Event, Reason, happened
+from app.control.domain.events import NewEvent, Reason, happened
 from app.control.domain.ports import Solving
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
@@ -134,7 +134,7 @@ def _said(held: tuple[HeldBack, ...]) -> str:
     return "; ".join(f"{one.service}: {one.message}" if one.service else one.message for one in held[:5])
 
 
-def _happened(decision: Decision, found: Sequence[Decision]) -> list[Event]:
+def _happened(decision: Decision, found: Sequence[Decision]) -> list[NewEvent]:
     changes = decision.plan.changes
     told = ", ".join(
         f"{count} {name}" for name in ("start", "stop", "move", "resize", "retune") if (count := getattr(changes, name))

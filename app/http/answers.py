@@ -9,7 +9,7 @@ from typing import Any
 
 from app.http.lanes import lane_of
 from app.http.redact import redact
-from app.problem import Problem
+from app.problem import HttpProblem
 
 MEDIA = b"application/problem+json"
 PAGE = b"text/html; charset=utf-8"
@@ -41,7 +41,7 @@ def instance_of(scope: Mapping[str, Any]) -> str:
     return redact(raw[:LONGEST_INSTANCE].decode("latin-1"))
 
 
-def encoded(problem: Problem, scope: Mapping[str, Any]) -> bytes:
+def encoded(problem: HttpProblem, scope: Mapping[str, Any]) -> bytes:
     """The document; JSON is ASCII with escapes, so that no control character is sent back."""
     request_id = scope.get("state", {}).get("request_id", "")
     if _is_page(scope):
@@ -51,7 +51,7 @@ def encoded(problem: Problem, scope: Mapping[str, Any]) -> bytes:
 
 
 def headers_of(
-    problem: Problem, body: bytes, scope: Mapping[str, Any], *, close: bool = False
+    problem: HttpProblem, body: bytes, scope: Mapping[str, Any], *, close: bool = False
 ) -> list[tuple[bytes, bytes]]:
     is_page = _is_page(scope)
     headers = [(b"content-type", PAGE if is_page else MEDIA), (b"content-length", str(len(body)).encode())]

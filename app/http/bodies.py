@@ -8,8 +8,8 @@ from typing import Any
 
 from app.http import metrics
 from app.http.lanes import KIB, MIB
-from app.http.shares import Ledger
-from app.problem import Problem
+from app.http.shares import FairShares
+from app.problem import HttpProblem
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -20,12 +20,12 @@ class Disconnected(Exception):
     """The client went away in the middle of its body."""
 
 
-class Body:
+class HeldBody:
     """The bytes of one request, and the place they take in the ledger until `release`."""
 
     __slots__ = ("_held", "_holder", "_ledger", "data")
 
-    def __init__(self, ledger: Ledger, holder: str) -> None:
+    def __init__(self, ledger: FairShares, holder: str) -> None:
         self.data = b""
         self._ledger = ledger
         self._holder = holder
@@ -56,7 +56,7 @@ class Body:
                     pieces.append(piece)
         except TimeoutError:
             metrics.REFUSED_BODIES.labels("too-slow").inc()
-            raise Problem("request-timeout", f"the body did not arrive within {seconds:g} seconds") from None
+            raise HttpProblem("request-timeout", f"the body did not arrive within {seconds:g} seconds") from None
         self.data = b"".join((*pieces, piece)) if pieces else piece
 
     def release(self) -> None:
@@ -67,7 +67,7 @@ class Body:
     def _hold(self, amount: int) -> None:
         if not self._ledger.take(self._holder, amount):
             metrics.REFUSED_BODIES.labels("busy").inc()
-            raise Problem(
+            raise HttpProblem(
                 "unavailable",
                 "too many bytes of other requests are being worked on; send this one again shortly",
                 headers={"Retry-After": BUSY_SECONDS},
@@ -75,7 +75,7 @@ class Body:
         self._held += amount
 
 
-def too_large(limit: int) -> Problem:
+def too_large(limit: int) -> HttpProblem:
     metrics.REFUSED_BODIES.labels("too-large").inc()
     shown = f"{limit // MIB} MiB" if limit >= MIB else f"{limit // KIB} KiB"
-    return Problem("too-large", f"the body is over the {shown} that this path takes")
+    return HttpProblem("too-large", f"the body is over the {shown} that this path takes")

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from app.access import Principal
 from app.http import metrics
 from app.http.buckets import Buckets
-from app.problem import Problem
+from app.problem import HttpProblem
 
 Authenticate = Callable[[str | None], Principal]
 Remembered = Callable[[str | None], Principal | None]
@@ -52,12 +52,12 @@ class Callers:
         if digest not in self._good:
             self.check(peer)
         if self._pending >= LONGEST_QUEUE:
-            raise Problem("unavailable", "too many tokens are being checked", headers={"Retry-After": "1"})
+            raise HttpProblem("unavailable", "too many tokens are being checked", headers={"Retry-After": "1"})
         self._pending += 1
         try:
             loop = asyncio.get_running_loop()
             principal = await loop.run_in_executor(self._threads, self._authenticate, header)
-        except Problem as problem:
+        except HttpProblem as problem:
             if problem.status == 401:
                 self._good.pop(digest, None)
                 self.failed(peer)
@@ -83,11 +83,11 @@ class Callers:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def too_many(what: str, wait: float, buckets: Buckets) -> Problem:
+def too_many(what: str, wait: float, buckets: Buckets) -> HttpProblem:
     """429 that says when to come back."""
     seconds = max(1, math.ceil(wait))
     window = math.ceil(buckets.burst / buckets.per_second)
-    return Problem(
+    return HttpProblem(
         "rate-limited",
         f"too many {what}; at most {buckets.per_second:g} a second, {buckets.burst:g} at once",
         headers={

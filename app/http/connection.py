@@ -23,7 +23,7 @@ PIPELINED = 8  # requests waiting behind the one being answered
 PIECES = 100_000  # of one chunked body; a byte a chunk costs a hundred times what it carries
 
 
-class Refusal(Exception):
+class MalformedRequest(Exception):
     """The head or framing of a request is not acceptable; raised out of the parser's callbacks."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -38,7 +38,7 @@ class Farewell:
     Closing at once while the client still sends makes its kernel throw the answer away.
     """
 
-    def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
+    def __init__(self, connection: GuardedConnection, transport: asyncio.Transport) -> None:
         self._connection = connection
         self._transport = transport
         self.write = transport.write
@@ -55,7 +55,7 @@ class Farewell:
             self._connection.part()
 
 
-class Connection(HttpToolsProtocol):
+class GuardedConnection(HttpToolsProtocol):
     """The Floor checks its deadlines once in a while, which is cheaper than timers for each request."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._chunks = 0
         self._seen: set[bytes] = set()
-        self._refusal: Refusal | None = None
+        self._refusal: MalformedRequest | None = None
 
     # What the event loop calls
 
@@ -107,9 +107,9 @@ class Connection(HttpToolsProtocol):
             self._finish_after_answer()
         except httptools.HttpParserError as error:
             refusal = self._refusal
-            if refusal is None and isinstance(error.__context__, Refusal):
+            if refusal is None and isinstance(error.__context__, MalformedRequest):
                 refusal = error.__context__
-            self.refuse(refusal or Refusal(400, "this is not a well-formed HTTP/1.1 request"))
+            self.refuse(refusal or MalformedRequest(400, "this is not a well-formed HTTP/1.1 request"))
         else:
             if in_head and self.phase == "head":  # a head in pieces, of which the parser may show nothing yet
                 self._head_bytes += len(data)
@@ -141,10 +141,10 @@ class Connection(HttpToolsProtocol):
             raise self._refused(self._head_too_large())
         if name in ONCE:
             if name in self._seen:
-                raise self._refused(Refusal(400, f"the header {name.decode()} is there more than once"))
+                raise self._refused(MalformedRequest(400, f"the header {name.decode()} is there more than once"))
             self._seen.add(name)
             if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._refused(Refusal(400, "of transfer encodings only `chunked` is understood"))
+                raise self._refused(MalformedRequest(400, "of transfer encodings only `chunked` is understood"))
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -152,11 +152,11 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         seen = self._seen
         if b"transfer-encoding" in seen and (b"content-length" in seen or self.parser.get_http_version() != "1.1"):
-            raise self._refused(Refusal(400, "Transfer-Encoding stands alone, and in HTTP/1.1 only"))
+            raise self._refused(MalformedRequest(400, "Transfer-Encoding stands alone, and in HTTP/1.1 only"))
         if b"host" not in seen and self.parser.get_http_version() == "1.1":
-            raise self._refused(Refusal(400, "the Host header is missing"))
+            raise self._refused(MalformedRequest(400, "the Host header is missing"))
         if len(self.pipeline) >= PIPELINED:
-            raise self._refused(Refusal(400, "too many requests are pipelined"))
+            raise self._refused(MalformedRequest(400, "too many requests are pipelined"))
         self.phase = "body"
         self.since = self.loop.time()
         self.floor.idle.pop(self, None)  # not before: a head that trickles in is no reason to keep anyone
@@ -165,7 +165,7 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._chunks += 1
         if self._chunks > PIECES:
-            raise self._refused(Refusal(400, "the body comes in too many small chunks"))
+            raise self._refused(MalformedRequest(400, "the body comes in too many small chunks"))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -181,7 +181,7 @@ class Connection(HttpToolsProtocol):
 
     # Endings
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: MalformedRequest) -> None:
         """Answer what cannot be understood, and end the connection."""
         self.floor.cut(str(refusal.status))
         self._deaf = True
@@ -250,7 +250,7 @@ class Connection(HttpToolsProtocol):
                 self.socket_transport.abort()
         elif self.phase == "head":
             if waited > limits.head_seconds and not self.flow.read_paused:
-                self.refuse(Refusal(408, f"the head did not arrive within {limits.head_seconds:g} seconds"))
+                self.refuse(MalformedRequest(408, f"the head did not arrive within {limits.head_seconds:g} seconds"))
         elif self.phase == "body":
             if answered and waited > limits.linger_seconds + limits.head_seconds:
                 self.floor.cut("slow-body")
@@ -265,10 +265,10 @@ class Connection(HttpToolsProtocol):
         if self.cycle is not None:
             self.cycle.keep_alive = False
 
-    def _refused(self, refusal: Refusal) -> Refusal:
+    def _refused(self, refusal: MalformedRequest) -> MalformedRequest:
         self._refusal = refusal
         return refusal
 
-    def _head_too_large(self) -> Refusal:
+    def _head_too_large(self) -> MalformedRequest:
         limits = self.limits
-        return Refusal(431, f"the head is over {limits.head_bytes} bytes or {limits.head_lines} lines")
+        return MalformedRequest(431, f"the head is over {limits.head_bytes} bytes or {limits.head_lines} lines")

@@ -19,9 +19,9 @@ from starlette.routing import Match
 from app.http import answers
 from app.http.buckets import Buckets
 from app.http.redact import redact
-from app.manifests.faults import Fault
+from app.manifests.faults import ManifestFault
 from app.manifests.model import JSON
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database.database import OutcomeUnknown, Unavailable
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def install(app: FastAPI) -> None:
     """Answer every error of `app` with problem+json."""
     app.router.redirect_slashes = False  # the redirect would repeat the Host header back
     for kind in (
-        Problem,
+        HttpProblem,
         HTTPException,
         RequestValidationError,
         Unavailable,
@@ -73,13 +73,15 @@ async def _answer(request: Request, error: Exception) -> Response:
     return response
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> HttpProblem:
     """What the caller is told; what went wrong inside goes to the log."""
     match error:
-        case Problem():
+        case HttpProblem():
             return error
         case RequestValidationError():
-            return Problem("invalid", "the request does not have the form it should", faults=_faults(error.errors()))
+            return HttpProblem(
+                "invalid", "the request does not have the form it should", faults=_faults(error.errors())
+            )
         case HTTPException():
             return _from_starlette(error)
         case Unavailable() | PoolTimeout() | OperationalError() | InterfaceError() | psycopg.OperationalError():
@@ -94,7 +96,7 @@ def problem_of(error: Exception) -> Problem:
             return unavailable("the connection to the database was lost")
         case _:
             log.error("request_failed", exc_info=error)
-            return Problem("internal", "the request failed inside; the log has it under this requestId")
+            return HttpProblem("internal", "the request failed inside; the log has it under this requestId")
 
 
 def _away(error: Exception) -> None:
@@ -103,18 +105,18 @@ def _away(error: Exception) -> None:
         log.warning("database_unavailable", extra={"reason": str(error)})
 
 
-def unavailable(detail: str) -> Problem:
-    return Problem("unavailable", detail, headers={"Retry-After": RETRY_SECONDS})
+def unavailable(detail: str) -> HttpProblem:
+    return HttpProblem("unavailable", detail, headers={"Retry-After": RETRY_SECONDS})
 
 
-def _from_starlette(error: HTTPException) -> Problem:
+def _from_starlette(error: HTTPException) -> HttpProblem:
     slug = _SLUGS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal")
     details = {
         "not-found": "there is nothing at this path",
         "method-not-allowed": "this path does not take that method; see the Allow header",
         "bad-request": "the request cannot be understood",
     }
-    return Problem(slug, details.get(slug, redact(str(error.detail))), headers=error.headers)
+    return HttpProblem(slug, details.get(slug, redact(str(error.detail))), headers=error.headers)
 
 
 def _allowed(request: Request) -> list[str]:
@@ -127,13 +129,15 @@ def _allowed(request: Request) -> list[str]:
     ]
 
 
-def _faults(errors: Sequence[Any]) -> list[Fault]:
+def _faults(errors: Sequence[Any]) -> list[ManifestFault]:
     found = []
     for error in errors:
         where = [str(part) for part in error.get("loc", ())]
         place, field = (where[0], ".".join(where[1:])) if where else ("request", "")
         message = redact(str(error.get("msg", "is invalid")))
-        found.append(Fault(document=place, field=field, message=message, value=_shown(error.get("input"), field)))
+        found.append(
+            ManifestFault(document=place, field=field, message=message, value=_shown(error.get("input"), field))
+        )
     return found
 
 

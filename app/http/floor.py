@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uvicorn.server import ServerState
 
 from app.http import metrics
-from app.http.connection import Connection, Refusal
+from app.http.connection import GuardedConnection, MalformedRequest
 from app.http.lanes import KIB, MIB
 
 
@@ -36,10 +36,10 @@ class Floor(ServerState):
     def __init__(self, limits: ConnectionLimits) -> None:
         super().__init__()
         self.limits = limits
-        self.open: set[Connection] = set()
-        self.idle: OrderedDict[Connection, None] = OrderedDict()  # no request yet; the longest so first
+        self.open: set[GuardedConnection] = set()
+        self.idle: OrderedDict[GuardedConnection, None] = OrderedDict()  # no request yet; the longest so first
 
-    def arrived(self, connection: Connection) -> None:
+    def arrived(self, connection: GuardedConnection) -> None:
         """Make room by closing whoever has been idle for longest; with nobody idle, there is none."""
         self.open.add(connection)
         metrics.CONNECTIONS.set(len(self.open))
@@ -52,9 +52,9 @@ class Floor(ServerState):
             longest.socket_transport.close()
             self.idle[connection] = None
         else:
-            connection.refuse(Refusal(503, "too many connections are open"))
+            connection.refuse(MalformedRequest(503, "too many connections are open"))
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: GuardedConnection) -> None:
         self.open.discard(connection)
         self.idle.pop(connection, None)
         metrics.CONNECTIONS.set(len(self.open))

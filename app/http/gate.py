@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.access import Noun, Principal, Verb, reach
+from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
-from app.http.bodies import Body, Disconnected, Receive
+from app.http.bodies import Disconnected, HeldBody, Receive
 from app.http.buckets import Buckets
 from app.http.callers import Authenticate, Callers, Remembered, peer_of, too_many
 from app.http.errors import problem_of, unavailable
-from app.http.lanes import KIB, METRICS, MIB, Lane, lane_of
+from app.http.lanes import KIB, METRICS, MIB, RequestLane, lane_of
 from app.http.logs import REQUEST_ID
-from app.http.shares import Ledger, Slots
+from app.http.shares import FairShares, Slots
 from app.http.tracing import Tracing, configure
 from app.http.visit import Scope, Send, Visit, route_of
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.settings import Settings
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -82,11 +82,11 @@ class Gate:
         report_rate = settings.report_rate_per_second
         self._reports = Buckets(report_rate, max(10.0, 3 * report_rate))
         self._anonymous = Buckets(limits.peer_per_second, limits.peer_burst)
-        self._bodies = Ledger(limits.body_bytes, limits.body_bytes_each)
-        self._node_bodies = Ledger(limits.node_body_bytes, limits.node_body_bytes_each)
-        self._anonymous_bodies = Ledger(limits.anonymous_body_bytes, limits.anonymous_body_bytes_each)
+        self._bodies = FairShares(limits.body_bytes, limits.body_bytes_each)
+        self._node_bodies = FairShares(limits.node_body_bytes, limits.node_body_bytes_each)
+        self._anonymous_bodies = FairShares(limits.anonymous_body_bytes, limits.anonymous_body_bytes_each)
         self._working = Slots(limits.working, limits.working_each, limits.queue)
-        self._long = Ledger(limits.long, limits.long_each)
+        self._long = FairShares(limits.long, limits.long_each)
         self._long_tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._tracing = tracing or configure(settings)
@@ -161,7 +161,7 @@ class Gate:
             own_lane = lane.node and bool(principal.node or principal.gateway)
             self._limit(principal, lane, own_lane)
             ledger = self._node_bodies if own_lane else self._bodies
-        body = Body(ledger, holder)
+        body = HeldBody(ledger, holder)
         try:
             if head.has_body:
                 began = time.monotonic()
@@ -186,18 +186,18 @@ class Gate:
             return None
         try:
             return await self._visitors.principal(cookie, visit.peer)
-        except Problem as problem:
+        except HttpProblem as problem:
             if problem.status != 401:
                 raise
             return None
 
-    def _limit(self, principal: Principal, lane: Lane, own_lane: bool) -> None:
+    def _limit(self, principal: Principal, lane: RequestLane, own_lane: bool) -> None:
         buckets = self._reports if own_lane else self._requests
         wait = buckets.take(principal.id, time.monotonic())
         if wait:
             raise too_many("requests with this token", wait, buckets)
-        if lane is METRICS and reach(principal, Noun.METRICS, Verb.READ) is None:
-            raise Problem("forbidden", f"a token of scope {principal.role} may not read metrics")
+        if lane is METRICS and reach(principal, Noun.METRICS, AccessVerb.READ) is None:
+            raise HttpProblem("forbidden", f"a token of scope {principal.role} may not read metrics")
 
     async def _enter(self, visit: Visit, holder: str, receive: Receive) -> None:
         """Wait for a place, then let the application answer."""
@@ -295,13 +295,13 @@ def check_head(scope: Scope, head: Head) -> None:
     """Refuse what no route should have to think of."""
     if head.encoding not in (b"", b"identity"):
         metrics.REFUSED_BODIES.labels("encoded").inc()
-        raise Problem(
+        raise HttpProblem(
             "unsupported-media-type",
             "compressed bodies are not taken; send it without Content-Encoding",
             headers={"Accept-Encoding": "identity"},
         )
     if not scope["path"].isprintable() or b"%00" in scope["query_string"]:
-        raise Problem("bad-request", "the path or query holds control characters")
+        raise HttpProblem("bad-request", "the path or query holds control characters")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -9,7 +9,7 @@ MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lane:
+class RequestLane:
     """Requests that are limited together and apart from all others."""
 
     name: str
@@ -21,19 +21,19 @@ class Lane:
     page: bool = False  # for a browser: whoever has no session passes, as nobody; refusals are pages
 
 
-GENERAL = Lane("general")
-APPLY = Lane("apply", body_limit=16 * MIB)
-WHAT_IF = Lane("whatif", body_limit=16 * MIB)  # as an apply, of which it is the question
-WATCH = Lane("watch", long=True)
-REPORT = Lane("report", node=True)
-ASSIGNMENT = Lane("assignment", node=True, long=True)
-ENDPOINTS = Lane("endpoints", long=True)
-COUNTS = Lane("counts", body_limit=2 * MIB, node=True)
-METRICS = Lane("metrics")
-PROBE = Lane("probe", body_limit=4 * KIB, anonymous=True)
-JOIN = Lane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
-CONSOLE = Lane("console", body_limit=4 * KIB, page=True)
-SIGN_IN = Lane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
+GENERAL = RequestLane("general")
+APPLY = RequestLane("apply", body_limit=16 * MIB)
+WHAT_IF = RequestLane("whatif", body_limit=16 * MIB)  # as an apply, of which it is the question
+WATCH = RequestLane("watch", long=True)
+REPORT = RequestLane("report", node=True)
+ASSIGNMENT = RequestLane("assignment", node=True, long=True)
+ENDPOINTS = RequestLane("endpoints", long=True)
+COUNTS = RequestLane("counts", body_limit=2 * MIB, node=True)
+METRICS = RequestLane("metrics")
+PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
+JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
+CONSOLE = RequestLane("console", body_limit=4 * KIB, page=True)
+SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
     "/api/v1/apply": APPLY,
@@ -51,7 +51,7 @@ _BY_PATH = {
 }
 
 
-def lane_of(method: str, path: str) -> Lane:
+def lane_of(method: str, path: str) -> RequestLane:
     """The lane of a request."""
     if path.startswith("/api/v1/nodes/"):
         if path.endswith("/report"):

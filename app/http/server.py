@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import uvicorn
 
 from app import garbage
-from app.http.connection import Connection
+from app.http.connection import GuardedConnection
 from app.http.floor import ConnectionLimits, Floor
 from app.settings import Settings, SettingsError
 
@@ -33,7 +33,7 @@ FILES_BESIDE_CONNECTIONS = 256  # the database pool, worker processes, logs
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class RunningServer:
     """A server that answers; what `on_ready` is given."""
 
     host: str
@@ -50,7 +50,7 @@ def serve(
     app: Callable[..., Awaitable[None]],
     settings: Settings,
     *,
-    on_ready: Callable[[Listening], None] | None = None,
+    on_ready: Callable[[RunningServer], None] | None = None,
     limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve `app`, a Gate as a rule, until SIGINT, SIGTERM or `Listening.stop`; then return.
@@ -63,7 +63,7 @@ def serve(
     listener = _listener(settings, limits)
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=GuardedConnection,
         ws="none",
         loop="uvloop",
         lifespan="on",
@@ -75,12 +75,12 @@ def serve(
         timeout_graceful_shutdown=limits.shutdown_seconds,  # type: ignore[arg-type]
     )
     try:
-        Server(config, Floor(limits), listener, context, on_ready).run()
+        HttpServer(config, Floor(limits), listener, context, on_ready).run()
     finally:
         listener.close()
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn with our listener, our register of connections, and signals that end it without ending us."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
         floor: Floor,
         listener: socket.socket,
         context: ssl.SSLContext | None,
-        on_ready: Callable[[Listening], None] | None,
+        on_ready: Callable[[RunningServer], None] | None,
     ) -> None:
         super().__init__(config)
         self.server_state = floor
@@ -105,8 +105,8 @@ class Server(uvicorn.Server):
             raise StartupFailed("the application did not start; the log says why")
         loop = asyncio.get_running_loop()
 
-        def connection() -> Connection:
-            return Connection(self.config, self._floor, self.lifespan.state)
+        def connection() -> GuardedConnection:
+            return GuardedConnection(self.config, self._floor, self.lifespan.state)
 
         tls: dict[str, Any] = {}
         if self._context:
@@ -146,7 +146,7 @@ class Server(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _listening(self) -> Listening:
+    def _listening(self) -> RunningServer:
         host, port = self._listener.getsockname()[:2]
         scheme = "https" if self._context else "http"
         shown = f"[{host}]" if ":" in host else host
@@ -154,7 +154,7 @@ class Server(uvicorn.Server):
         def stop() -> None:
             self.should_exit = True
 
-        return Listening(host, port, f"{scheme}://{shown}:{port}", stop)
+        return RunningServer(host, port, f"{scheme}://{shown}:{port}", stop)
 
 
 def is_loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 
-class Ledger:
+class FairShares:
     """Counts what is held of a total, and how much of it by whom; nobody may hold more than `share`."""
 
     def __init__(self, total: int, share: int) -> None:
@@ -43,7 +43,7 @@ class Slots:
     """
 
     def __init__(self, total: int, share: int, queue: int) -> None:
-        self._places = Ledger(total, share)
+        self._places = FairShares(total, share)
         self._queue: deque[tuple[str, asyncio.Future[None]]] = deque()
         self._longest = queue
 

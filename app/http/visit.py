@@ -11,10 +11,10 @@ from typing import Any
 
 from app.http import answers, metrics
 from app.http.buckets import Buckets
-from app.http.lanes import PROBE, Lane
+from app.http.lanes import PROBE, RequestLane
 from app.http.logs import Clean, event
 from app.http.redact import redact
-from app.problem import Problem
+from app.problem import HttpProblem
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -53,7 +53,7 @@ class Visit:
 
     unlogged = 0  # refusals since the last line about one
 
-    def __init__(self, scope: Scope, send: Send, lane: Lane, wanted_id: str | None, peer: str) -> None:
+    def __init__(self, scope: Scope, send: Send, lane: RequestLane, wanted_id: str | None, peer: str) -> None:
         self.scope = scope
         self.lane = lane
         self.method: str = scope["method"]
@@ -98,7 +98,7 @@ class Visit:
             piece = {"type": "http.response.body", "body": bytes(view[at : at + PIECE])}
             await self._send({**piece, "more_body": at < last or more_body})
 
-    async def refuse(self, problem: Problem, *, close: bool = False) -> None:
+    async def refuse(self, problem: HttpProblem, *, close: bool = False) -> None:
         body = answers.encoded(problem, self.scope)
         headers = answers.headers_of(problem, body, self.scope, close=close)
         await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})

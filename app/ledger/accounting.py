@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.ledger.allocation import Lines, allocate, differences
-from app.ledger.facts import FOREVER, QUARTER, Amount, Line, NodeFacts, Owned, Rate, Usage
+from app.ledger.facts import FOREVER, QUARTER, AllocatedAmount, AllocationLine, GpuRate, NodeUsage, OwnedGpus, Usage
 from app.store.money import allocations, usage
-from app.store.money.allocations import Account, Entry
+from app.store.money.allocations import LedgerEntry, OpenAccount
 
 NODES_AT_ONCE = 8
 AGAIN_AT_ONCE = 24 * 4 * QUARTER  # a day of a node, in one transaction
@@ -28,7 +28,7 @@ def account(connection: Connection, limit: int = NODES_AT_ONCE) -> int:
     if not due:
         return 0
     news = allocations.take_news(connection, [one.node for one in due])
-    again, ahead, rest = defaultdict[Span, list[Account]](list), defaultdict[Span, list[Account]](list), {}
+    again, ahead, rest = defaultdict[Span, list[OpenAccount]](list), defaultdict[Span, list[OpenAccount]](list), {}
     for one in due:
         since = _looked_at_again(one, news.get(one.node))
         if since < one.allocated_until:
@@ -49,18 +49,18 @@ def account(connection: Connection, limit: int = NODES_AT_ONCE) -> int:
     return len(due)
 
 
-def known(connection: Connection, heard: Mapping[str, int], start: int, stop: int) -> dict[str, NodeFacts]:
+def known(connection: Connection, heard: Mapping[str, int], start: int, stop: int) -> dict[str, NodeUsage]:
     """All that decides these nodes' lines; `heard` is when each was heard last."""
     nodes = sorted(heard)
-    owned, used = defaultdict[str, list[Owned]](list), defaultdict[str, list[Usage]](list)
+    owned, used = defaultdict[str, list[OwnedGpus]](list), defaultdict[str, list[Usage]](list)
     energy = defaultdict[str, dict[tuple[int, int], int]](dict)
-    rates = defaultdict[tuple[str, str, str], list[Rate]](list)
+    rates = defaultdict[tuple[str, str, str], list[GpuRate]](list)
     for row in usage.owned(connection, nodes, start, stop):
         whole = (*row[1:8], FOREVER if row.stop is None else row.stop)
-        owned[row.node].append(Owned(*whole))
+        owned[row.node].append(OwnedGpus(*whole))
     types = sorted({one.gpu_type for of in owned.values() for one in of})
     for row in usage.rates(connection, types, start, stop):
-        rate = Rate(row.nano_per_hour, row.start, FOREVER if row.stop is None else row.stop)
+        rate = GpuRate(row.nano_per_hour, row.start, FOREVER if row.stop is None else row.stop)
         rates[row.gpu_type, row.region, row.purchase].append(rate)
     for row in usage.overlapping(connection, nodes, start, stop):
         # What nobody has ended is vouched for until its node was heard last.
@@ -70,10 +70,10 @@ def known(connection: Connection, heard: Mapping[str, int], start: int, stop: in
         used[row.node].append(Usage(*told))
     for row in usage.energy(connection, nodes, start, stop):
         energy[row.node][row.slice, row.gpu] = row.energy_mj
-    return {node: NodeFacts(owned[node], rates, used[node], heard[node], energy[node]) for node in nodes}
+    return {node: NodeUsage(owned[node], rates, used[node], heard[node], energy[node]) for node in nodes}
 
 
-def entries_of(lines: Mapping[str, Lines], facts: Mapping[str, NodeFacts]) -> list[Entry]:
+def entries_of(lines: Mapping[str, Lines], facts: Mapping[str, NodeUsage]) -> list[LedgerEntry]:
     """Lines of nodes as the store takes them."""
     ways = {one.id: (one.gpu_type, one.region, one.purchase) for of in facts.values() for one in of.owned}
     found = []
@@ -81,11 +81,11 @@ def entries_of(lines: Mapping[str, Lines], facts: Mapping[str, NodeFacts]) -> li
         for line, amount in of.items():
             amounts = (amount.gpu_microseconds, amount.nano, amount.energy_mj)
             entry: tuple[Any, ...] = (node, *ways[line.owned], *line, *amounts)
-            found.append(Entry(*entry))
+            found.append(LedgerEntry(*entry))
     return found
 
 
-def _account_again(connection: Connection, accounts: Sequence[Account], start: int, stop: int) -> None:
+def _account_again(connection: Connection, accounts: Sequence[OpenAccount], start: int, stop: int) -> None:
     """Counter what stands and is not so."""
     facts = known(connection, {one.node: one.heard for one in accounts}, start, stop)
     stand = _standing(connection, sorted(facts), start, stop)
@@ -93,7 +93,7 @@ def _account_again(connection: Connection, accounts: Sequence[Account], start: i
     for node, of in facts.items():
         # Minutes are forgotten before money is: what was read of energy then still stands.
         energy = {**_energy(stand[node]), **of.energy_mj}
-        wanted[node] = allocate(NodeFacts(of.owned, of.rates, of.usage, of.heard, energy), start, stop)
+        wanted[node] = allocate(NodeUsage(of.owned, of.rates, of.usage, of.heard, energy), start, stop)
     entries = {node: differences(lines, stand[node]) for node, lines in wanted.items()}
     allocations.write(connection, entries_of(entries, facts), correction=True)
 
@@ -102,7 +102,7 @@ def _standing(connection: Connection, nodes: Sequence[str], start: int, stop: in
     found: dict[str, Lines] = {node: {} for node in nodes}
     for row in allocations.standing(connection, nodes, start, stop):
         node, *line, times, nano, energy = row
-        found[node][Line(*line)] = Amount(times, nano, energy)
+        found[node][AllocationLine(*line)] = AllocatedAmount(times, nano, energy)
     return found
 
 
@@ -115,7 +115,7 @@ def _energy(lines: Lines) -> dict[tuple[int, int], int]:
     return found
 
 
-def _looked_at_again(one: Account, news: int | None) -> int:
+def _looked_at_again(one: OpenAccount, news: int | None) -> int:
     """From which slice on: usage was told late, or the node is back and vouches for what was presumed."""
     since: Iterable[int] = [one.allocated_until]
     since = [*since, news] if news is not None else since
@@ -125,7 +125,7 @@ def _looked_at_again(one: Account, news: int | None) -> int:
     return first - first % QUARTER
 
 
-def _gap(one: Account) -> int | None:
+def _gap(one: OpenAccount) -> int | None:
     """Since when lines of this node rest on presumption."""
     if one.reach > max(one.heard, one.allocated_until):
         begins = max(one.heard, one.allocated_until)

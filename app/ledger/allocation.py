@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from app.ledger.division import Shares, divided, shares_of
-from app.ledger.facts import HOUR, QUARTER, Amount, Line, NodeFacts, Owned, Rate, Usage
+from app.ledger.facts import HOUR, QUARTER, AllocatedAmount, AllocationLine, GpuRate, NodeUsage, OwnedGpus, Usage
 
-Lines = dict[Line, Amount]
+Lines = dict[AllocationLine, AllocatedAmount]
 
 HANDED_OVER = 2  # copies of an instance at a time: one that comes, one that goes
 
 
-def allocate(facts: NodeFacts, start: int, stop: int) -> Lines:
+def allocate(facts: NodeUsage, start: int, stop: int) -> Lines:
     """What the node's GPUs were used for from `start` to `stop`, both ends of slices."""
     by_gpu: dict[int, list[Usage]] = {}
     for one in facts.usage:
@@ -30,16 +30,20 @@ def allocate(facts: NodeFacts, start: int, stop: int) -> Lines:
     return found
 
 
-def differences(wanted: Mapping[Line, Amount], standing: Mapping[Line, Amount]) -> Lines:
+def differences(
+    wanted: Mapping[AllocationLine, AllocatedAmount], standing: Mapping[AllocationLine, AllocatedAmount]
+) -> Lines:
     """The entries that make what stands say what is wanted."""
     found: Lines = {}
     for line in wanted.keys() | standing.keys():
-        after, before = wanted.get(line, Amount()), standing.get(line, Amount())
-        if after != before and (after, before) != (Amount(0, 0, None), Amount(0, 0, 0)):
+        after, before = wanted.get(line, AllocatedAmount()), standing.get(line, AllocatedAmount())
+        if after != before and (after, before) != (AllocatedAmount(0, 0, None), AllocatedAmount(0, 0, 0)):
             energy = None
             if after.energy_mj != before.energy_mj:
                 energy = (after.energy_mj or 0) - (before.energy_mj or 0)
-            found[line] = Amount(after.gpu_microseconds - before.gpu_microseconds, after.nano - before.nano, energy)
+            found[line] = AllocatedAmount(
+                after.gpu_microseconds - before.gpu_microseconds, after.nano - before.nano, energy
+            )
     return {line: found[line] for line in sorted(found)}
 
 
@@ -52,7 +56,7 @@ def cost(nano_per_hour: int, start: int, stop: int) -> int:
 
 
 def _allocate_gpu(
-    found: Lines, owned: Owned, gpu: int, usage: Sequence[Usage], rates: Sequence[Rate], heard: int, start: int,
+    found: Lines, owned: OwnedGpus, gpu: int, usage: Sequence[Usage], rates: Sequence[GpuRate], heard: int, start: int,
     stop: int,
 ) -> None:  # fmt: skip
     coming = sorted((one for one in usage if one.start < min(stop, one.stop) and one.stop > start), key=_end_of_wait)
@@ -69,21 +73,21 @@ def _allocate_gpu(
         at, time, nano = begins - begins % QUARTER, ends - begins, cost(_rate(rates, begins), begins, ends)
         evidence = "gap" if doubts and _within(begins, doubts) else "measured"
         if not holders:
-            line = Line(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
-            found.setdefault(line, Amount()).add(time, nano)
+            line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "unallocated", evidence)
+            found.setdefault(line, AllocatedAmount()).add(time, nano)
             continue
         ids = tuple(map(_id, holders))
         shares = known.get(ids) or known.setdefault(ids, shares_of(holders, owned.memory_gib))
         times, prices = divided(time, shares), divided(nano, shares)
         for one, part, price in zip(holders, times, prices, strict=False):
             if part or price:
-                line = Line(
+                line = AllocationLine(
                     at, gpu, owned.id, one.instance, one.tenant, one.service, one.job, one.model, "used", "measured"
                 )
-                found.setdefault(line, Amount()).add(part, price)
+                found.setdefault(line, AllocatedAmount()).add(part, price)
         if times[-1] or prices[-1]:
-            line = Line(at, gpu, owned.id, "", "", "", "", "", "idle", evidence)
-            found.setdefault(line, Amount()).add(times[-1], prices[-1])
+            line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", "idle", evidence)
+            found.setdefault(line, AllocatedAmount()).add(times[-1], prices[-1])
 
 
 def _holders(residents: list[Usage]) -> list[Usage]:
@@ -98,7 +102,7 @@ def _holders(residents: list[Usage]) -> list[Usage]:
 
 
 def _cuts(
-    usage: Sequence[Usage], rates: Sequence[Rate], doubts: Sequence[tuple[int, int]], start: int, stop: int
+    usage: Sequence[Usage], rates: Sequence[GpuRate], doubts: Sequence[tuple[int, int]], start: int, stop: int
 ) -> list[int]:
     """Where a slice ends, a price or who holds what changes, or what is known of it."""
     found = {start, stop, *range(start - start % QUARTER, stop, QUARTER)}
@@ -123,7 +127,7 @@ def _id(one: Usage) -> str:
     return one.id
 
 
-def _rate(rates: Sequence[Rate], at: int) -> int:
+def _rate(rates: Sequence[GpuRate], at: int) -> int:
     return next((rate.nano_per_hour for rate in rates if rate.start <= at < rate.stop), 0)
 
 
@@ -139,8 +143,8 @@ def _divide_energy(found: Lines, energy_mj: Mapping[tuple[int, int], int]) -> No
                 found[line].energy_mj = part
 
 
-def _by_place(found: Lines) -> Iterator[tuple[tuple[int, int], list[Line]]]:
-    places: dict[tuple[int, int], list[Line]] = {}
+def _by_place(found: Lines) -> Iterator[tuple[tuple[int, int], list[AllocationLine]]]:
+    places: dict[tuple[int, int], list[AllocationLine]] = {}
     for line in found:
         places.setdefault((line.slice, line.gpu), []).append(line)
     for place, lines in places.items():

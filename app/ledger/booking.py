@@ -12,7 +12,7 @@ from app.manifests.model import Key, Kind
 from app.manifests.prices import named_prices, nano_per_hour, price_per_hour
 from app.store.database import clock, versions
 from app.store.money import prices
-from app.store.money.prices import Owned, Priced
+from app.store.money.prices import Priced, PricedGpus
 from app.store.world import objects
 
 Spec: TypeAlias = Mapping[str, Any]
@@ -60,8 +60,8 @@ def _types(
     return found | {name: spec for name, spec in gpu_types.items() if spec is not None}
 
 
-def _owned(name: str, spec: Spec, gpu_type: Spec) -> Owned:
-    return Owned(
+def _owned(name: str, spec: Spec, gpu_type: Spec) -> PricedGpus:
+    return PricedGpus(
         node=name,
         gpus=spec["gpus"],
         gpu_type=spec["gpuType"],

@@ -12,7 +12,7 @@ FOREVER = 2**62  # later than any moment
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedGpus:
     """The GPUs 0 .. gpus - 1 of a node, while they are paid for."""
 
     id: int
@@ -26,7 +26,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class GpuRate:
     """The price of a GPU's hour, while it is in force."""
 
     nano_per_hour: int
@@ -54,17 +54,17 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeUsage:
     """All that is known of a node in a time. After `heard` nobody vouches for anything."""
 
-    owned: Sequence[Owned]
-    rates: Mapping[tuple[str, str, str], Sequence[Rate]]  # by GPU type, region, purchase
+    owned: Sequence[OwnedGpus]
+    rates: Mapping[tuple[str, str, str], Sequence[GpuRate]]  # by GPU type, region, purchase
     usage: Sequence[Usage]
     heard: int = FOREVER
     energy_mj: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by slice and GPU, where it is known
 
 
-class Line(NamedTuple):
+class AllocationLine(NamedTuple):
     """One holder of one GPU in one slice."""
 
     slice: int
@@ -80,7 +80,7 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True)
-class Amount:
+class AllocatedAmount:
     """What a line comes to."""
 
     gpu_microseconds: int = 0

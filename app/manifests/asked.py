@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.manifests.faults import Fault, quoted, shown
+from app.manifests.faults import ManifestFault, quoted, shown
 from app.manifests.model import API_VERSION, JSON, Key
 from app.manifests.reader import Document
 
 
-def named(documents: Sequence[Document], key: Key) -> tuple[Sequence[Document], list[Fault]]:
+def named(documents: Sequence[Document], key: Key) -> tuple[Sequence[Document], list[ManifestFault]]:
     """The one document of a request whose path names the object, completed by the path; and where they disagree."""
     if len(documents) != 1:
-        return [], [Fault("body", "", f"there are {len(documents)} documents", "one document")]
+        return [], [ManifestFault("body", "", f"there are {len(documents)} documents", "one document")]
     body = documents[0].value
     metadata = body.get("metadata", {}) if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(metadata, dict):
@@ -32,5 +32,5 @@ def named(documents: Sequence[Document], key: Key) -> tuple[Sequence[Document], 
     return [Document("body", whole)], faults
 
 
-def _disagrees(field: str, value: JSON, path_says: JSON) -> Fault:
-    return Fault("body", field, f"{quoted(value)} is not what the path says", str(path_says), shown(value))
+def _disagrees(field: str, value: JSON, path_says: JSON) -> ManifestFault:
+    return ManifestFault("body", field, f"{quoted(value)} is not what the path says", str(path_says), shown(value))

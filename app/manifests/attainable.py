@@ -13,7 +13,7 @@ from app.manifests.model import JSON
 EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
 
 
-class Reason(StrEnum):
+class SloReason(StrEnum):
     """Why an SLO can be met or not."""
 
     ATTAINABLE = "Attainable"
@@ -23,11 +23,11 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class SloCondition:
     """One statement about an object, as its status carries it."""
 
     status: str  # True, False
-    reason: Reason
+    reason: SloReason
     message: str
     type: str = "SloAttainable"
 
@@ -37,7 +37,7 @@ def condition(
     model: Mapping[str, Any],
     profiles: Iterable[Mapping[str, Any]],
     policy: Mapping[str, JSON] | None = None,
-) -> Condition:
+) -> SloCondition:
     """The verdict from specs alone: the service's, its model's, the model's profiles' and the policy's.
 
     A request that finds a free instance takes one execution, so the fastest execution at the highest clock, with
@@ -45,7 +45,7 @@ def condition(
     """
     admitted = admitted_variants(service, model)
     if not admitted:
-        return Condition("False", Reason.NO_VARIANT, _no_variant(service, model))
+        return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")
     fastest: tuple[float, str, str] | None = None
     for profile in profiles:
@@ -55,7 +55,7 @@ def condition(
     if fastest is None:
         where = f"on {_listed(types)}" if types else "on any GPU type"
         told = f"no profile says how fast {_listed(admitted)} of Model {service['model']} runs {where}"
-        return Condition("False", Reason.NO_PROFILE, f"{told}; apply a Profile or admit others")
+        return SloCondition("False", SloReason.NO_PROFILE, f"{told}; apply a Profile or admit others")
     exec_ms, variant, gpu_type = fastest
     margin: Any = (policy or {}).get("execMargin", EXEC_MARGIN)
     least = exec_ms * (1 + margin)
@@ -66,8 +66,8 @@ def condition(
     )
     if least > slo:
         told = f"no load can be served within {slo:g} ms: {numbers}; the least SLO that could be met is {least:.4g} ms"
-        return Condition("False", Reason.SLO_BELOW_FASTEST_EXEC, told)
-    return Condition("True", Reason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
+        return SloCondition("False", SloReason.SLO_BELOW_FASTEST_EXEC, told)
+    return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
 
 
 def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from app.manifests.model import JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """One field before and after; None where it is not there."""
 
     path: str  # `spec.slo.latencyMs`, `spec.variants[1].name`
@@ -19,14 +19,14 @@ class Change:
 _ABSENT = object()
 
 
-def diff(before: JSON, after: JSON) -> list[Change]:
+def diff(before: JSON, after: JSON) -> list[FieldChange]:
     """The changed fields, in the order of the new value, then what is gone."""
-    changes: list[Change] = []
+    changes: list[FieldChange] = []
     _compare("", before, after, changes)
     return changes
 
 
-def _compare(path: str, before: JSON, after: JSON, changes: list[Change]) -> None:
+def _compare(path: str, before: JSON, after: JSON, changes: list[FieldChange]) -> None:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*after, *(key for key in before if key not in after)]:
             inner = f"{path}.{key}" if path else key
@@ -37,13 +37,13 @@ def _compare(path: str, before: JSON, after: JSON, changes: list[Change]) -> Non
             new = after[index] if index < len(after) else _ABSENT
             _entry(f"{path}[{index}]", old, new, changes)
     elif not _same(before, after):
-        changes.append(Change(path, before, after))
+        changes.append(FieldChange(path, before, after))
 
 
-def _entry(path: str, before: JSON | object, after: JSON | object, changes: list[Change]) -> None:
+def _entry(path: str, before: JSON | object, after: JSON | object, changes: list[FieldChange]) -> None:
     if before is _ABSENT or after is _ABSENT:
         old, new = (None if side is _ABSENT else side for side in (before, after))
-        changes.append(Change(path, old, new))  # type: ignore[arg-type]
+        changes.append(FieldChange(path, old, new))  # type: ignore[arg-type]
     else:
         _compare(path, before, after, changes)  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ COMPARED_CHARACTERS = 64  # a longer word is nobody's typing mistake, and slow t
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ManifestFault:
     """One thing wrong in one place."""
 
     document: str  # `fleet.yaml#3 Service shop/search`
@@ -37,10 +37,10 @@ class Fault:
         return f"{where}: {self.message}{allowed}{meant}" if where else f"{self.message}{allowed}{meant}"
 
 
-class Refused(Exception):
+class ManifestsRefused(Exception):
     """The whole input is refused; `faults` says why."""
 
-    def __init__(self, faults: Sequence[Fault], *, too_large: bool = False) -> None:
+    def __init__(self, faults: Sequence[ManifestFault], *, too_large: bool = False) -> None:
         super().__init__("; ".join(str(fault) for fault in faults[:3]))
         self.faults = list(faults)
         self.too_large = too_large  # over a limit of size, count or time rather than wrong
@@ -50,8 +50,8 @@ class Refused(Exception):
         return _refused, (self.faults, self.too_large)
 
 
-def _refused(faults: Sequence[Fault], too_large: bool) -> Refused:
-    return Refused(faults, too_large=too_large)
+def _refused(faults: Sequence[ManifestFault], too_large: bool) -> ManifestsRefused:
+    return ManifestsRefused(faults, too_large=too_large)
 
 
 def shown(value: JSON) -> JSON:

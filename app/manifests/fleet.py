@@ -115,14 +115,14 @@ class Guarantee(Spec):
     gpus: Positive = Field(description="GPUs, as a sum of shares")
 
 
-class Limit(Spec):
+class TenantLimitSpec(Spec):
     """What a tenant's instances take at most."""
 
     gpus: Positive | None = Field(None, description="GPUs, as a sum of shares")
     price_per_hour: Positive | None = Field(None, description="Price of these shares for an hour")
 
 
-class Budget(Spec):
+class TenantBudgetSpec(Spec):
     """Money a tenant may spend."""
 
     per_month: NotNegative = Field(description="In a calendar month, UTC")
@@ -135,8 +135,8 @@ class TenantSpec(Spec):
     """Who owns services and jobs; without a Tenant object nothing limits them."""
 
     guarantee: Guarantee | None = Field(None, description="What it can always have")
-    limit: Limit | None = Field(None, description="What it can have at most")
-    budget: Budget | None = Field(None, description="What it may spend")
+    limit: TenantLimitSpec | None = Field(None, description="What it can have at most")
+    budget: TenantBudgetSpec | None = Field(None, description="What it may spend")
     over_budget: Literal["alarm", "freeze", "degrade"] = Field(
         "alarm", description="What happens when the budget is spent"
     )

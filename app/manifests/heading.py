@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from app.manifests.faults import escaped, nearest, quoted
 from app.manifests.model import API_VERSION, JSON, STORED, TENANTED, Key, Kind
 from app.manifests.quantities import LABEL, WORD
-from app.manifests.tally import Tally
+from app.manifests.tally import FaultTally
 
 MAX_LABELS = 64
 
@@ -38,7 +38,7 @@ class Heading:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline: bool, tally: Tally) -> Heading:
+def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline: bool, tally: FaultTally) -> Heading:
     """Reads the heading and tallies all that is wrong with it."""
     kind = _kind(body, source, offline, tally)
     metadata = body.get("metadata")
@@ -65,7 +65,7 @@ def heading(body: Mapping[str, JSON], source: str, default_tenant: str, offline:
     return Heading(kind, called, Key(kind, tenant, name), labels)
 
 
-def _kind(body: Mapping[str, JSON], source: str, offline: bool, tally: Tally) -> Kind | None:
+def _kind(body: Mapping[str, JSON], source: str, offline: bool, tally: FaultTally) -> Kind | None:
     told = body.get("kind")
     known = tuple(Kind) if offline else STORED
     allowed = ", ".join(known)
@@ -82,7 +82,7 @@ def _kind(body: Mapping[str, JSON], source: str, offline: bool, tally: Tally) ->
     return kind
 
 
-def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: Tally) -> str | None:
+def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: FaultTally) -> str | None:
     name = metadata.get(which)
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
@@ -97,7 +97,7 @@ def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: Tally) -
 
 
 def _tenant(
-    metadata: Mapping[str, JSON], kind: Kind | None, called: str, default_tenant: str, tally: Tally
+    metadata: Mapping[str, JSON], kind: Kind | None, called: str, default_tenant: str, tally: FaultTally
 ) -> str | None:
     """The tenant; empty for a cluster-wide kind, None when it cannot be told."""
     if kind not in TENANTED:
@@ -113,7 +113,7 @@ def _tenant(
     return None
 
 
-def _labels(labels: JSON, called: str, tally: Tally) -> dict[str, str]:
+def _labels(labels: JSON, called: str, tally: FaultTally) -> dict[str, str]:
     at = "metadata.labels"
     if not isinstance(labels, dict):
         tally.add(called, at, f"{quoted(labels)} is not a mapping", "a mapping of texts", labels)

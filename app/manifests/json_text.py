@@ -8,8 +8,8 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import NoReturn
 
-from app.manifests.faults import Fault, Refused, escaped, quoted
-from app.manifests.limits import Limits
+from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quoted
+from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
 
 # Possessive, and content with a missing closing quote: no text makes it look twice at a character.
@@ -21,13 +21,13 @@ NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 ODD_ESCAPE = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
 
 
-def load(text: str, limits: Limits, source: str) -> tuple[JSON, int]:
+def load(text: str, limits: InputLimits, source: str) -> tuple[JSON, int]:
     """The value of the text and how many values it holds; Refused when it is not JSON, or too much of it."""
     data = text.encode()
     bare = STRING.sub(b'"', data)  # what is left: structure and numbers
     counted = _measure(bare, limits, source)
     if re.search(rb"[-+.0-9eE]{%d}" % (limits.max_number_characters + 1), bare):
-        raise Refused([_long_number(text, limits, source)])
+        raise ManifestsRefused([_long_number(text, limits, source)])
     try:
         value: JSON = json.loads(
             text,
@@ -37,15 +37,17 @@ def load(text: str, limits: Limits, source: str) -> tuple[JSON, int]:
         )
     except json.JSONDecodeError as error:
         place = f"{source}:{error.lineno}:{error.colno}"
-        raise Refused([Fault(place, "", f"this is not JSON: {error.msg[:1].lower()}{error.msg[1:]}")]) from None
+        raise ManifestsRefused(
+            [ManifestFault(place, "", f"this is not JSON: {error.msg[:1].lower()}{error.msg[1:]}")]
+        ) from None
     except _Unwanted as error:
-        raise Refused([error.fault(text, source)]) from None
+        raise ManifestsRefused([error.fault(text, source)]) from None
     if ODD_ESCAPE.search(text):
         _check_texts(value, source)
     return value, counted
 
 
-def _measure(bare: bytes, limits: Limits, source: str) -> int:
+def _measure(bare: bytes, limits: InputLimits, source: str) -> int:
     structure = bare.translate(None, b" \t\r\n")
     empty = structure.count(b"[]") + structure.count(b"{}")
     opened = structure.count(b"[") + structure.count(b"{")
@@ -68,9 +70,9 @@ class _Unwanted(Exception):
         self.allowed = allowed
         self.key = key
 
-    def fault(self, text: str, source: str) -> Fault:
+    def fault(self, text: str, source: str) -> ManifestFault:
         place = source if self.key is None else _place(text, _last_key(text, self.key), source)
-        return Fault(place, "", self.message, self.allowed, escaped(self.key) if self.key is not None else None)
+        return ManifestFault(place, "", self.message, self.allowed, escaped(self.key) if self.key is not None else None)
 
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
@@ -93,13 +95,13 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _long_number(text: str, limits: Limits, source: str) -> Fault:
+def _long_number(text: str, limits: InputLimits, source: str) -> ManifestFault:
     most = limits.max_number_characters
     for found in STRING_OR_NUMBER.finditer(text):
         if found[0][0] != '"' and len(found[0]) > most:
             message = f"the number {found[0][:20]}... has {len(found[0])} characters"
-            return Fault(_place(text, found.start(), source), "", message, f"at most {most} characters")
-    return Fault(source, "", f"a number has more than {most} characters", f"at most {most} characters")
+            return ManifestFault(_place(text, found.start(), source), "", message, f"at most {most} characters")
+    return ManifestFault(source, "", f"a number has more than {most} characters", f"at most {most} characters")
 
 
 def _last_key(text: str, key: str) -> int:
@@ -136,10 +138,12 @@ def _check_texts(value: JSON, source: str) -> None:
             waiting.extend(item)
         elif isinstance(item, str):
             if "\0" in item:
-                raise Refused([Fault(source, "", "a text holds the character NUL", value=escaped(item))])
+                raise ManifestsRefused(
+                    [ManifestFault(source, "", "a text holds the character NUL", value=escaped(item))]
+                )
             if not item.isascii() and any("\ud800" <= character <= "\udfff" for character in item):
                 message = "a text holds half of a surrogate pair"
-                raise Refused([Fault(source, "", message, "whole characters", value=escaped(item))])
+                raise ManifestsRefused([ManifestFault(source, "", message, "whole characters", value=escaped(item))])
 
 
 def _place(text: str, offset: int, source: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.manifests.faults import Fault, Refused
+from app.manifests.faults import ManifestFault, ManifestsRefused
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class InputLimits:
     """Sizes of one input. A value is anything but a key: a container, a string, a number and the rest."""
 
     max_bytes: int
@@ -16,10 +16,10 @@ class Limits:
     max_depth: int = 64
     max_number_characters: int = 64
 
-    def too_many(self, source: str) -> Refused:
-        return Refused(
+    def too_many(self, source: str) -> ManifestsRefused:
+        return ManifestsRefused(
             [
-                Fault(
+                ManifestFault(
                     source,
                     "",
                     f"the input holds more than {self.max_values:,} values, aliases written out",
@@ -29,10 +29,10 @@ class Limits:
             too_large=True,
         )
 
-    def too_deep(self, place: str) -> Refused:
-        return Refused(
+    def too_deep(self, place: str) -> ManifestsRefused:
+        return ManifestsRefused(
             [
-                Fault(
+                ManifestFault(
                     place,
                     "",
                     f"the input is nested deeper than {self.max_depth} levels",
@@ -43,7 +43,7 @@ class Limits:
         )
 
 
-OFFLINE = Limits(max_bytes=64 * 1024**2, max_values=2_000_000)  # a file that is solved without a server
-API = Limits(max_bytes=16 * 1024**2, max_values=500_000)  # one `apply`
-ONE = Limits(max_bytes=1024**2, max_values=100_000)  # one object
-PATCH = Limits(max_bytes=64 * 1024, max_values=5_000)  # read where it is asked for; a larger change is a put
+OFFLINE = InputLimits(max_bytes=64 * 1024**2, max_values=2_000_000)  # a file that is solved without a server
+API = InputLimits(max_bytes=16 * 1024**2, max_values=500_000)  # one `apply`
+ONE = InputLimits(max_bytes=1024**2, max_values=100_000)  # one object
+PATCH = InputLimits(max_bytes=64 * 1024, max_values=5_000)  # read where it is asked for; a larger change is a put

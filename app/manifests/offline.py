@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.manifests import references
-from app.manifests.faults import Fault, Refused
+from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.limits import OFFLINE
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.reader import Document, Media, read
@@ -18,7 +18,7 @@ DEFAULT_TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class DeclaredFiles:
     """Everything the files declare, by key, in the order it was declared."""
 
     manifests: Mapping[Key, Manifest]
@@ -47,31 +47,31 @@ class Input:
     media: Media = "yaml"
 
 
-def load(inputs: Iterable[Path | Input]) -> World:
+def load(inputs: Iterable[Path | Input]) -> DeclaredFiles:
     """The world the files declare; Refused with every fault when they do not declare one."""
     documents: list[Document] = []
-    faults: list[Fault] = []
+    faults: list[ManifestFault] = []
     too_large = False
     for entry in inputs:
         try:
             documents += _documents(entry)
-        except Refused as refused:
+        except ManifestsRefused as refused:
             faults += refused.faults
             too_large |= refused.too_large
     manifests, wrong, at_fault = examine(documents, default_tenant=DEFAULT_TENANT, offline=True)
-    world = World({manifest.key: manifest for manifest in manifests})
+    world = DeclaredFiles({manifest.key: manifest for manifest in manifests})
     unreadable = bool(faults)
     faults += wrong
     if at_fault is not None and not unreadable:
         faults += unknown(world, at_fault)
     if not faults and not manifests:
-        faults = [Fault("", "", "there is no file to read", "at least one manifest")]
+        faults = [ManifestFault("", "", "there is no file to read", "at least one manifest")]
     if faults:
-        raise Refused(faults, too_large=too_large)
+        raise ManifestsRefused(faults, too_large=too_large)
     return world
 
 
-def unknown(world: World, at_fault: frozenset[Key]) -> list[Fault]:
+def unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[ManifestFault]:
     """References that lead nowhere, and Profiles of the same thing.
 
     What refers to something at fault is left alone: that is named already, and not missing.
@@ -80,7 +80,7 @@ def unknown(world: World, at_fault: frozenset[Key]) -> list[Fault]:
     found = references.faults(manifests, world) + references.clashes(manifests, {})
     states = world.of(Kind.STATE)
     if len(states) > 1:
-        found.append(Fault(states[1].document, "kind", "there is more than one State", "one State"))
+        found.append(ManifestFault(states[1].document, "kind", "there is more than one State", "one State"))
     for state in states if not at_fault else ():
         found += _of_state(state, world)
     return found
@@ -94,13 +94,13 @@ def _documents(entry: Path | Input) -> list[Document]:
         with entry.open("rb") as file:
             data = file.read(OFFLINE.max_bytes + 1)
     except OSError as error:
-        raise Refused([Fault(source, "", f"the file cannot be read: {error.strerror}")]) from None
+        raise ManifestsRefused([ManifestFault(source, "", f"the file cannot be read: {error.strerror}")]) from None
     return read(data, "json" if entry.suffix == ".json" else "yaml", OFFLINE, source)
 
 
-def _of_state(state: Manifest, world: World) -> list[Fault]:
+def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
     """What runs must run on a GPU that is there, for a service or job that is."""
-    found: list[Fault] = []
+    found: list[ManifestFault] = []
     spec: Mapping[str, Any] = state.spec
     lists: Sequence[tuple[str, str, Kind]] = (("running", "service", Kind.SERVICE), ("jobs", "job", Kind.JOB))
     for field, noun, kind in lists:
@@ -129,5 +129,5 @@ def _of_state(state: Manifest, world: World) -> list[Fault]:
     return found
 
 
-def _fault(state: Manifest, field: str, message: str, allowed: str = "") -> Fault:
-    return Fault(f"{state.document} {state.key}", field, message, allowed)
+def _fault(state: Manifest, field: str, message: str, allowed: str = "") -> ManifestFault:
+    return ManifestFault(f"{state.document} {state.key}", field, message, allowed)

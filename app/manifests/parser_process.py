@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from app.manifests.asked import named
-from app.manifests.faults import Fault, Refused
-from app.manifests.limits import Limits
+from app.manifests.faults import ManifestFault, ManifestsRefused
+from app.manifests.limits import InputLimits
 from app.manifests.model import Key, Manifest
 from app.manifests.reader import Document, Media, read
 from app.manifests.validate import Examined, examine
@@ -32,20 +32,20 @@ HEAD = struct.Struct(">Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ParseRequest:
     """What is to be read; the bytes follow in a frame of their own."""
 
     media: Media
-    limits: Limits
+    limits: InputLimits
     source: str
     default_tenant: str
     key: Key | None = None  # the one object that the input is about, where that is known
 
 
-def parse(data: bytes, order: Order) -> Examined:
+def parse(data: bytes, order: ParseRequest) -> Examined:
     """Bytes to manifests and faults; what cannot even be read is raised as Refused."""
     documents: Sequence[Document] = read(data, order.media, order.limits, order.source)
-    disagreements: list[Fault] = []
+    disagreements: list[ManifestFault] = []
     if order.key is not None:
         documents, disagreements = named(documents, order.key)
     found = examine(documents, default_tenant=order.default_tenant, offline=False)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     receive, send = sys.stdin.buffer, sys.stdout.buffer
     try:
         while True:
-            order: Order = pickle.loads(read_frame(receive))  # noqa: S301 - from the parent
+            order: ParseRequest = pickle.loads(read_frame(receive))  # noqa: S301 - from the parent
             signal.alarm(int(seconds + GRACE_SECONDS))
             _answer(send, read_frame(receive), order)
             signal.alarm(0)
@@ -88,14 +88,14 @@ def main(arguments: Sequence[str]) -> int:
         return OUT_OF_MEMORY
 
 
-def _answer(send: IO[bytes], data: bytes, order: Order) -> None:
+def _answer(send: IO[bytes], data: bytes, order: ParseRequest) -> None:
     """Frames of manifests, then one of all the rest and the most memory this process has had."""
     manifests: list[Manifest] = []
     last: Any
     try:
         last = parse(data, order)
         manifests, last = last.manifests, last._replace(manifests=[])
-    except Refused as refused:
+    except ManifestsRefused as refused:
         last = refused
     for start in range(0, len(manifests), IN_ONE_FRAME):
         write_frame(send, pickle.dumps(manifests[start : start + IN_ONE_FRAME], pickle.HIGHEST_PROTOCOL))

@@ -10,15 +10,15 @@ import sys
 import threading
 from contextlib import suppress
 
-from app.manifests.faults import Fault, Refused
-from app.manifests.limits import Limits
+from app.manifests.faults import ManifestFault, ManifestsRefused
+from app.manifests.limits import InputLimits
 from app.manifests.model import Key, Manifest
-from app.manifests.parser_process import OUT_OF_MEMORY, Order, parse, read_frame, write_frame
-from app.manifests.places import Busy, Places
+from app.manifests.parser_process import OUT_OF_MEMORY, ParseRequest, parse, read_frame, write_frame
+from app.manifests.places import ParserBusy, Places
 from app.manifests.reader import Media
 from app.manifests.validate import Examined
 
-__all__ = ["Busy", "ParserPool"]
+__all__ = ["ParserBusy", "ParserPool"]
 
 SMALL_BYTES = 32 * 1024  # read in the caller's thread, in 20 ms at worst; above it, other requests would notice
 TINY_BYTES = 4 * 1024  # read at once; of those in between a few at a time, for they share one interpreter
@@ -49,7 +49,7 @@ class ParserPool:
         self,
         data: bytes,
         media: Media,
-        limits: Limits,
+        limits: InputLimits,
         source: str = "input",
         default_tenant: str = "default",
         key: Key | None = None,
@@ -59,7 +59,7 @@ class ParserPool:
 
         One `caller` has half of the places at most.
         """
-        order = Order(media, limits, source, default_tenant, key)
+        order = ParseRequest(media, limits, source, default_tenant, key)
         if len(data) <= self.small_bytes or len(data) > limits.max_bytes:
             if len(data) <= TINY_BYTES:
                 return parse(data, order)
@@ -76,7 +76,7 @@ class ParserPool:
         for worker in idle:
             worker.end()
 
-    def _in_worker(self, data: bytes, order: Order) -> Examined:
+    def _in_worker(self, data: bytes, order: ParseRequest) -> Examined:
         worker = self._take()
         keep = False
         try:
@@ -95,7 +95,7 @@ class ParserPool:
                     self._idle.append(worker)
             if not keep:
                 worker.end()
-        if isinstance(found, Refused):
+        if isinstance(found, ManifestsRefused):
             try:
                 raise found
             finally:
@@ -137,7 +137,7 @@ class _Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def parse(self, data: bytes, order: Order, seconds: float) -> tuple[Examined | Refused, int]:
+    def parse(self, data: bytes, order: ParseRequest, seconds: float) -> tuple[Examined | ManifestsRefused, int]:
         """What was found, or that it could not be read, and the worker's largest size in MB."""
         late = threading.Event()
 
@@ -164,7 +164,7 @@ class _Worker:
         finally:
             timer.cancel()
 
-    def _exchange(self, data: bytes, order: Order) -> tuple[Examined | Refused, int]:
+    def _exchange(self, data: bytes, order: ParseRequest) -> tuple[Examined | ManifestsRefused, int]:
         send, receive = self._process.stdin, self._process.stdout
         assert send is not None
         assert receive is not None
@@ -177,7 +177,7 @@ class _Worker:
                 manifests += found
                 continue
             last, peak_mb = found
-            return (last if isinstance(last, Refused) else last._replace(manifests=manifests)), peak_mb
+            return (last if isinstance(last, ManifestsRefused) else last._replace(manifests=manifests)), peak_mb
 
     def end(self) -> None:
         """Gone at once: it holds nothing that anyone would miss."""
@@ -189,5 +189,5 @@ class _Worker:
         self._process.wait()
 
 
-def _refused(source: str, message: str) -> Refused:
-    return Refused([Fault(source, "", message, "a smaller input, or several")], too_large=True)
+def _refused(source: str, message: str) -> ManifestsRefused:
+    return ManifestsRefused([ManifestFault(source, "", message, "a smaller input, or several")], too_large=True)

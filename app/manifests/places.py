@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Busy(Exception):
+class ParserBusy(Exception):
     """Other large inputs are being read, and enough wait already."""
 
 
@@ -32,7 +32,7 @@ class Places:
         """Wait for a worker; Busy when there is no place to wait at, or it takes longer than `seconds`."""
         with self._moved:
             if self._held.total() >= self._most or self._held[caller] >= self._share:
-                raise Busy
+                raise ParserBusy
             mine = _Turn(caller)
             self._held[caller] += 1
             self._queue.append(mine)
@@ -44,7 +44,7 @@ class Places:
                 _less(self._held, caller)
             self._moved.notify_all()
         if not came:
-            raise Busy
+            raise ParserBusy
         try:
             yield
         finally:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from app.manifests import json_text, yaml_text
-from app.manifests.faults import Fault, Refused, escaped
-from app.manifests.limits import API, OFFLINE, ONE, Limits
+from app.manifests.faults import ManifestFault, ManifestsRefused, escaped
+from app.manifests.limits import API, OFFLINE, ONE, InputLimits
 from app.manifests.model import JSON
 
-__all__ = ["API", "OFFLINE", "ONE", "Document", "Limits", "Media", "read"]
+__all__ = ["API", "OFFLINE", "ONE", "Document", "InputLimits", "Media", "read"]
 
 # `files` is what the command line sends: {"files": [{"name": "fleet.yaml", "text": "..."}]}.
 Media: TypeAlias = Literal["yaml", "json", "files"]
@@ -27,15 +27,15 @@ class Document:
     value: JSON
 
 
-def read(data: bytes, media: Media, limits: Limits = OFFLINE, source: str = "input") -> list[Document]:
+def read(data: bytes, media: Media, limits: InputLimits = OFFLINE, source: str = "input") -> list[Document]:
     """Every document of a file; Refused with all that is wrong with its text."""
     if len(data) > limits.max_bytes:
         told = f"the input has {len(data):,} bytes"
-        raise Refused([Fault(source, "", told, f"at most {limits.max_bytes:,} bytes")], too_large=True)
+        raise ManifestsRefused([ManifestFault(source, "", told, f"at most {limits.max_bytes:,} bytes")], too_large=True)
     text = decode(data, source)
     documents = _files(text, limits, source) if media == "files" else _documents(text, media, limits, source)[0]
     if not documents:
-        raise Refused([Fault(source, "", "the input holds no manifest", "at least one document")])
+        raise ManifestsRefused([ManifestFault(source, "", "the input holds no manifest", "at least one document")])
     return documents
 
 
@@ -47,10 +47,10 @@ def decode(data: bytes, source: str) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         told = f"byte 0x{data[error.start]:02x} is not UTF-8"
-        raise Refused([Fault(f"{source}:{line}:{column}", "", told, "UTF-8 text")]) from None
+        raise ManifestsRefused([ManifestFault(f"{source}:{line}:{column}", "", told, "UTF-8 text")]) from None
 
 
-def _documents(text: str, media: Media, limits: Limits, source: str) -> tuple[list[Document], int]:
+def _documents(text: str, media: Media, limits: InputLimits, source: str) -> tuple[list[Document], int]:
     """The documents, and how many values were read."""
     values, counted = _json(text, limits, source) if media == "json" else _yaml(text, limits, source)
     found = [
@@ -61,19 +61,19 @@ def _documents(text: str, media: Media, limits: Limits, source: str) -> tuple[li
     return found, counted
 
 
-def _json(text: str, limits: Limits, source: str) -> tuple[list[JSON], int]:
+def _json(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]:
     if not text.strip(" \t\r\n"):
         return [], 0
     value, counted = json_text.load(text, limits, source)
     return [value], counted
 
 
-def _yaml(text: str, limits: Limits, source: str) -> tuple[list[JSON], int]:
+def _yaml(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]:
     if text.lstrip(" \t\r\n")[:1] in {"{", "["}:
         # JSON is YAML, and its reader is four times as quick; whatever it refuses, the YAML reader decides.
         try:
             return _json(text, limits, source)
-        except Refused as refused:
+        except ManifestsRefused as refused:
             # Flow style without quotes, comments or another document holds as many values in YAML.
             if refused.too_large and "'" not in text and "#" not in text and "\n-" not in text:
                 raise
@@ -93,34 +93,34 @@ def _flat(values: list[JSON]) -> list[JSON]:
     return flat
 
 
-def _files(text: str, limits: Limits, source: str) -> list[Document]:
+def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
     """The documents of several files, which share one limit; what is wrong with any is told with all the rest."""
     envelope, left = json_text.load(text, limits, source)[0], limits.max_values
     files = envelope.get("files") if isinstance(envelope, dict) and len(envelope) == 1 else None
     shape = '{"files": [{"name": "...", "text": "..."}]}'
     if not isinstance(files, list):
-        raise Refused([Fault(source, "files", "the envelope of files is not in order", shape)])
+        raise ManifestsRefused([ManifestFault(source, "files", "the envelope of files is not in order", shape)])
     documents: list[Document] = []
-    faults: list[Fault] = []
+    faults: list[ManifestFault] = []
     for index, file in enumerate(files):
         name, content = (file.get("name"), file.get("text")) if isinstance(file, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(content, str):
-            faults.append(Fault(source, f"files[{index}]", "this is not a file with its name and text", shape))
+            faults.append(ManifestFault(source, f"files[{index}]", "this is not a file with its name and text", shape))
             continue
         media: Media = "json" if name.endswith(".json") else "yaml"
         try:
             found, counted = _documents(
                 content.removeprefix(BYTE_ORDER_MARK), media, replace(limits, max_values=left), escaped(name)
             )
-        except Refused as refused:
+        except ManifestsRefused as refused:
             if refused.too_large:
                 raise
             faults += refused.faults
             continue
         if not found:
-            faults.append(Fault(escaped(name), "", "the file holds no manifest", "at least one document"))
+            faults.append(ManifestFault(escaped(name), "", "the file holds no manifest", "at least one document"))
         documents += found
         left -= counted
     if faults:
-        raise Refused(faults)
+        raise ManifestsRefused(faults)
     return documents

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from app.manifests.faults import Fault, nearest, quoted
+from app.manifests.faults import ManifestFault, nearest, quoted
 from app.manifests.model import JSON, Key, Kind, Manifest
 
 MAX_COMPARED = 2_000  # names that a misspelt one is compared with
@@ -21,7 +21,7 @@ class Reference(NamedTuple):
     field: str
 
 
-class World(Protocol):
+class ReferenceWorld(Protocol):
     """What is declared, as far as references need it: what stands there, and what is being declared."""
 
     def spec(self, key: Key) -> Mapping[str, JSON] | None:
@@ -58,12 +58,12 @@ def _referred(manifest: Manifest) -> Iterator[Reference]:
                 yield Reference(Key(Kind.GPU_TYPE, "", gpu_type), "", f"spec.profiles.{gpu_type}")
 
 
-def faults(manifests: Iterable[Manifest], world: World) -> list[Fault]:
+def faults(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[ManifestFault]:
     """Every reference to what is not there, of all the manifests.
 
     A Model that does not admit the service's tenant is reported exactly like one that does not exist.
     """
-    found: list[Fault] = []
+    found: list[ManifestFault] = []
     for manifest in manifests:
         missing: set[Key] = set()
         for reference in _referred(manifest):
@@ -85,12 +85,12 @@ def judged_apart(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> lis
     return [m for m in manifests if not any(reference.key in at_fault for reference in _referred(m))]
 
 
-def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterable[str]) -> Fault:
+def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterable[str]) -> ManifestFault:
     compared = sorted(known)[:MAX_COMPARED]
     allowed = ""
     if 0 < len(compared) <= 8:
         allowed = ", ".join(compared)
-    return Fault(
+    return ManifestFault(
         document=f"{manifest.document} {manifest.key}".strip(),
         field=field,
         message=f"there is no {noun} named {quoted(name)}",
@@ -124,13 +124,13 @@ def profile_of(spec: Mapping[str, Any]) -> ProfileOf:
     return ProfileOf(spec["model"], spec["variant"], spec["gpuType"])
 
 
-def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> list[Fault]:
+def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> list[ManifestFault]:
     """Profiles that measure what another does; `there` holds the names of those already declared.
 
     The caller leaves out of `there` the profiles that `manifests` declare anew or that are being deleted.
     """
     holders = dict(there)
-    found: list[Fault] = []
+    found: list[ManifestFault] = []
     for manifest in manifests:
         if manifest.kind is not Kind.PROFILE:
             continue
@@ -138,7 +138,7 @@ def clashes(manifests: Iterable[Manifest], there: Mapping[ProfileOf, str]) -> li
         holder = holders.setdefault(measured, manifest.name)
         if holder != manifest.name:
             found.append(
-                Fault(
+                ManifestFault(
                     document=f"{manifest.document} {manifest.key}".strip(),
                     field="spec",
                     message=f"Profile {holder} is already of model {measured.model}, variant"

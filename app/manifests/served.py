@@ -43,7 +43,7 @@ ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$")]
 Argument = Annotated[StrictStr | StrictBool | StrictInt | StrictFloat, AfterValidator(_argument)]
 
 
-class Runtime(Spec):
+class RuntimeSpec(Spec):
     """How a node starts a variant: a template that the node itself defines, with typed arguments."""
 
     template: Word = Field(description="Template, by the name nodes give it")
@@ -54,19 +54,19 @@ class Runtime(Spec):
     )
 
 
-class Variant(Spec):
+class VariantSpec(Spec):
     """One size or precision of a model."""
 
     name: Word = Field(description="Unique within the model")
     accuracy: Fraction = Field(description="0..1, compared with a service's minAccuracy")
     params_m: NotNegative | None = Field(None, description="Millions of parameters")
-    runtime: Runtime | None = Field(None, description="How nodes start it; not needed to plan")
+    runtime: RuntimeSpec | None = Field(None, description="How nodes start it; not needed to plan")
 
 
 class ModelSpec(Spec):
     """What is served, in one or more variants."""
 
-    variants: list[Variant] = Field(min_length=1, max_length=1_000, description="Its sizes and precisions")
+    variants: list[VariantSpec] = Field(min_length=1, max_length=1_000, description="Its sizes and precisions")
     tenants: Names | None = Field(None, description="Who may use it; everyone when left out")
 
     @classmethod
@@ -82,7 +82,7 @@ class ModelSpec(Spec):
                 seen.add(name)
 
 
-class Demand(Spec):
+class DemandSpec(Spec):
     """What a running instance or job takes beside its share of SMs."""
 
     cpu_cores: NotNegative = Field(0, description="CPU cores")
@@ -95,7 +95,7 @@ class Demand(Spec):
     start_seconds: NotNegative = Field(20, description="From start to warm")
 
 
-class ProfileSpec(Demand):
+class ProfileSpec(DemandSpec):
     """Measured latency, memory and power of one variant on one GPU type."""
 
     model: Name = Field(description="Model")

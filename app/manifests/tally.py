@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.manifests.faults import Fault, escaped, nearest, quoted, shown
+from app.manifests.faults import ManifestFault, escaped, nearest, quoted, shown
 from app.manifests.model import JSON
 
 MAX_FAULTS = 1_000
 
 
-class Tally:
+class FaultTally:
     """The faults of one input, in the order they were found."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[ManifestFault] = []
         self.untold = 0
 
     @property
@@ -30,11 +30,11 @@ class Tally:
         self, document: str, field: str, message: str, allowed: str = "", value: JSON = None, meant: str = ""
     ) -> None:
         if self.room > 0:
-            self.faults.append(Fault(document, field, message, allowed, shown(value), meant))
+            self.faults.append(ManifestFault(document, field, message, allowed, shown(value), meant))
         else:
             self.untold += 1
 
-    def extend(self, faults: Iterable[Fault], counted: int) -> None:
+    def extend(self, faults: Iterable[ManifestFault], counted: int) -> None:
         """Faults that were worded elsewhere, of so many in all."""
         told = list(faults)[: self.room]
         self.faults += told
@@ -55,9 +55,9 @@ class Tally:
                 document, prefix + escaped(field), told, f"one of {', '.join(known)}", value, nearest(field, known)
             )
 
-    def all(self) -> list[Fault]:
+    def all(self) -> list[ManifestFault]:
         """The faults, and after them how many were not told."""
         if not self.untold:
             return self.faults
         more = "fault was" if self.untold == 1 else "faults were"
-        return [*self.faults, Fault("", "", f"{self.untold:,} more {more} found")]
+        return [*self.faults, ManifestFault("", "", f"{self.untold:,} more {more} found")]

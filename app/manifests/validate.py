@@ -8,12 +8,12 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from app.manifests import wording
-from app.manifests.faults import Fault, quoted
+from app.manifests.faults import ManifestFault, quoted
 from app.manifests.heading import heading
 from app.manifests.kinds import SPECS
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.reader import Document
-from app.manifests.tally import Tally
+from app.manifests.tally import FaultTally
 
 MAX_SPEC_VALUES = 50_000  # a profile of all 256 batches at all 100 shares has half of it
 MAX_NULLS = 100  # told of one spec
@@ -25,13 +25,13 @@ class Examined(NamedTuple):
     """What documents hold: manifests that are right, faults, and which objects are at fault."""
 
     manifests: list[Manifest]
-    faults: list[Fault]
+    faults: list[ManifestFault]
     at_fault: frozenset[Key] | None = frozenset()  # None where a document does not even say which it is
 
 
 def validate(
     documents: Sequence[Document], *, default_tenant: str = "default", offline: bool = False
-) -> tuple[list[Manifest], list[Fault]]:
+) -> tuple[list[Manifest], list[ManifestFault]]:
     """The manifests that are right, and all that is wrong with the others."""
     found = examine(documents, default_tenant=default_tenant, offline=offline)
     return found.manifests, found.faults
@@ -42,7 +42,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
 
     A Service or Job that names no tenant belongs to `default_tenant`; where that is empty, it is at fault.
     """
-    tally = Tally()
+    tally = FaultTally()
     manifests: list[Manifest] = []
     declared: dict[Key, str] = {}
     anonymous = False
@@ -70,7 +70,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
     return Examined(manifests, tally.all(), None if anonymous else frozenset(declared.keys() - right))
 
 
-def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: Tally) -> dict[str, JSON] | None:
+def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) -> dict[str, JSON] | None:
     """The spec as it was written, once it has been read without fault."""
     if "spec" not in body and kind in EMPTY_SPEC:
         return {}

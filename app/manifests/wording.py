@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.manifests import kinds
-from app.manifests.faults import Fault, escaped, nearest, quoted, shown
+from app.manifests.faults import ManifestFault, escaped, nearest, quoted, shown
 from app.manifests.model import JSON, Kind
 
 TYPES: Mapping[str, str] = {
@@ -26,9 +26,9 @@ BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", 
 MOST_NAMED = 12  # of the fields that would have been right
 
 
-def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list[Fault]:
+def faults(kind: Kind, error: ValidationError, document: str, most: int) -> list[ManifestFault]:
     """The error's faults, at most so many."""
-    found: list[Fault] = []
+    found: list[ManifestFault] = []
     seen: set[str] = set()
     for detail in error.errors(include_url=False, include_context=True):
         path = tuple(part for part in detail["loc"] if not str(part).startswith("<"))
@@ -52,20 +52,22 @@ UNION_BRANCHES = frozenset({"str", "bool", "int", "float", "function-after[_argu
 UNION_TYPES = frozenset({"string_type", "bool_type", "int_type", "float_type"})
 
 
-def _fault(kind: Kind, detail: Any, path: tuple[str | int, ...], field: str, is_key: bool, document: str) -> Fault:
+def _fault(
+    kind: Kind, detail: Any, path: tuple[str | int, ...], field: str, is_key: bool, document: str
+) -> ManifestFault:
     what, value, context = detail["type"], detail["input"], detail.get("ctx") or {}
     if what == "gpuwright":
-        return Fault(document, field, context["message"], context["allowed"], shown(value))
+        return ManifestFault(document, field, context["message"], context["allowed"], shown(value))
     if what == "missing":
-        return Fault(document, field, "this field is required", _description(kind, path))
+        return ManifestFault(document, field, "this field is required", _description(kind, path))
     if what == "extra_forbidden":
         known = sorted(_node(kind, path[:-1]).get("properties", ()))
         named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
         word = str(path[-1])
         told = f"there is no field {quoted(word)} here"
-        return Fault(document, field, told, named, shown(value), nearest(word, known))
+        return ManifestFault(document, field, told, named, shown(value), nearest(word, known))
     if value is None:
-        return Fault(
+        return ManifestFault(
             document,
             field,
             "null stands where a value belongs; leave the field out",
@@ -73,32 +75,40 @@ def _fault(kind: Kind, detail: Any, path: tuple[str | int, ...], field: str, is_
         )
     allowed = _allowed(_node(kind, path), value)
     if what in BOUNDS:
-        return Fault(document, field, f"{quoted(value)} is out of range", allowed, shown(value))
+        return ManifestFault(document, field, f"{quoted(value)} is out of range", allowed, shown(value))
     if what == "literal_error":
         choices = _node(kind, path).get("enum", ())
         meant = nearest(value, choices) if isinstance(value, str) else ""
-        return Fault(document, field, f"{quoted(value)} is not one of the choices", allowed, shown(value), meant)
+        return ManifestFault(
+            document, field, f"{quoted(value)} is not one of the choices", allowed, shown(value), meant
+        )
     if what == "string_pattern_mismatch":
         noun = "key" if is_key else "name"
-        return Fault(document, field, f"{quoted(value)} cannot be a {noun} here", _pattern(context), shown(value))
+        return ManifestFault(
+            document, field, f"{quoted(value)} cannot be a {noun} here", _pattern(context), shown(value)
+        )
     if what == "too_short":
         noun = "list" if isinstance(value, list) else "mapping"
-        return Fault(document, field, f"the {noun} is empty", "at least one entry")
+        return ManifestFault(document, field, f"the {noun} is empty", "at least one entry")
     if what == "too_long":
         noun = "list" if isinstance(value, list) else "mapping"
-        return Fault(document, field, f"the {noun} is too long", f"at most {context.get('max_length'):,} entries")
+        return ManifestFault(
+            document, field, f"the {noun} is too long", f"at most {context.get('max_length'):,} entries"
+        )
     if what == "string_too_long":
         most = f"at most {context.get('max_length')} characters"
-        return Fault(document, field, f"the text has {len(value)} characters", most, shown(value))
+        return ManifestFault(document, field, f"the text has {len(value)} characters", most, shown(value))
     if is_key:
-        return Fault(document, field, f"{quoted(value)} cannot be a key here", "a text", shown(value))
+        return ManifestFault(document, field, f"{quoted(value)} cannot be a key here", "a text", shown(value))
     if what in TYPES:
         wanted = TYPES[what]
         if allowed.startswith("a text or"):
             wanted = allowed
         kindly = " (a text: leave the quotes out)" if isinstance(value, str) and "number" in wanted else ""
-        return Fault(document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value))
-    return Fault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
+        return ManifestFault(
+            document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value)
+        )
+    return ManifestFault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -24,7 +24,7 @@ from app.manifests.quantities import (
     Word,
     Words,
 )
-from app.manifests.served import Demand
+from app.manifests.served import DemandSpec
 from app.manifests.spec import Contradiction, Spec
 
 
@@ -50,7 +50,7 @@ class ServiceSpec(Spec):
     mode: Mode | None = Field(None, description="Overrides the policy's mode for this service")
 
 
-class JobProfile(Demand):
+class JobProfileSpec(DemandSpec):
     """How fast a job runs on one GPU type, and what it takes."""
 
     steps_per_second: Speeds | None = Field(None, description="Training: SM% -> steps a second")
@@ -71,7 +71,7 @@ class JobSpec(Spec):
     max_price_per_hour: Positive | None = Field(None, description="What a GPU opened for it may cost")
     preemptible: bool = Field(True, description="Whether it may be stopped once it runs")
     priority: Priority = Field(100, description="Weight of leaving it waiting or unplaced")
-    profiles: Annotated[dict[Name, JobProfile], Field(min_length=1, max_length=1_000)] = Field(
+    profiles: Annotated[dict[Name, JobProfileSpec], Field(min_length=1, max_length=1_000)] = Field(
         description="GpuType -> how it runs there"
     )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from app.manifests.faults import Fault, Refused, escaped, quoted
-from app.manifests.limits import Limits
+from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quoted
+from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
 
 try:
@@ -34,11 +34,13 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def load(text: str, limits: Limits, source: str) -> tuple[list[JSON], int]:
+def load(text: str, limits: InputLimits, source: str) -> tuple[list[JSON], int]:
     """The documents of the text, `None` for an empty one, and how many values they hold."""
     builder = _Builder(limits, source)
     if text.count("\n%TAG") > MAX_DIRECTIVES:  # libyaml compares each with all before it
-        raise Refused([Fault(source, "", "the text is full of %TAG directives", "values without tags")])
+        raise ManifestsRefused(
+            [ManifestFault(source, "", "the text is full of %TAG directives", "values without tags")]
+        )
     try:
         parser: Any = CParser(text) if CParser is not None else _PythonParser(text)
         builder.build(parser.get_event)
@@ -47,7 +49,7 @@ def load(text: str, limits: Limits, source: str) -> tuple[list[JSON], int]:
     except (yaml.YAMLError, UnicodeError):
         builder.faults.append(_character(text, source))
     if builder.faults:
-        raise Refused(builder.faults)
+        raise ManifestsRefused(builder.faults)
     return builder.documents, builder.counted
 
 
@@ -77,17 +79,17 @@ class _Level:
 class _Builder:
     """Puts values together from events, and keeps what is wrong with them."""
 
-    def __init__(self, limits: Limits, source: str) -> None:
+    def __init__(self, limits: InputLimits, source: str) -> None:
         self.limits = limits
         self.source = source
         self.documents: list[JSON] = []
-        self.faults: list[Fault] = []
+        self.faults: list[ManifestFault] = []
         self.counted = 0
 
     def fault(self, event: Any, message: str, allowed: str = "", value: JSON = None) -> None:
-        self.faults.append(Fault(_place(self.source, event.start_mark), "", message, allowed, value))
+        self.faults.append(ManifestFault(_place(self.source, event.start_mark), "", message, allowed, value))
         if len(self.faults) >= MAX_FAULTS:
-            raise Refused(self.faults)
+            raise ManifestsRefused(self.faults)
 
     def build(self, next_event: Any) -> None:
         """One pass. Whatever an alias repeats is counted as often as it is repeated."""
@@ -244,7 +246,7 @@ def _place(source: str, mark: Any) -> str:
     return f"{source}:{mark.line + 1}:{mark.column + 1}"
 
 
-def _syntax(error: yaml.MarkedYAMLError, source: str) -> Fault:
+def _syntax(error: yaml.MarkedYAMLError, source: str) -> ManifestFault:
     mark = error.problem_mark or error.context_mark
     context = f" {escaped(error.context)}" if error.context else ""
     message = f"this is not YAML{context}: {escaped(error.problem or 'unreadable')}"
@@ -252,15 +254,15 @@ def _syntax(error: yaml.MarkedYAMLError, source: str) -> Fault:
         message += " (indent with spaces)"
     else:
         message += SLIPS.get(error.problem or "", "")
-    return Fault(_place(source, mark) if mark else source, "", message)
+    return ManifestFault(_place(source, mark) if mark else source, "", message)
 
 
-def _character(text: str, source: str) -> Fault:
+def _character(text: str, source: str) -> ManifestFault:
     """The YAML reader's own complaint counts bytes; a person counts lines."""
     found = UNREADABLE.search(text)
     if not found:
-        return Fault(source, "", "this is not YAML: a character cannot be read")
+        return ManifestFault(source, "", "this is not YAML: a character cannot be read")
     line = text.count("\n", 0, found.start()) + 1
     column = found.start() - text.rfind("\n", 0, found.start())
     code = f"U+{ord(found[0]):04X}"
-    return Fault(f"{source}:{line}:{column}", "", f"the control character {code} cannot stand in YAML")
+    return ManifestFault(f"{source}:{line}:{column}", "", f"the control character {code} cannot stand in YAML")

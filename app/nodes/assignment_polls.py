@@ -12,7 +12,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from app.access import Principal
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import tokens
 from app.store.database.database import Database, Unavailable
 from app.store.database.notices import Notices
@@ -145,7 +145,7 @@ class AssignmentPolls:
             )
             for poll in self._all():
                 if poll.who.id in set(ids) - live and not poll.body.done():
-                    poll.body.set_exception(Problem("unauthorized", "this token was revoked", headers=UNAUTHORIZED))
+                    poll.body.set_exception(HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED))
             seen = version
 
     def _all(self) -> list[Poll]:

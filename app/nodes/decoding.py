@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from agents.contract import CONTRACT, Report, misnamed
-from app.manifests.faults import Fault
+from app.manifests.faults import ManifestFault
 from app.nodes import metrics
-from app.problem import Problem
+from app.problem import HttpProblem
 
 _DECODER = msgspec.json.Decoder(Report)
 
@@ -29,13 +29,13 @@ def decode_report(raw: bytes) -> Report:
     return report
 
 
-def refuse(reason: str, field: str, message: str) -> Problem:
+def refuse(reason: str, field: str, message: str) -> HttpProblem:
     """The refusal of a whole report, counted."""
     metrics.REFUSED.labels(reason).inc()
-    return Problem(
+    return HttpProblem(
         "invalid",
         f"the report was not kept ({reason}); contract version {CONTRACT} is understood here",
-        faults=[Fault(document="report", field=field, message=message)],
+        faults=[ManifestFault(document="report", field=field, message=message)],
     )
 
 

@@ -16,11 +16,11 @@ from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mi
 from app.nodes.reporting_condition import AT_ONCE, SYSTEM
 from app.store.database import clock, versions
 from app.store.fleet import node_state
-from app.store.fleet.node_state import News
+from app.store.fleet.node_state import ReportedDevices
 from app.store.world import objects
-from app.store.world.objects import Stored
+from app.store.world.objects import StoredObject
 from app.world.conditions import with_condition
-from app.world.decisions import Action, Decision
+from app.world.decisions import Action, ObjectDecision
 from app.world.write import write
 
 Types = Mapping[str, Mapping[str, JSON]]
@@ -41,13 +41,15 @@ def update_device_statuses(connection: Connection) -> int:
         before = stored[Key(Kind.NODE, "", news.node)]
         after = apply_inventory(before, inventories[news.node], news, types, now)
         if after is not before:
-            decisions.append(Decision(Action.STATUS, before, after))
+            decisions.append(ObjectDecision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
     node_state.noted(connection, found)  # last: reports of these nodes wait for it
     return len(found)
 
 
-def apply_inventory(before: Stored, inventory: Inventory, news: News, types: Types, now: datetime) -> Stored:
+def apply_inventory(
+    before: StoredObject, inventory: Inventory, news: ReportedDevices, types: Types, now: datetime
+) -> StoredObject:
     """The node with a status that says what its agent says; itself where it does already."""
     fixed_before = before.status.get("gpus") or []
     gpus = fix_indexes(fixed_before, inventory, msgspec.convert(news.gpus or [], list[AilingGpu]))  # type: ignore[arg-type]
@@ -64,7 +66,7 @@ def apply_inventory(before: Stored, inventory: Inventory, news: News, types: Typ
     return with_condition(after, health_condition(gpus), now)
 
 
-def _types(connection: Connection, nodes: Sequence[Stored], inventories: Sequence[Inventory]) -> Types:
+def _types(connection: Connection, nodes: Sequence[StoredObject], inventories: Sequence[Inventory]) -> Types:
     names = {str(node.spec.get("gpuType")) for node in nodes}
     names |= {gpu.gpu_type for inventory in inventories for gpu in inventory.gpus if gpu.gpu_type}
     found = objects.get_many(connection, [Key(Kind.GPU_TYPE, "", name) for name in sorted(names)])

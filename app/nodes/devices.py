@@ -8,7 +8,7 @@ from typing import Any
 from agents.contract import GpuFacts, Inventory
 from app.manifests.model import JSON
 from app.nodes.detail import AilingGpu
-from app.world.conditions import Condition
+from app.world.conditions import ObjectCondition
 
 MEMORY_TOLERANCE = 0.1  # a driver reports 3..5 % less than the name of a type promises
 MOST_NAMED = 5
@@ -68,25 +68,27 @@ def find_mismatches(
     return said
 
 
-def mismatch_condition(said: Sequence[str]) -> Condition:
+def mismatch_condition(said: Sequence[str]) -> ObjectCondition:
     """The condition InventoryMismatch."""
     if not said:
-        return Condition("InventoryMismatch", "False", "AsDeclared", "the GPUs are those that were declared and joined")
-    return Condition("InventoryMismatch", "True", "Mismatch", _sentence(said))
+        return ObjectCondition(
+            "InventoryMismatch", "False", "AsDeclared", "the GPUs are those that were declared and joined"
+        )
+    return ObjectCondition("InventoryMismatch", "True", "Mismatch", _sentence(said))
 
 
-def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> Condition:
+def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> ObjectCondition:
     """The condition GpusHealthy: false while one is fenced, has failed, or is said to be what nobody here knows."""
     bad = [entry for entry in gpus if entry.get("fenced") or entry.get("health") not in WELL_ENOUGH]
     if not bad:
-        return Condition("GpusHealthy", "True", "AllHealthy", "no GPU is fenced")
+        return ObjectCondition("GpusHealthy", "True", "AllHealthy", "no GPU is fenced")
     told = [
         f"GPU {entry['index']} ({entry['uuid']}) is {'fenced' if entry.get('fenced') else entry.get('health')}"
         + (f": {entry['reason']}" if entry.get("reason") else "")
         for entry in bad
     ]
     reason = "Fenced" if any(entry.get("fenced") for entry in bad) else "Failed"
-    return Condition("GpusHealthy", "False", reason, _sentence(told))
+    return ObjectCondition("GpusHealthy", "False", reason, _sentence(told))
 
 
 def _facts(gpu: GpuFacts) -> Entry:

@@ -17,7 +17,7 @@ from agents.contract import Assignment, Endpoints, ServiceEndpoints
 from app.access import Principal
 from app.nodes.detail import NodeDetail
 from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.access import tokens
 from app.store.database.database import Database, Unavailable
 from app.store.database.notices import Notices
@@ -102,7 +102,7 @@ class EndpointPolls:
     async def _insist_on_life(self, who: Principal) -> None:
         live = await run_in_threadpool(self._database.read, lambda connection: tokens.live_ids(connection, [who.id]))
         if who.id not in live:
-            raise Problem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
+            raise HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
 
     async def _forever(self) -> None:
         while True:

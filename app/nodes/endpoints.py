@@ -14,7 +14,7 @@ import msgspec
 
 from agents.contract import AssignedInstance, Assignment, EndpointCopy, ServiceEndpoints
 from app.nodes.detail import InstanceOwner, NodeDetail
-from app.store.fleet.endpoints import Limit
+from app.store.fleet.endpoints import GatewayLimit
 
 UP = ("routing", "ready")
 GOING = ("draining", "ending")  # and requests that it still answers
@@ -54,7 +54,7 @@ def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) ->
     return tuple(found)
 
 
-def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, Limit]) -> tuple[ServiceEndpoints, ...]:
+def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit]) -> tuple[ServiceEndpoints, ...]:
     """Every service that has a copy or a limit, by name."""
     by_service: dict[str, list[ServiceCopy]] = {name: [] for name in limits}
     known = list(copies)
@@ -62,10 +62,10 @@ def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, Limit]) ->
     for one in known:
         if one.told is not None or one.instance not in told:  # else a node speaks of what another one was told to run
             by_service.setdefault(one.service, []).append(one)
-    return tuple(_service(name, by_service[name], limits.get(name, Limit())) for name in sorted(by_service))
+    return tuple(_service(name, by_service[name], limits.get(name, GatewayLimit())) for name in sorted(by_service))
 
 
-def _service(name: str, copies: list[ServiceCopy], limit: Limit) -> ServiceEndpoints:
+def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> ServiceEndpoints:
     promised = next((one.told for one in copies if one.told is not None), None)
     wanted = any(one.up and one.told is not None for one in copies)
     routed = [_without_orders(one) if wanted and one.told is None else one for one in copies]

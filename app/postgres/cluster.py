@@ -14,7 +14,7 @@ from pathlib import Path
 from app.postgres import child
 from app.postgres.admission import append_privately
 from app.postgres.faults import PostgresError
-from app.postgres.owner import Owner
+from app.postgres.owner import ServerUser
 
 SUPERUSER = "postgres"  # no password: reached over the socket by whoever started the server
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
@@ -38,10 +38,10 @@ SETTINGS: Mapping[str, str] = {
 SETTINGS_SINCE_18: Mapping[str, str] = {"io_method": "sync"}  # no worker processes for a small database
 
 
-class Cluster:
+class PostgresCluster:
     """A Postgres data folder, the programs it is run with, and the user they run as."""
 
-    def __init__(self, folder: Path, owner: Owner, install: Path, major: int) -> None:
+    def __init__(self, folder: Path, owner: ServerUser, install: Path, major: int) -> None:
         self.folder = folder
         self.owner = owner
         self.install = install

@@ -11,7 +11,7 @@ from app.postgres.faults import PostgresError
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ServerUser:
     """`switch` is set when we are root and the server must become somebody else."""
 
     uid: int
@@ -23,7 +23,7 @@ class Owner:
         return _name(self.uid)
 
 
-def owner_of(cluster: Path) -> Owner:
+def owner_of(cluster: Path) -> ServerUser:
     """Ourselves; as root whoever the folder belongs to, and `nobody` for a new one."""
     me = os.geteuid()
     existing = cluster.stat() if cluster.exists() else None
@@ -33,9 +33,9 @@ def owner_of(cluster: Path) -> Owner:
                 f"{cluster} belongs to {_name(existing.st_uid)}, and you are {_name(me)}; "
                 "start as that user (or root), or choose another --data-dir"
             )
-        return Owner(me, os.getegid(), switch=False)
+        return ServerUser(me, os.getegid(), switch=False)
     if existing is not None and existing.st_uid != 0:
-        return Owner(existing.st_uid, existing.st_gid, switch=True)
+        return ServerUser(existing.st_uid, existing.st_gid, switch=True)
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError:
@@ -43,7 +43,7 @@ def owner_of(cluster: Path) -> Owner:
             "Postgres does not run as root and this machine has no user `nobody`; "
             "start as an ordinary user, or set DATABASE_URL"
         ) from None
-    return Owner(nobody.pw_uid, nobody.pw_gid, switch=True)
+    return ServerUser(nobody.pw_uid, nobody.pw_gid, switch=True)
 
 
 def _name(uid: int) -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.store.money.report_queries import Asked, Report
+from app.store.money.report_queries import MoneyReport, ReportQuery
 from app.store.world.objects import rfc3339
 
 Row = Mapping[str, Any]
@@ -28,12 +28,12 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def word(report: Report, name: str) -> str:
+def word(report: MoneyReport, name: str) -> str:
     """A figure's name in JSON."""
     return TOTAL if name == "cost" and not report.always else camel(name)
 
 
-def item(asked: Asked, report: Report, row: Row) -> dict[str, Any]:
+def item(asked: ReportQuery, report: MoneyReport, row: Row) -> dict[str, Any]:
     """One row; a report of money has OpenCost's fields."""
     properties = {camel(name): row[name] for name in asked.by}
     values = {word(report, name): row[name] for name in report.values}
@@ -53,7 +53,7 @@ def name_of(row: Row, by: Sequence[str]) -> str:
     return "/".join([nobody, *parts] if nobody else parts) or (UNNAMED if by else "total")
 
 
-def total(report: Report, rows: Sequence[Row]) -> dict[str, Any]:
+def total(report: MoneyReport, rows: Sequence[Row]) -> dict[str, Any]:
     """The sums of what may be summed; none where rows are alternatives of each other, as baselines are."""
     sums: dict[str, Any] = {}
     for name in () if report.always else report.values:
@@ -63,7 +63,7 @@ def total(report: Report, rows: Sequence[Row]) -> dict[str, Any]:
     return sums
 
 
-def document(asked: Asked, report: Report, rows: Sequence[Row], currency: str) -> dict[str, Any]:
+def document(asked: ReportQuery, report: MoneyReport, rows: Sequence[Row], currency: str) -> dict[str, Any]:
     """The whole answer."""
     return {
         "kind": "Report",

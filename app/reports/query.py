@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 from app.manifests.faults import escaped, nearest
-from app.problem import Problem
-from app.store.money.report_queries import REPORTS, Asked, Report
+from app.problem import HttpProblem
+from app.store.money.report_queries import REPORTS, MoneyReport, ReportQuery
 
 GRAINS = ("hour", "day", "month")
 HOLDERS = frozenset(("tenant", "service", "job", "model"))
@@ -23,7 +23,7 @@ OLDEST = datetime(1970, 2, 1, tzinfo=UTC)  # nothing was booked before, and mont
 
 def parse_query(
     name: str, by: str, begins: str, ends: str, time_zone: str, tenant: str, now: datetime, most: int
-) -> Asked:
+) -> ReportQuery:
     """A question that can be answered; Problem names what cannot."""
     report = find_report(name)
     zone = _zone(time_zone)
@@ -40,24 +40,24 @@ def parse_query(
             allowed = [*report.dimensions, *GRAINS]
             meant = nearest(word, allowed)
             hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(allowed)}"
-            raise Problem("bad-request", f"a report of {name} is not by {escaped(word)!r}; {hint}")
+            raise HttpProblem("bad-request", f"a report of {name} is not by {escaped(word)!r}; {hint}")
     if len(grains) > 1 or len(set(dimensions)) < len(dimensions):
-        raise Problem("bad-request", f"by={escaped(by)}: each word once, and one of {', '.join(GRAINS)}")
+        raise HttpProblem("bad-request", f"by={escaped(by)}: each word once, and one of {', '.join(GRAINS)}")
     last = parse_moment("to", ends, zone, now) if ends else now
     first = parse_moment("from", begins, zone, now) if begins else _month_of(last, zone)
     if not first < last:
-        raise Problem("bad-request", f"from {first.isoformat()} is not before to {last.isoformat()}")
+        raise HttpProblem("bad-request", f"from {first.isoformat()} is not before to {last.isoformat()}")
     grain = grains[0] if grains else ""
     if last - first > LONGEST[grain]:
         what = f"a report by {grain}" if grain else "a report"
-        raise Problem("bad-request", f"{what} covers {LONGEST[grain].days} days at most; ask for less")
-    return Asked(name, dimensions, grain, first, last, tenant, time_zone, most)
+        raise HttpProblem("bad-request", f"{what} covers {LONGEST[grain].days} days at most; ask for less")
+    return ReportQuery(name, dimensions, grain, first, last, tenant, time_zone, most)
 
 
-def find_report(name: str) -> Report:
+def find_report(name: str) -> MoneyReport:
     """The report of that name."""
     if name not in REPORTS:
-        raise Problem("not-found", f"there is no report {escaped(name)!r}; there are: {', '.join(REPORTS)}")
+        raise HttpProblem("not-found", f"there is no report {escaped(name)!r}; there are: {', '.join(REPORTS)}")
     return REPORTS[name]
 
 
@@ -73,7 +73,7 @@ def parse_moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> dateti
         return read
     except (ValueError, OverflowError):
         allowed = "a date as 2026-11-01, a moment as 2026-11-01T12:00:00Z (1970-02-01 or later), or now"
-        raise Problem("bad-request", f"{field}={escaped(text[:60])!r} is no moment; allowed: {allowed}") from None
+        raise HttpProblem("bad-request", f"{field}={escaped(text[:60])!r} is no moment; allowed: {allowed}") from None
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -82,7 +82,7 @@ def _zone(name: str) -> ZoneInfo:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError):  # no such file, a folder, or a path out of the data base
-        raise Problem(
+        raise HttpProblem(
             "bad-request", f"{escaped(name[:60])!r} is no time zone; allowed: names as Europe/Berlin"
         ) from None
 

@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from app.reports.documents import NOBODYS, utc
-from app.store.money.report_queries import Asked, Report
+from app.store.money.report_queries import MoneyReport, ReportQuery
 
 Row = Mapping[str, Any]
 STEERS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is a formula to a spreadsheet
@@ -28,13 +28,13 @@ FOCUS_COLUMNS = (
 )  # fmt: skip
 
 
-def sheet(asked: Asked, report: Report, rows: Sequence[Row]) -> Iterator[str]:
+def sheet(asked: ReportQuery, report: MoneyReport, rows: Sequence[Row]) -> Iterator[str]:
     """A heading and one line a row."""
     names = (*(("period",) if asked.grain else ()), *asked.by, *report.values)
     return lines(names, ([row[name] for name in names] for row in rows))
 
 
-def focus(asked: Asked, rows: Iterable[Row], currency: str) -> Iterator[str]:
+def focus(asked: ReportQuery, rows: Iterable[Row], currency: str) -> Iterator[str]:
     """The charges of a report by FOCUS_BY and hour, day or month."""
     zone = ZoneInfo(asked.zone)
     return lines(FOCUS_COLUMNS, (list(charge(row, asked.grain, zone, currency).values()) for row in rows))

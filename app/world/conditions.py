@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from app.store.world.objects import Stored, rfc3339
+from app.store.world.objects import StoredObject, rfc3339
 
 
-class Said(Protocol):
+class ConditionFields(Protocol):
     """One statement about an object."""
 
     @property
@@ -23,7 +23,7 @@ class Said(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ObjectCondition:
     """A statement with no more to it."""
 
     type: str
@@ -32,7 +32,7 @@ class Condition:
     message: str
 
 
-def with_condition(stored: Stored, found: Said, now: datetime) -> Stored:
+def with_condition(stored: StoredObject, found: ConditionFields, now: datetime) -> StoredObject:
     """The object with this condition; itself where the condition stands already."""
     conditions: list[Any] = list(stored.status.get("conditions", []))  # type: ignore[arg-type]
     known = next((c for c in conditions if c["type"] == found.type), None)

@@ -12,15 +12,15 @@ from sqlalchemy import Connection
 from app.manifests import attainable
 from app.manifests.model import Key, Kind
 from app.store.world import objects
-from app.store.world.objects import Selection, Stored
+from app.store.world.objects import Selection, StoredObject
 from app.world.conditions import with_condition
-from app.world.decisions import Action, Decision
+from app.world.decisions import Action, ObjectDecision
 
 PAGE = 1000
 POLICY = Key(Kind.POLICY, "", "default")
 
 
-def follow(connection: Connection, decisions: Sequence[Decision], now: datetime) -> list[Decision]:
+def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: datetime) -> list[ObjectDecision]:
     """The decisions, with statuses filled in, and after them those that follow from them."""
     moved = {d.key: d for d in decisions if d.action is not Action.UNCHANGED}
     if not any(_matters(decision) for decision in moved.values()):
@@ -34,7 +34,7 @@ def follow(connection: Connection, decisions: Sequence[Decision], now: datetime)
     profiles |= {d.key: d.after for d in moved.values() if d.key.kind is Kind.PROFILE and d.after}
     known = _world(connection, models, moved)
     policy = known.get(POLICY)
-    changed: dict[Key, Decision] = {}
+    changed: dict[Key, ObjectDecision] = {}
     for stored in profiles.values():
         model = known.get(Key(Kind.MODEL, "", str(stored.spec["model"])))
         admitted = model.admits if model else None
@@ -58,11 +58,11 @@ def follow(connection: Connection, decisions: Sequence[Decision], now: datetime)
     return first + list(changed.values())
 
 
-def _matters(decision: Decision) -> bool:
+def _matters(decision: ObjectDecision) -> bool:
     return decision.key.kind in (Kind.SERVICE, Kind.PROFILE, Kind.MODEL, Kind.POLICY)
 
 
-def _models_concerned(moved: Mapping[Key, Decision]) -> set[str]:
+def _models_concerned(moved: Mapping[Key, ObjectDecision]) -> set[str]:
     """Models that changed, or of which a profile did."""
     models = {key.name for key in moved if key.kind is Kind.MODEL}
     for key, decision in moved.items():
@@ -71,10 +71,10 @@ def _models_concerned(moved: Mapping[Key, Decision]) -> set[str]:
     return models
 
 
-def _services(connection: Connection, models: set[str], everything: bool) -> list[Stored]:
+def _services(connection: Connection, models: set[str], everything: bool) -> list[StoredObject]:
     if not everything:
         return objects.of_models(connection, Kind.SERVICE, models) if models else []
-    found: list[Stored] = []
+    found: list[StoredObject] = []
     after = ("", "")
     while page := objects.page(connection, Selection(Kind.SERVICE), after, PAGE):
         found += page
@@ -82,7 +82,7 @@ def _services(connection: Connection, models: set[str], everything: bool) -> lis
     return found
 
 
-def _world(connection: Connection, models: set[str], moved: Mapping[Key, Decision]) -> dict[Key, Stored]:
+def _world(connection: Connection, models: set[str], moved: Mapping[Key, ObjectDecision]) -> dict[Key, StoredObject]:
     """Models and policy as they are after this change."""
     known = objects.get_many(connection, [*(Key(Kind.MODEL, "", name) for name in sorted(models)), POLICY])
     for key, decision in moved.items():
@@ -94,12 +94,12 @@ def _world(connection: Connection, models: set[str], moved: Mapping[Key, Decisio
     return known
 
 
-def _lives(key: Key, moved: Mapping[Key, Decision]) -> bool:
+def _lives(key: Key, moved: Mapping[Key, ObjectDecision]) -> bool:
     return key not in moved or moved[key].action is not Action.DELETED
 
 
-def _moved(moved: Mapping[Key, Decision], after: Stored, before: Stored) -> Decision:
+def _moved(moved: Mapping[Key, ObjectDecision], after: StoredObject, before: StoredObject) -> ObjectDecision:
     decision = moved.get(after.key)
     if decision is None:
-        return Decision(Action.STATUS, before, after)
+        return ObjectDecision(Action.STATUS, before, after)
     return replace(decision, after=after)

@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.manifests import prices
 from app.manifests import references as rules
-from app.manifests.faults import Fault, quoted
+from app.manifests.faults import ManifestFault, quoted
 from app.manifests.model import JSON, Key, Kind, Manifest
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.world import objects, references
-from app.world.decisions import Action, Decision
+from app.world.decisions import Action, ObjectDecision
 
 MOST_NAMED = 100
 
@@ -22,7 +22,7 @@ MOST_NAMED = 100
 def check(
     connection: Connection,
     principal: Principal,
-    decisions: Sequence[Decision],
+    decisions: Sequence[ObjectDecision],
     documents: Mapping[Key, str],
     currency: str,
 ) -> None:
@@ -40,16 +40,16 @@ def check(
     _refuse_broken(connection, principal, written)
 
 
-def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[Fault]:
+def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[ManifestFault]:
     """References that lead nowhere, of manifests that come with others that are at fault themselves."""
     world = _AfterChange(connection, manifests, set())
     return rules.faults(rules.judged_apart(manifests, at_fault), world)
 
 
-def invalid(faults: Sequence[Fault]) -> Problem:
+def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
     """422 with every fault."""
     count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
-    return Problem("invalid", f"{count}; nothing was stored", faults=faults)
+    return HttpProblem("invalid", f"{count}; nothing was stored", faults=faults)
 
 
 class _AfterChange:
@@ -76,10 +76,10 @@ class _AfterChange:
         return known - {key.name for key in self._deleted if key.kind is kind}
 
 
-def _too_dear(manifests: Sequence[Manifest]) -> list[Fault]:
+def _too_dear(manifests: Sequence[Manifest]) -> list[ManifestFault]:
     """Prices that the ledger's whole numbers would not hold."""
     return [
-        Fault(
+        ManifestFault(
             document=manifest.document,
             field=f"spec.{field}",
             message=f"{price:g} an hour is more than can be accounted for",
@@ -92,15 +92,15 @@ def _too_dear(manifests: Sequence[Manifest]) -> list[Fault]:
     ]
 
 
-def foreign(manifests: Sequence[Manifest], currency: str) -> list[Fault]:
+def foreign(manifests: Sequence[Manifest], currency: str) -> list[ManifestFault]:
     """Budgets in another currency than that of the prices; where that is not known (empty), none."""
-    found: list[Fault] = []
+    found: list[ManifestFault] = []
     for manifest in manifests:
         budget: Any = manifest.spec.get("budget") if manifest.kind is Kind.TENANT else None
         named = (budget or {}).get("currency") or currency
         if currency and named != currency:
             found.append(
-                Fault(
+                ManifestFault(
                     document=f"{manifest.document} {manifest.key}".strip(),
                     field="spec.budget.currency",
                     message=f"{quoted(named)} is not the currency of the prices that are spent",
@@ -111,7 +111,7 @@ def foreign(manifests: Sequence[Manifest], currency: str) -> list[Fault]:
     return found
 
 
-def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> list[Fault]:
+def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set[Key]) -> list[ManifestFault]:
     models = {str(m.spec["model"]) for m in manifests if m.kind is Kind.PROFILE}
     if not models:
         return []
@@ -135,14 +135,14 @@ def _refuse_orphans(
     found += references.members(connection, tenants, besides=going, limit=MOST_NAMED)
     if found:
         gone = sorted({str(referred) for referred, _ in found})
-        raise Problem(
+        raise HttpProblem(
             "conflict",
             f"{', '.join(gone[:5])} cannot be deleted: others refer to it; delete or change those first",
             referrers=_told(principal, [referrer for _, referrer in found]),
         )
 
 
-def _refuse_broken(connection: Connection, principal: Principal, written: Sequence[Decision]) -> None:
+def _refuse_broken(connection: Connection, principal: Principal, written: Sequence[ObjectDecision]) -> None:
     """A Model keeps the variants, and admits the tenants, that others count on."""
     models = {d.key: d for d in written if d.key.kind is Kind.MODEL and d.action is Action.UPDATED}
     if not models:
@@ -159,7 +159,7 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
     ]
     if broken:
         whys = sorted({f"{key}: {found.why}" for key, found in broken})
-        raise Problem(
+        raise HttpProblem(
             "conflict",
             f"others count on what would change ({'; '.join(whys[:5])}); change those first",
             referrers=_told(principal, [found.referrer.key for _, found in broken]),

@@ -11,7 +11,7 @@ from uuid import uuid4
 from app.manifests.diff import diff
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.selectable import selectable
-from app.store.world.objects import Stored
+from app.store.world.objects import StoredObject
 
 
 class Action(StrEnum):
@@ -25,15 +25,15 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ObjectDecision:
     """One object before and after; `after` has no resource version yet."""
 
     action: Action
-    before: Stored | None
-    after: Stored | None
+    before: StoredObject | None
+    after: StoredObject | None
 
     @property
-    def object(self) -> Stored:
+    def object(self) -> StoredObject:
         """The object as it is after, or was before its deletion."""
         stored = self.after or self.before
         assert stored is not None
@@ -44,17 +44,17 @@ class Decision:
         return self.object.key
 
 
-def decide(manifests: Iterable[Manifest], current: Mapping[Key, Stored], now: datetime) -> list[Decision]:
+def decide(manifests: Iterable[Manifest], current: Mapping[Key, StoredObject], now: datetime) -> list[ObjectDecision]:
     """Spec and labels as written replace what is there; an equal declaration changes nothing."""
     return [_decide(manifest, current.get(manifest.key), now) for manifest in manifests]
 
 
-def _decide(manifest: Manifest, before: Stored | None, now: datetime) -> Decision:
+def _decide(manifest: Manifest, before: StoredObject | None, now: datetime) -> ObjectDecision:
     if before is None:
-        return Decision(Action.CREATED, None, _created(manifest, now))
+        return ObjectDecision(Action.CREATED, None, _created(manifest, now))
     same_spec = _same(before.spec, manifest.spec, manifest.kind)
     if same_spec and before.labels == manifest.labels:
-        return Decision(Action.UNCHANGED, before, before)
+        return ObjectDecision(Action.UNCHANGED, before, before)
     after = replace(
         before,
         labels=manifest.labels,
@@ -64,7 +64,7 @@ def _decide(manifest: Manifest, before: Stored | None, now: datetime) -> Decisio
         selectable=selectable(manifest),
         updated_at=now,
     )
-    return Decision(Action.UPDATED, before, after)
+    return ObjectDecision(Action.UPDATED, before, after)
 
 
 def _same(before: Mapping[str, JSON], after: Mapping[str, JSON], kind: Kind) -> bool:
@@ -72,8 +72,8 @@ def _same(before: Mapping[str, JSON], after: Mapping[str, JSON], kind: Kind) -> 
     return before == after and (kind is not Kind.MODEL or not diff(dict(before), dict(after)))
 
 
-def _created(manifest: Manifest, now: datetime) -> Stored:
-    return Stored(
+def _created(manifest: Manifest, now: datetime) -> StoredObject:
+    return StoredObject(
         uid=uuid4(),
         kind=manifest.kind,
         tenant=manifest.tenant,
@@ -90,8 +90,8 @@ def _created(manifest: Manifest, now: datetime) -> Stored:
     )
 
 
-def deletions(objects: Iterable[Stored]) -> list[Decision]:
-    return [Decision(Action.DELETED, stored, None) for stored in objects]
+def deletions(objects: Iterable[StoredObject]) -> list[ObjectDecision]:
+    return [ObjectDecision(Action.DELETED, stored, None) for stored in objects]
 
 
 def admits(manifest: Manifest) -> list[str] | None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from app.access import Verb, require
+from app.access import AccessVerb, require
 from app.manifests.model import JSON, Key, Manifest
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database import clock, versions
 from app.store.world import objects
-from app.store.world.objects import Selection, Stored
+from app.store.world.objects import Selection, StoredObject
 from app.world import consequences, consistent
-from app.world.decisions import Decision, decide, deletions
+from app.world.decisions import ObjectDecision, decide, deletions
 from app.world.merge import merged
 from app.world.write import Actor, write
 
@@ -23,10 +23,10 @@ ANY_VERSION = 0  # expected of an object that must be there, at whatever version
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Declaration:
     """What a declaration did, or would do; `decisions` in the order of the manifests, then what was pruned."""
 
-    decisions: list[Decision]
+    decisions: list[ObjectDecision]
     resource_version: int
 
 
@@ -47,13 +47,13 @@ def declare(
     expected: int | None = None,
     prune: Prune | None = None,
     currency: str = "",
-) -> Declared:
+) -> Declaration:
     """Make the world say what `manifests` say: all of it, or a Problem that names every fault.
 
     `currency` is that of all prices; where it is empty, budgets may be in any.
     """
     for manifest in manifests:
-        require(actor.principal, manifest.kind, Verb.WRITE, manifest.tenant)
+        require(actor.principal, manifest.kind, AccessVerb.WRITE, manifest.tenant)
     latest = _latest(connection, dry_run)
     current = objects.get_many(connection, (manifest.key for manifest in manifests))
     if expected is not None:
@@ -73,7 +73,7 @@ def patch(
     dry_run: bool = False,
     expected: int | None = None,
     currency: str = "",
-) -> Declared:
+) -> Declaration:
     """Merge a change (RFC 7396) into one object's labels and spec."""
     latest, stored = _there(connection, key, dry_run, expected)
     manifest = merged(stored.wire(), change, key)
@@ -83,32 +83,32 @@ def patch(
 
 def delete(
     connection: Connection, actor: Actor, key: Key, *, dry_run: bool = False, expected: int | None = None
-) -> Declared:
+) -> Declaration:
     """Delete one object that nothing refers to."""
     latest, stored = _there(connection, key, dry_run, expected)
     return _carry_out(connection, actor, deletions([stored]), latest, dry_run, {})
 
 
-def missing(key: Key) -> Problem:
-    return Problem("not-found", f"there is no {key}")
+def missing(key: Key) -> HttpProblem:
+    return HttpProblem("not-found", f"there is no {key}")
 
 
 def _carry_out(
     connection: Connection,
     actor: Actor,
-    decisions: list[Decision],
+    decisions: list[ObjectDecision],
     latest: int,
     dry_run: bool,
     documents: Mapping[Key, str],
     currency: str = "",
-) -> Declared:
+) -> Declaration:
     consistent.check(connection, actor.principal, decisions, documents, currency)
     decided = len(decisions)
     now = clock.now(connection)
     decisions = consequences.follow(connection, decisions, now)
     if not dry_run:
         decisions, latest = write(connection, actor, decisions, latest)
-    return Declared(decisions[:decided], latest)
+    return Declaration(decisions[:decided], latest)
 
 
 def _latest(connection: Connection, dry_run: bool) -> int:
@@ -118,7 +118,7 @@ def _latest(connection: Connection, dry_run: bool) -> int:
     return versions.lock(connection, "object")
 
 
-def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None) -> tuple[int, Stored]:
+def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None) -> tuple[int, StoredObject]:
     """The latest version, and the object, which must be there and at the version that is expected."""
     latest = _latest(connection, dry_run)
     stored = objects.get(connection, key)
@@ -129,18 +129,20 @@ def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None
     return latest, stored
 
 
-def _unchanged_since(expected: int, key: Key, current: Mapping[Key, Stored]) -> None:
+def _unchanged_since(expected: int, key: Key, current: Mapping[Key, StoredObject]) -> None:
     found = current.get(key)
     if found is None:
-        raise Problem("precondition-failed", f"there is no {key} to write over")
+        raise HttpProblem("precondition-failed", f"there is no {key} to write over")
     if expected not in (ANY_VERSION, found.resource_version):
         now = found.resource_version
-        raise Problem("precondition-failed", f"{key} is not at version {expected}: it is at {now} now; read it again")
+        raise HttpProblem(
+            "precondition-failed", f"{key} is not at version {expected}: it is at {now} now; read it again"
+        )
 
 
-def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prune) -> list[Stored]:
+def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prune) -> list[StoredObject]:
     named = {manifest.key for manifest in manifests}
-    left_out: list[Stored] = []
+    left_out: list[StoredObject] = []
     for kind, tenant in sorted({(manifest.kind, manifest.tenant) for manifest in manifests}):
         selection = Selection(kind, tenant, has=prune.has, lacks=prune.lacks)
         after = ("", "")

@@ -13,9 +13,9 @@ from app.manifests.validate import validate
 from app.store.database import versions
 from app.store.fleet import node_state
 from app.store.world import objects
-from app.store.world.objects import Stored
+from app.store.world.objects import StoredObject
 from app.world.consistent import invalid
-from app.world.decisions import Action, Decision
+from app.world.decisions import Action, ObjectDecision
 from app.world.declare import declare
 from app.world.write import Actor, write
 
@@ -46,9 +46,9 @@ def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str
     return ""
 
 
-def _forget_devices(connection: Connection, actor: Actor, there: Stored) -> None:
+def _forget_devices(connection: Connection, actor: Actor, there: StoredObject) -> None:
     node_state.forget_inventory(connection, there.name)
     if "gpus" in there.status:
         status = {name: value for name, value in there.status.items() if name != "gpus"}
-        forgotten = Decision(Action.STATUS, there, replace(there, status=status))
+        forgotten = ObjectDecision(Action.STATUS, there, replace(there, status=status))
         write(connection, actor, [forgotten], versions.lock(connection, "object"))

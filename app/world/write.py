@@ -16,8 +16,8 @@ from app.store.access import tokens
 from app.store.database import clock, versions
 from app.store.fleet import node_state
 from app.store.world import audit, changes, objects, references
-from app.store.world.objects import Stored
-from app.world.decisions import Action, Decision
+from app.store.world.objects import StoredObject
+from app.world.decisions import Action, ObjectDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Actor:
     principal: Principal
     request_id: str
 
-    def entry(self, verb: str, kind: str, **rest: Any) -> audit.Entry:
+    def entry(self, verb: str, kind: str, **rest: Any) -> audit.AuditEntry:
         """An audit entry of this actor."""
-        return audit.Entry(
+        return audit.AuditEntry(
             request_id=self.request_id,
             principal=self.principal.id,
             scope=self.principal.scope,
@@ -50,8 +50,8 @@ LOGGED = {
 
 
 def write(
-    connection: Connection, actor: Actor, decisions: Sequence[Decision], latest: int
-) -> tuple[list[Decision], int]:
+    connection: Connection, actor: Actor, decisions: Sequence[ObjectDecision], latest: int
+) -> tuple[list[ObjectDecision], int]:
     """Store the decisions, each at a version of its own after `latest`; what was stored, and the last version.
 
     The caller holds the lock of the object versions.
@@ -61,7 +61,7 @@ def write(
         return list(decisions), latest
     versioned = {d.key: _at_version(d, latest + n) for n, d in enumerate(moved, 1)}
     latest += len(moved)
-    by_action: dict[Action, list[Stored]] = {action: [] for action in Action}
+    by_action: dict[Action, list[StoredObject]] = {action: [] for action in Action}
     for decision in versioned.values():
         by_action[decision.action].append(decision.object)
     objects.delete(connection, by_action[Action.DELETED])
@@ -102,7 +102,7 @@ def write(
     return [versioned.get(d.key, d) for d in decisions], latest
 
 
-def _book(connection: Connection, decisions: Sequence[Decision]) -> None:
+def _book(connection: Connection, decisions: Sequence[ObjectDecision]) -> None:
     """What GPUs cost, and which are paid for, as declared from now on."""
     declared: dict[Kind, dict[str, Any]] = {Kind.NODE: {}, Kind.GPU_TYPE: {}}
     for one in decisions:
@@ -112,14 +112,14 @@ def _book(connection: Connection, decisions: Sequence[Decision]) -> None:
         book(connection, declared[Kind.NODE], declared[Kind.GPU_TYPE], clock.now(connection))
 
 
-def _at_version(decision: Decision, version: int) -> Decision:
+def _at_version(decision: ObjectDecision, version: int) -> ObjectDecision:
     if decision.after is not None:
         return replace(decision, after=replace(decision.after, resource_version=version))
     assert decision.before is not None
     return replace(decision, before=replace(decision.before, resource_version=version))
 
 
-def _targets(stored: Stored | None) -> list[references.Target]:
+def _targets(stored: StoredObject | None) -> list[references.Target]:
     """What an object refers to."""
     if stored is None:
         return []

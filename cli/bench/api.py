@@ -28,7 +28,7 @@ APPLY_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ApiLoad:
     """What to measure."""
 
     agents: int
@@ -57,7 +57,9 @@ class Decisions:
             due += 1 / DECISIONS_PER_SECOND
 
     def decide(self, nodes: Sequence[str], generation: int, due: float) -> None:
-        drafts = [assignments.Draft(node, generation, body_of(node, self.epoch, generation)) for node in nodes]
+        drafts = [
+            assignments.AssignmentDraft(node, generation, body_of(node, self.epoch, generation)) for node in nodes
+        ]
         taken = self.database.write(lambda connection: assignments.write(connection, self.epoch, drafts))
         for version in taken.values():
             self.decided[version] = due
@@ -93,7 +95,7 @@ def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
     return body
 
 
-def measure(order: Order, say: Say, wrapper: Sequence[str] = ()) -> dict[str, Any]:
+def measure(order: ApiLoad, say: Say, wrapper: Sequence[str] = ()) -> dict[str, Any]:
     """One run at one rate, on a system of its own."""
     with own_system(say, wrapper) as system:
         tokens = declare_nodes(system, order.agents, say)
@@ -108,7 +110,7 @@ def search(agents: int, seconds: float, p99_ms: float, say: Say) -> dict[str, An
         low, high = 0.0, 0.0
         rate = 500.0
         while not high or high - low > 0.05 * high:
-            found = load(system, tokens, Order(agents, seconds, rate), say)
+            found = load(system, tokens, ApiLoad(agents, seconds, rate), say)
             if found["p99_ms"] <= p99_ms and not found["errors"]:
                 low, good = rate, found
             else:
@@ -138,7 +140,7 @@ def document(kind: str, name: str, spec: dict[str, Any], tenant: str = "") -> di
     return {"apiVersion": "gpuwright/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def load(system: System, tokens: Sequence[str], order: Order, say: Say) -> dict[str, Any]:
+def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say) -> dict[str, Any]:
     """Reports at a fixed rate, every agent holding a poll, decisions meanwhile."""
     say(f"{order.agents} agents, {order.rate:g} reports/s for {order.seconds:g} s")
     database = Database(system.database_url, pool_size=1, direct=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cli.exits import INTERNAL, Failed
 
 if TYPE_CHECKING:
-    from benchmarks.timed import Order
+    from benchmarks.timed import TimedRun
     from solvers.planning.problem import Problem
 
 Hear: TypeAlias = Callable[[dict[str, Any]], None]
@@ -24,13 +24,13 @@ SAMPLE_SECONDS = 0.1
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def planned(problem: Problem, order: Order, tell: Hear) -> tuple[list[dict[str, Any]], float]:
+def planned(problem: Problem, order: TimedRun, tell: Hear) -> tuple[list[dict[str, Any]], float]:
     """All that the process told, and the most MB that it and its children held; `tell` hears each line at once."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.timed"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin and process.stdout
-    watch = Watch(process.pid)
+    watch = MemorySampler(process.pid)
     told: list[dict[str, Any]] = []
     try:
         with process.stdin as pipe:
@@ -53,7 +53,7 @@ def planned(problem: Problem, order: Order, tell: Hear) -> tuple[list[dict[str, 
     return told, watch.peak_mb
 
 
-class Watch:
+class MemorySampler:
     """Samples the resident memory of a process and its descendants; pages they share count once for each."""
 
     def __init__(self, pid: int) -> None:

@@ -79,7 +79,7 @@ class Timed:
 
 
 @dataclass(slots=True)
-class FastLane:
+class TimedFastLane:
     """A planner whose quick steps are timed, as it times them itself: from its look until nodes are told."""
 
     inner: Planner
@@ -174,7 +174,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
                 row |= _answered(simulation, names, args.spikes, say)
                 row["steady_changes"] = _steady(simulation, args.cycles, say) if args.cycles else None
             tokens = api.declare_nodes(system, args.agents, say)
-            order = api.Order(args.agents, AGENT_SECONDS, args.agents / REPORT_SECONDS)
+            order = api.ApiLoad(args.agents, AGENT_SECONDS, args.agents / REPORT_SECONDS)
             heard = api.load(system, tokens, order, say)
             row |= {"agents": args.agents, "decision_to_agent_p99_ms": heard["decision_to_agent_p99_ms"]}
     finally:
@@ -241,7 +241,7 @@ def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say
     from app.planner import QUICK_TICK_SECONDS
 
     planner = simulation.planner
-    lane = FastLane(planner)
+    lane = TimedFastLane(planner)
     simulation.planner = lane  # type: ignore[assignment]
     say(f"{count} services get {SPIKE:g} times their load, one after the other")
     for name in names[:: max(1, len(names) // max(1, count))][:count]:

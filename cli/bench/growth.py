@@ -28,7 +28,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """A row for each size and seed; exponents of services ** e fitted to the medians by size."""
     from benchmarks.families import family
     from benchmarks.rows import exponent, gap_seconds, row
-    from benchmarks.timed import Order
+    from benchmarks.timed import TimedRun
 
     rows: list[dict[str, Any]] = []
     traces = []
@@ -36,7 +36,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     for gpus, services in sizes:
         for seed in range(args.seeds):
             say(f"{gpus} GPUs, {services} services, seed {seed}")
-            order = Order("ours", args.seconds, args.work, seed)
+            order = TimedRun("ours", args.seconds, args.work, seed)
             problem = family(args.family, gpus, services, seed)
             told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
             found = row(told, peak_mb, args.seconds)

@@ -26,7 +26,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """A row for each seed; the ratio is ours over HetSev's, of rows where both serve everything."""
     from benchmarks.families import family, times
     from benchmarks.rows import row
-    from benchmarks.timed import Order
+    from benchmarks.timed import TimedRun
 
     rows: list[dict[str, Any]] = []
     for name in families(args.family):
@@ -35,7 +35,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
             problem = times(family(name, args.gpus, args.services, seed), args.fleet)
             found = {}
             for planner in ("hetsev", "ours"):
-                order = Order(planner, args.seconds, args.work, seed)
+                order = TimedRun(planner, args.seconds, args.work, seed)
                 told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
                 found[planner] = row(told, peak_mb, args.seconds)
             ours, hetsev = found["ours"], found["hetsev"]

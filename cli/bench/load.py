@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from cli.bench.reports import Fleet, stamps
+from cli.bench.reports import ReportSource, stamps
 
 TICK_SECONDS = 0.001
 PATIENCE_SECONDS = 10.0  # for answers still out at the end
@@ -28,7 +28,7 @@ CONNECTS_AT_ONCE = 50
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadTally:
     """What is measured."""
 
     latencies_ms: list[float] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Http(asyncio.Protocol):
 class Reporter(Http):
     """One agent's connection for reports."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: LoadTally) -> None:
         super().__init__()
         self._tally = tally
         self._due: deque[tuple[float, bytes]] = deque()
@@ -112,7 +112,7 @@ class Reporter(Http):
 class Poller(Http):
     """One agent's connection for its long poll."""
 
-    def __init__(self, fleet: Fleet, number: int, tally: Tally) -> None:
+    def __init__(self, fleet: ReportSource, number: int, tally: LoadTally) -> None:
         super().__init__()
         self._fleet = fleet
         self._number = number
@@ -139,9 +139,9 @@ class Poller(Http):
             self.transport.write(self._fleet.poll(self._number, self._version, POLL_SECONDS))
 
 
-async def run(host: str, port: int, tokens: list[str], rate: float, seconds: float) -> Tally:
+async def run(host: str, port: int, tokens: list[str], rate: float, seconds: float) -> LoadTally:
     """Connect every agent, let each report once and the server warm up, then measure for `seconds`."""
-    fleet, tally = Fleet(tokens, f"{host}:{port}"), Tally()
+    fleet, tally = ReportSource(tokens, f"{host}:{port}"), LoadTally()
     reporters = await _connect(host, port, [lambda: Reporter(tally) for _ in tokens])
     await _connect(host, port, [lambda n=n: Poller(fleet, n, tally) for n in range(len(tokens))])
     gc.collect()
@@ -174,7 +174,7 @@ async def _connect(host: str, port: int, factories: list) -> list:  # type: igno
     return made
 
 
-async def _keep_schedule(fleet: Fleet, reporters: list[Reporter], rate: float, seconds: float) -> None:
+async def _keep_schedule(fleet: ReportSource, reporters: list[Reporter], rate: float, seconds: float) -> None:
     started = time.monotonic()
     total, sent = round(rate * seconds), 0
     while sent < total:

@@ -30,7 +30,7 @@ def node_name(number: int) -> str:
     return f"bench-{number:05d}"
 
 
-class Fleet:
+class ReportSource:
     """Makes the bytes of any node's next report request by putting together prepared parts."""
 
     def __init__(self, tokens: Sequence[str], host: str, seed: int = 1) -> None:

@@ -24,7 +24,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """A row for each family and seed, and medians of those that serve everything."""
     from benchmarks.families import family
     from benchmarks.rows import medians, row
-    from benchmarks.timed import Order
+    from benchmarks.timed import TimedRun
 
     if args.plot:
         can_be_drawn(Path(args.plot))
@@ -34,7 +34,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         for seed in range(args.seeds):
             say(f"family {name}, seed {seed}: {args.gpus} GPUs, {args.services} services")
             problem = family(name, args.gpus, args.services, seed)
-            order = Order("ours", args.seconds, args.work, seed, args.simulate)
+            order = TimedRun("ours", args.seconds, args.work, seed, args.simulate)
             told, peak_mb = child.planned(problem, order, lambda line: say(progress(line)))
             size = {"gpus": args.gpus, "services": args.services, "family": name, "seed": seed}
             rows.append(size | row(told, peak_mb, args.seconds))

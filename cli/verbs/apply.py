@@ -8,7 +8,7 @@ from typing import Any
 
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments
-from cli.client import FILES_MEDIA, Client
+from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import label
@@ -65,7 +65,7 @@ def submit(args: argparse.Namespace, *, dry_run: bool) -> dict[str, Any]:
         "prune": args.prune or None,
         "pruneSelector": args.prune_selector,
     }
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         answer = client.send("POST", "/api/v1/apply", query, body.encode(), FILES_MEDIA).json()
     if not isinstance(answer, dict) or "changes" not in answer:
         raise Failed("the answer is not that of a gpuwright server; is the address right?", exits.UNREACHABLE)

@@ -12,7 +12,7 @@ from typing import Any
 from cli import exits
 from cli.arguments import positive, whole
 from cli.exits import Failed
-from cli.output import Table
+from cli.output import OutputTable
 
 EPILOG = """\
 Examples:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.search:
         found = api.search(args.agents, args.seconds, args.p99_ms, say)
     else:
-        found = api.measure(api.Order(args.agents, args.seconds, args.rate), say)
+        found = api.measure(api.ApiLoad(args.agents, args.seconds, args.rate), say)
     if args.json:
         print(json.dumps(found))
     else:
@@ -91,7 +91,7 @@ def _plans(args: argparse.Namespace) -> int:
         print(json.dumps(found))
         return exits.OK
     if "rows" in found:
-        Table([name.upper() for name in module.SHOWN]).rows(_cells(row, module.SHOWN) for row in found["rows"])
+        OutputTable([name.upper() for name in module.SHOWN]).rows(_cells(row, module.SHOWN) for row in found["rows"])
     for name, value in found.items():
         if name != "rows":
             print(f"{name}: {json.dumps(value)}")

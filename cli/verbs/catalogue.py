@@ -11,10 +11,10 @@ from typing import Any
 from cli import exits
 from cli.arguments import add_connection_arguments
 from cli.catalogue import Sheet, manifest, named, sheets
-from cli.client import FILES_MEDIA, Client
+from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import Table, as_json, as_yaml, gib, say
+from cli.output import OutputTable, as_json, as_yaml, gib, say
 from cli.verbs.apply import report
 
 EPILOG = """\
@@ -82,7 +82,7 @@ def _list(all_sheets: Sequence[Sheet], output: str) -> None:
     if output == "name":
         print("\n".join(sheet.name for sheet in all_sheets))
     elif output == "table":
-        Table(("NAME", "ARCHITECTURE", "YEAR", "FORM", "MEMORY", "SMS", "IDLE", "MAX", "CLOCK")).rows(
+        OutputTable(("NAME", "ARCHITECTURE", "YEAR", "FORM", "MEMORY", "SMS", "IDLE", "MAX", "CLOCK")).rows(
             (
                 sheet.name, sheet.architecture, sheet.year, sheet.form, gib(sheet.memory_gib), sheet.sm_count,
                 f"{sheet.idle_w} W", f"{sheet.max_w} W", f"{sheet.clocks_mhz[-1]} MHz",
@@ -127,7 +127,7 @@ def _print_manifests(manifests: Sequence[dict[str, Any]], output: str) -> None:
 
 
 def _apply(args: argparse.Namespace, chosen: Sequence[Sheet], prices: Mapping[str, float]) -> None:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         declared = {
             item["metadata"]["name"]: item["spec"]
             for page in client.pages("/api/v1/gputypes", {})

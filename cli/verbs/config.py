@@ -9,10 +9,10 @@ from pathlib import Path
 
 from cli import exits
 from cli.arguments import completes
-from cli.client import Client
-from cli.contexts import Connection, checked, config_path, load, remember, resolve, save, token_from
+from cli.client import ApiClient
+from cli.contexts import ServerContext, checked, config_path, load, remember, resolve, save, token_from
 from cli.exits import Failed
-from cli.output import Table, as_json, plain, say
+from cli.output import OutputTable, as_json, plain, say
 
 EPILOG = """\
 The file is $GPUWRIGHT_CONFIG, else ~/.config/gpuwright/config.json. GPUWRIGHT_CONTEXT, GPUWRIGHT_SERVER and
@@ -89,7 +89,7 @@ def change(args: argparse.Namespace, path: Path) -> int:
         entry["server"] = server
     if "server" not in entry:
         raise Failed(f"context {args.name} is new: it needs --server URL")
-    Client(Connection(entry["server"])).close()  # refuses what is no address
+    ApiClient(ServerContext(entry["server"])).close()  # refuses what is no address
     if args.token_file:
         token_from(args.token_file)
         entry.pop("token", None)
@@ -134,7 +134,7 @@ def show(args: argparse.Namespace, config: dict[str, dict[str, dict[str, str]]])
     if args.output == "json":
         print(as_json(rows))
         return exits.OK
-    table = Table(["CURRENT", "NAME", "SERVER", "TENANT", "TOKEN"])
+    table = OutputTable(["CURRENT", "NAME", "SERVER", "TENANT", "TOKEN"])
     table.rows(
         ["*" if row["current"] else " ", *(row[key] for key in ("name", "server", "tenant", "token"))] for row in rows
     )

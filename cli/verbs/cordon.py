@@ -9,10 +9,10 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import Table, age, as_json, as_yaml, plain, say, seconds_since, span
+from cli.output import OutputTable, age, as_json, as_yaml, plain, say, seconds_since, span
 
 EPILOGS = {
     "cordon": """\
@@ -62,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         if not args.places:
             return show(client, args)
         answers = [ask(client, args, place) for place in args.places]
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 DONE = {"cordon": "cordoned", "uncordon": "uncordoned", "drain": "is being drained"}
 
 
-def ask(client: Client, args: argparse.Namespace, place: str) -> Any:
+def ask(client: ApiClient, args: argparse.Namespace, place: str) -> Any:
     """One node or GPU."""
     node, slash, gpu = place.partition("/")
     if not node or (slash and not gpu.isdecimal()):
@@ -98,7 +98,7 @@ def ahead(moment: str) -> str:
     return moment if seconds is None else f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
 
 
-def show(client: Client, args: argparse.Namespace) -> int:
+def show(client: ApiClient, args: argparse.Namespace) -> int:
     """What is cordoned or drained now."""
     items = client.get("/api/v1/cordons")["items"]
     if args.output == "json":
@@ -108,7 +108,7 @@ def show(client: Client, args: argparse.Namespace) -> int:
     else:
         if not items:
             say("nothing is cordoned")
-        Table(["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]).rows(
+        OutputTable(["PLACE", "MODE", "SINCE", "DEADLINE", "MESSAGE"]).rows(
             [
                 one["node"] if one["gpu"] is None else f"{one['node']}/{one['gpu']}", one["mode"], age(one["askedAt"]),
                 ahead(one["deadline"]) if one["deadline"] else "", one["message"],

@@ -125,10 +125,10 @@ def _migrate(args: argparse.Namespace, url: str) -> int:
 
 def _check(args: argparse.Namespace, url: str) -> int:
     from app.store.database.inspection import inspect
-    from cli.output import Table
+    from cli.output import OutputTable
 
     findings = inspect(url, os.environ.get("DATABASE_LISTEN_URL", ""))
-    table = Table(["WHAT", "FOUND", "VERDICT", "ADVICE"])
+    table = OutputTable(["WHAT", "FOUND", "VERDICT", "ADVICE"])
     table.rows([[found.name, found.value, MARKS[found.verdict], found.advice] for found in findings])
     return exits.NO if any(finding.verdict == "wrong" for finding in findings) else exits.OK
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, add_kind_argument, completes
-from cli.client import Client, object_path
+from cli.client import ApiClient, object_path
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import DELETE_ORDER, label
 from cli.output import plain, say
-from cli.refusals import Refusal
+from cli.refusals import ServerRefusal
 from cli.selection import absent, find, named, split_name
 
 EPILOG = """\
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     code = exits.OK
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         targets = list(dict.fromkeys(from_files(client, args) if args.files else from_names(client, args)))
         if not targets:
             return exits.OK
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         for kind, tenant, name in targets:
             try:
                 client.send("DELETE", object_path(kind.plural, tenant, name), {"dryRun": args.dry_run or None})
-            except Refusal as refusal:
+            except ServerRefusal as refusal:
                 if refusal.status != 404:
                     raise
                 if not args.ignore_not_found:
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def from_names(client: Client, args: argparse.Namespace) -> Iterator[tuple[Kind, str, str]]:
+def from_names(client: ApiClient, args: argparse.Namespace) -> Iterator[tuple[Kind, str, str]]:
     """What KIND NAME... or KIND/NAME... means."""
     if not args.kind:
         raise Failed("say what to delete: KIND NAME, or -f FILE")
@@ -81,11 +81,11 @@ def from_names(client: Client, args: argparse.Namespace) -> Iterator[tuple[Kind,
         yield kind, tenant, name
 
 
-def from_files(client: Client, args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
+def from_files(client: ApiClient, args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
     """What the documents of the files name, in an order in which nothing is still referred to."""
     if args.kind:
         raise Failed("give KIND NAME or -f, not both")
-    from app.manifests.faults import Refused
+    from app.manifests.faults import ManifestsRefused
     from app.manifests.model import BY_PLURAL
     from app.manifests.reader import read
 
@@ -94,7 +94,7 @@ def from_files(client: Client, args: argparse.Namespace) -> list[tuple[Kind, str
     for file, text in sources.read(args.files, recursive=args.recursive):
         try:
             documents = read(text.encode(), "yaml", source=file)  # JSON is YAML
-        except Refused as refused:
+        except ManifestsRefused as refused:
             raise Failed(f"{file} cannot be read", particulars=map(str, refused.faults)) from None
         for document in documents:
             value = document.value if isinstance(document.value, dict) else {}

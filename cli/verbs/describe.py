@@ -9,10 +9,10 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import Table, age, as_yaml, colour, labels, plain
+from cli.output import OutputTable, age, as_yaml, colour, labels, plain
 from cli.running import show_gpus, show_running, state_of
 from cli.selection import find, named
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     targets = named(args.kind, args.names)
     if not targets:
         raise Failed(f"describe needs a name; see: gpuwright get {args.kind}")
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         for at, (kind, name) in enumerate(targets):
             if at:
                 print()
@@ -78,7 +78,7 @@ def show(item: dict[str, Any]) -> None:
     show_gpus(gpus)
     if conditions:
         print("Conditions:")
-        table = Table(["  TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"])
+        table = OutputTable(["  TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"])
         table.rows(
             [
                 f"  {entry.get('type')}",

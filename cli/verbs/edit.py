@@ -14,12 +14,12 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
-from cli.client import Client, object_path
+from cli.client import ApiClient, object_path
 from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.kinds import kind_of, label
 from cli.output import as_yaml, plain, say
-from cli.refusals import Refusal
+from cli.refusals import ServerRefusal
 from cli.selection import find
 
 EPILOG = """\
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     kind, name = kind_of(word), args.name or name
     if not name:
         raise Failed(f"edit needs a name; see: gpuwright get {kind.plural}")
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         item = find(client, kind, name)
         descriptor, file = tempfile.mkstemp(prefix=f"{item['metadata']['name']}-", suffix=".yaml")
         os.close(descriptor)
@@ -65,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _edit(client: Client, kind: Kind, item: dict[str, Any], path: Path) -> int:
+def _edit(client: ApiClient, kind: Kind, item: dict[str, Any], path: Path) -> int:
     metadata = item["metadata"]
     name = label(kind, metadata.get("tenant"), metadata["name"])
     target = object_path(kind.plural, metadata.get("tenant", ""), metadata["name"])
     text = before = as_yaml(writable(item))
     remarks = [f"{name}, version {metadata['resourceVersion']}. An empty file changes nothing."]
-    problem: Refusal | None = None
+    problem: ServerRefusal | None = None
     while True:
         _write(path, remarks, text)
         call_editor(path)
@@ -86,7 +86,7 @@ def _edit(client: Client, kind: Kind, item: dict[str, Any], path: Path) -> int:
         try:
             body = text.encode() + b"\n"
             after = client.send("PUT", target, None, body, "application/yaml", headers).json()
-        except Refusal as refusal:
+        except ServerRefusal as refusal:
             problem = refusal
             if refusal.status == 412:
                 item = client.get(target)

@@ -8,9 +8,9 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, duration, whole
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
-from cli.output import Table, age, as_json, as_yaml, say
+from cli.output import OutputTable, age, as_json, as_yaml, say
 
 EPILOG = """\
 Examples:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         tenant, name = client.connection.tenant, ""
         if args.about:
             first, slash, second = args.about.partition("/")
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         if not items:
             say("nothing happened")
-        Table(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
+        OutputTable(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
             [age(one["lastAt"]), one["times"], one["severity"], one["reason"], _about(one), one["message"]]
             for one in reversed(items)
         )

@@ -11,10 +11,10 @@ from urllib.parse import quote
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import Table, as_json, as_yaml, number, plain
+from cli.output import OutputTable, as_json, as_yaml, number, plain
 from cli.selection import find
 
 EPILOG = """\
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         said = client.get(_path(client, args), {"plan": args.plan} if args.what != "plan" else None)
     if args.json or args.output == "json":
         print(as_json(said))
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _path(client: Client, args: argparse.Namespace) -> str:
+def _path(client: ApiClient, args: argparse.Namespace) -> str:
     if args.what == "plan":
         name = args.name or args.plan or 0
         if not str(name).isdecimal():
@@ -92,7 +92,7 @@ def _alternatives(shape: Mapping[str, Any]) -> None:
     if not right:
         return
     print(f"instead of {plain(shape['instance']['id'])}:")
-    Table(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", "ADDS/H"]).rows(
+    OutputTable(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", "ADDS/H"]).rows(
         [
             f"  {one['gpuType']}", one["instances"], one["variant"], one["batch"], one["smPercent"],
             "yes" if one["opensGpus"] else "no", number(one["addsPerHour"]),

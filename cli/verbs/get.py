@@ -11,12 +11,12 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments, completes
-from cli.client import Client
+from cli.client import ApiClient
 from cli.columns import columns
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import kinds_of
-from cli.output import Table, as_json, as_yaml, plain, say
+from cli.output import OutputTable, as_json, as_yaml, plain, say
 from cli.selection import find, listed, name_of, named, tenant_of
 
 EPILOG = """\
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         from cli.verbs.watch import follow_kinds
 
         return follow_kinds(args, kinds)
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         if args.names:
             items = [find(client, kinds[0], name) for name in args.names]
             show(args, kinds[0], [items], single=len(items) == 1)
@@ -83,7 +83,7 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
         print(as_json(items[0] if single else items))
         return len(items)
     wanted = columns(kind, wide=args.output == "wide")
-    table = Table([column.heading for column in wanted], heading=not args.no_headers)
+    table = OutputTable([column.heading for column in wanted], heading=not args.no_headers)
     shown = 0
     for page in pages:
         if several and page and not shown and args.output in ("table", "wide"):

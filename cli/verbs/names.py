@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from cli import exits
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import config_path, load, resolve
 from cli.exits import Failed
 from cli.kinds import kind_of
@@ -38,7 +38,7 @@ def names(args: argparse.Namespace) -> list[str]:
         return sorted(load(config_path())["contexts"])
     kind = kind_of(args.what)
     connection = replace(resolve(args), request_seconds=PATIENCE_SECONDS)
-    with Client(connection, tries=1) as client:
+    with ApiClient(connection, tries=1) as client:
         query = {"limit": 500, "tenant": connection.tenant if kind.tenanted else ""}
         found = [item["metadata"] for item in client.get(f"/api/v1/{kind.plural}", query)["items"]]
     return [f"{entry['tenant']}/{entry['name']}" if entry.get("tenant") else entry["name"] for entry in found]

@@ -8,10 +8,10 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import Table, age, as_json, as_yaml, colour, number, plain, say
+from cli.output import OutputTable, age, as_json, as_yaml, colour, number, plain, say
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         if args.action == "history":
             page = client.get("/api/v1/plans", {"limit": args.limit})
             printed(args, page["items"], history(page["items"]))
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def said(client: Client, args: argparse.Namespace) -> dict[str, Any]:
+def said(client: ApiClient, args: argparse.Namespace) -> dict[str, Any]:
     """Say it to the plan that is meant."""
     generation = args.generation or _meant(client, args.action)
     query = {} if args.action == "rollback" else {"message": args.message}
@@ -98,7 +98,7 @@ def said(client: Client, args: argparse.Namespace) -> dict[str, Any]:
     return answer
 
 
-def _meant(client: Client, action: str) -> int:
+def _meant(client: ApiClient, action: str) -> int:
     if action not in WAITING:
         return int(client.get("/api/v1/plans/current")["generation"])
     newest = client.get("/api/v1/plans", {"limit": 100})["items"]
@@ -131,7 +131,7 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
     """A table, printed as it is made."""
     if not items:
         say("nothing was planned yet; is a planner running? (gpuwright planner)")
-    Table(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
+    OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
         [
             one["generation"], age(one["at"]), one["state"], one["lane"], one.get("reason") or "",
             number(one.get("cost")), _percent(one.get("gap")), _changes(one.get("changes") or {}),
@@ -161,7 +161,7 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
     by_service: dict[str, list[dict[str, Any]]] = {}
     for one in plan["instances"]:
         by_service.setdefault(one["service"], []).append(one)
-    Table(["SERVICE", "INSTANCES", "RATE/S", "LATENCY", "ON"]).rows(
+    OutputTable(["SERVICE", "INSTANCES", "RATE/S", "LATENCY", "ON"]).rows(
         [
             name, len(mine), number(sum(one["ratePerSecond"] for one in mine)),
             f"{max(one['predicted']['latencyMs'] for one in mine):.4g} ms",

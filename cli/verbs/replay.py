@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.output import plain
@@ -63,7 +63,7 @@ def _body(args: argparse.Namespace) -> bytes:
     try:
         if args.file is not None:
             return Path(args.file).read_bytes()
-        with Client(resolve(args)) as client:
+        with ApiClient(resolve(args)) as client:
             body = client.send("GET", f"/api/v1/plans/{args.plan}/record").body
         if args.save:
             Path(args.save).write_bytes(body)

@@ -15,10 +15,10 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import UNITS, add_connection_arguments, completes
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import reason, resolve
 from cli.exits import Failed
-from cli.output import Table, as_json, number, plain, say
+from cli.output import OutputTable, as_json, number, plain, say
 
 EPILOG = """\
 Times are dates (midnight in --zone), moments as 2026-11-01T12:00:00Z, `now`, or so long ago: 7d. Without --from it is
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("-o parquet is not for a terminal: say where with --out FILE")
     if args.chart and args.chart.suffix not in (".png", ".svg"):
         raise Failed(f"--chart {args.chart}: allowed are .png and .svg")
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         if not args.name:
             return _list(client.get("/api/v1/reports")["items"])
         query = {"by": args.by, "from": args.begins, "to": args.ends, "timeZone": args.zone}
@@ -104,13 +104,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(reports: Sequence[Mapping[str, Any]]) -> int:
-    Table(["REPORT", "BY", "TELLS", "ABOUT"]).rows(
+    OutputTable(["REPORT", "BY", "TELLS", "ABOUT"]).rows(
         [one["name"], ",".join(one["by"]), ",".join(one["values"]), one["about"]] for one in reports
     )
     return exits.OK
 
 
-def _own_tenant(client: Client, name: str) -> str:
+def _own_tenant(client: ApiClient, name: str) -> str:
     """The context's tenant, but for a report of the whole fleet: nobody asked that for a tenant."""
     tenant = client.connection.tenant
     if not tenant:
@@ -144,7 +144,7 @@ def show(report: Mapping[str, Any]) -> None:
     last = {name: report["total"].get(name, "") for name in names}
     last[names[0]] = "total" if report["total"] else ""
     zone_days = report["by"] and report["by"][-1] in ("day", "month")
-    Table([heading(name, report["currency"]) for name in names]).rows(
+    OutputTable([heading(name, report["currency"]) for name in names]).rows(
         [shown(name, row[name], days=bool(zone_days)) for name in names]
         for row in (*rows, *([last] if report["total"] and len(rows) > 1 else ()))
     )

@@ -12,7 +12,7 @@ from cli.arguments import completes
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from app.http.server import Listening
+    from app.http.server import RunningServer
     from app.settings import Settings
 
 EPILOG = """\
@@ -112,7 +112,7 @@ def cause_of(error: BaseException) -> str:
     return " ".join(str(original).split())[:300]
 
 
-def listen(settings: Settings, on_ready: Callable[[Listening], None] | None = None) -> None:
+def listen(settings: Settings, on_ready: Callable[[RunningServer], None] | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
     from app.http.server import StartupFailed, serve
     from app.main import create_app

@@ -14,7 +14,7 @@ from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, not_negative, whole
 from cli.contexts import reason
 from cli.exits import Failed
-from cli.output import Table, number, plain, say
+from cli.output import OutputTable, number, plain, say
 
 if TYPE_CHECKING:
     from solvers.planning.plan import Certificate, Plan
@@ -113,7 +113,7 @@ def _show(plan: Plan, problem: Problem) -> None:
     instances: dict[str, list[Instance]] = {name: [] for name in problem.services}
     for instance in plan.instances:
         instances[instance.service].append(instance)
-    Table(("SERVICE", "INSTANCES", "SERVED/S", "ASKED/S", "GPU TYPES")).rows(
+    OutputTable(("SERVICE", "INSTANCES", "SERVED/S", "ASKED/S", "GPU TYPES")).rows(
         (
             name, len(mine), number(sum(one.rate_per_second for one in mine)),
             number(problem.services[name].rate_per_second),

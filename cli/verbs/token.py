@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import reason, resolve
 from cli.exits import Failed
-from cli.output import Table, age, as_json, plain, say, span
-from cli.refusals import Refusal
+from cli.output import OutputTable, age, as_json, plain, say, span
+from cli.refusals import ServerRefusal
 
 EPILOG = """\
 A new token is shown once, alone on stdout (or put into --out FILE); the server keeps only its hash.
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         if args.action == "list":
             return show(client, args)
         if args.action == "revoke":
@@ -62,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
         return create(client, args)
 
 
-def end(client: Client, token_id: str) -> str:
+def end(client: ApiClient, token_id: str) -> str:
     """Revoke a token, or a join token if there is no token of that id; which of them it was."""
     quoted = quote(token_id, safe="")
     try:
         client.send("DELETE", f"/api/v1/tokens/{quoted}")
-    except Refusal as refusal:
+    except ServerRefusal as refusal:
         if refusal.status != 404:
             raise
         client.send("DELETE", f"/api/v1/jointokens/{quoted}")
@@ -75,7 +75,7 @@ def end(client: Client, token_id: str) -> str:
     return "token"
 
 
-def create(client: Client, args: argparse.Namespace) -> int:
+def create(client: ApiClient, args: argparse.Namespace) -> int:
     """Ask for a token and hand it over once."""
     joining = args.action == "join"
     wanted: dict[str, Any] = {"node": args.node, "expiresInSeconds": args.expires}
@@ -111,14 +111,14 @@ def reserve(name: str) -> Path:
     return path
 
 
-def show(client: Client, args: argparse.Namespace) -> int:
+def show(client: ApiClient, args: argparse.Namespace) -> int:
     """Tokens, and after them the tokens with which nodes join."""
     items = [item for page in client.pages("/api/v1/tokens", {}) for item in page["items"]]
     items += [{"scope": "join"} | item for page in client.pages("/api/v1/jointokens", {}) for item in page["items"]]
     if args.output == "json":
         print(as_json(items))
         return exits.OK
-    table = Table(["ID", "SCOPE", "TENANT", "NODE", "LABEL", "EXPIRES", "LAST USED", "STATE", "AGE"])
+    table = OutputTable(["ID", "SCOPE", "TENANT", "NODE", "LABEL", "EXPIRES", "LAST USED", "STATE", "AGE"])
     table.rows(
         [
             item["id"],

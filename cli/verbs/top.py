@@ -9,7 +9,7 @@ import time
 
 from cli import exits
 from cli.arguments import add_connection_arguments, positive
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.frame import frame
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json" and not args.once:
         raise Failed("-o json prints one answer: add --once")
     paint = {name: f"\x1b[{code}m" for name, code in COLOURS.items()} if coloured(sys.stdout) else {}
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         if args.once or not sys.stdout.isatty():
             said = client.get("/api/v1/overview")
             print(as_json(said) if args.output == "json" else "\n".join(frame(said, None, paint)))
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         return _live(client, args.every, paint)
 
 
-def _live(client: Client, every: float, paint: dict[str, str]) -> int:
+def _live(client: ApiClient, every: float, paint: dict[str, str]) -> int:
     sys.stdout.write(ENTER)
     try:
         while True:

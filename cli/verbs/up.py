@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 from cli import exits
 from cli.arguments import completes, whole
 from cli.exits import Failed
-from cli.fleet import Fleet, Wanted, await_served, declared, running
+from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, running
 from cli.verbs.serve import add_listening_arguments, cause_of, listen, settings_from, write_logs
 
 if TYPE_CHECKING:
-    from app.http.server import Listening
+    from app.http.server import RunningServer
     from app.settings import Settings
 
 EPILOG = """\
@@ -81,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
             log = _write_logs(data_dir, settings)
             _migrate(url)
             token = _admin_token(data_dir, settings)
-            fleet = None if args.empty else _fleet(data_dir, settings, Wanted(args.gpus, args.services))
+            fleet = None if args.empty else _fleet(data_dir, settings, FleetSize(args.gpus, args.services))
             with contextlib.ExitStack() as children:
 
-                def ready(listening: Listening) -> None:
+                def ready(listening: RunningServer) -> None:
                     serving.append(listening)
                     reached = reachable(listening.url)
                     context = _remember(data_dir, reached, settings.tls_cert)
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _fleet(data_dir: Path, settings: Settings, wanted: Wanted) -> Fleet | None:
+def _fleet(data_dir: Path, settings: Settings, wanted: FleetSize) -> DeclaredFleet | None:
     from app.store.database.database import Database
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
@@ -149,7 +149,7 @@ def console_line(server: str, link: str) -> str:
     )
 
 
-def fleet_screen(fleet: Fleet, gateway: str) -> str:
+def fleet_screen(fleet: DeclaredFleet, gateway: str) -> str:
     """What runs beside the control plane."""
     lines = [f"  fleet     {len(fleet.nodes)} simulated nodes, a planner in mode auto, load that moves"]
     if gateway:
@@ -190,9 +190,9 @@ def say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[list[Listening]]:
+def _ended_by_signals() -> Iterator[list[RunningServer]]:
     """SIGTERM and a closed terminal end us as Ctrl-C does, whether or not the server listens yet."""
-    serving: list[Listening] = []
+    serving: list[RunningServer] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         if not serving:

@@ -10,7 +10,7 @@ from cli.arguments import add_file_arguments
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from app.manifests.faults import Fault
+    from app.manifests.faults import ManifestFault
 
 EPILOG = """\
 Exit code 2 and a line for each fault when something is wrong.
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def judged(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[Fault]]:
+def judged(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[ManifestFault]]:
     """How many manifests there are, and what is wrong with them."""
-    from app.manifests.faults import Refused
+    from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import Input, load
     from app.manifests.reader import read
     from app.manifests.validate import validate
@@ -48,7 +48,7 @@ def judged(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[Fa
         if not partial:
             return len(load(Input(name, text.encode()) for name, text in files).manifests), []
         documents = [found for name, text in files for found in read(text.encode(), "yaml", source=name)]
-    except Refused as refused:
+    except ManifestsRefused as refused:
         return 0, refused.faults
     manifests, faults = validate(documents, offline=True)
     return len(manifests), faults

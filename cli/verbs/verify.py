@@ -14,7 +14,7 @@ from cli import declared, exits, sources
 from cli.arguments import add_file_arguments, completes
 from cli.contexts import reason
 from cli.exits import Failed
-from cli.output import Table, colour, number, plain
+from cli.output import OutputTable, colour, number, plain
 
 if TYPE_CHECKING:
     from solvers.planning.judge import Verdict, Violation
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(source: str, problem: Problem) -> Plan:
     from app.manifests import json_text
-    from app.manifests.faults import Refused
+    from app.manifests.faults import ManifestsRefused
     from app.manifests.limits import OFFLINE
     from app.manifests.reader import decode
     from solvers.planning.wire import WrongPlan, from_json
@@ -66,7 +66,7 @@ def _plan(source: str, problem: Problem) -> Plan:
     source = "stdin" if source == "-" else source
     try:
         value, _ = json_text.load(decode(data, source), OFFLINE, source)
-    except Refused as refused:
+    except ManifestsRefused as refused:
         raise declared.refusal(refused, source) from None
     try:
         return from_json(value, problem)
@@ -130,4 +130,4 @@ def _show(verdict: Verdict) -> None:
     if verdict.attainment:
         worst = sorted(verdict.attainment.items(), key=lambda entry: (entry[1], entry[0]))[:10]
         print("the services nearest to their promise:" if len(verdict.attainment) > len(worst) else "attainment:")
-        Table(("SERVICE", "WITHIN SLO")).rows((name, f"{100 * share:.3f} %") for name, share in worst)
+        OutputTable(("SERVICE", "WITHIN SLO")).rows((name, f"{100 * share:.3f} %") for name, share in worst)

@@ -6,7 +6,7 @@ import argparse
 
 from cli import exits
 from cli.arguments import add_connection_arguments
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import as_json, plain, say
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         found = {"client": "not installed"}
     if not args.client:
         try:
-            with Client(resolve(args)) as client:
+            with ApiClient(resolve(args)) as client:
                 found["server"] = str(client.get("/openapi.json")["info"]["version"])
         except Failed as failure:
             say(failure.message)

@@ -11,13 +11,13 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes, duration
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.following import follow
 from cli.kinds import label
 from cli.output import plain
-from cli.refusals import Refusal
+from cli.refusals import ServerRefusal
 from cli.selection import absent, by_name, named, split_name
 
 EPILOG = """\
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     kind, args.name = targets[0]
     deadline = time.monotonic() + args.timeout
     absence_ends = args.wanted not in ("create", "delete")
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         tenant, name = split_name(kind, args.name, client.connection.tenant)
         while True:
             item, version = _now(client, kind, tenant, name)
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
                         return _done(args, kind, item, tenant, name)
                     if item is None and absence_ends:
                         raise Failed(f"{kind} {args.name} was deleted while waiting for {args.wanted}", exits.NO)
-            except Refusal as refusal:
+            except ServerRefusal as refusal:
                 if refusal.status != 410:
                     raise
             if time.monotonic() >= deadline:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
                 raise Failed(f"{what}; it is {state(args.wanted, item)}", exits.NO)
 
 
-def _now(client: Client, kind: Kind, tenant: str, name: str) -> tuple[dict[str, Any] | None, int]:
+def _now(client: ApiClient, kind: Kind, tenant: str, name: str) -> tuple[dict[str, Any] | None, int]:
     """The object, if it is there, and a version from which a watch misses nothing that happens to it."""
     page = client.get(
         f"/api/v1/{kind.plural}",

@@ -11,14 +11,14 @@ from typing import Any
 from app.manifests.model import STORED, Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments
-from cli.client import Client
-from cli.columns import Column, columns
+from cli.client import ApiClient
+from cli.columns import TableColumn, columns
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.following import Event, follow
+from cli.following import WatchedChange, follow
 from cli.kinds import kinds_of
-from cli.output import Table, as_yaml, colour, plain, say
-from cli.refusals import Refusal
+from cli.output import OutputTable, as_yaml, colour, plain, say
+from cli.refusals import ServerRefusal
 from cli.selection import find, listed, name_of, tenant_of
 
 EPILOG = """\
@@ -46,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     kinds = kinds_of(args.kind)
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         printer = Printer(args, kinds)
         try:
             for event in changes(client, args, kinds, args.resource_version):
                 printer.show([(event.type, event.object)])
-        except Refusal as refusal:
+        except ServerRefusal as refusal:
             if refusal.status == 410:
                 raise Failed(f"{refusal.message}; list again with: gpuwright get {args.kind} --watch") from None
             raise
@@ -62,9 +62,9 @@ def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
     """`get --watch`: what is there, then what changes; lists again when it fell too far behind."""
     if args.field_selector:
         raise Failed("--watch selects by labels (-l), not by fields")
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         wanted = {find(client, kinds[0], name)["metadata"]["uid"] for name in args.names}
-        news = News(wanted)
+        news = ShownObjects(wanted)
         printer = Printer(args, kinds)
         while True:
             # the version first, then the lists: what changes while they are read comes twice rather than never
@@ -79,13 +79,13 @@ def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
                 for event in changes(client, args, kinds, int(first["metadata"]["resourceVersion"])):
                     if news.of(event.type, event.object):
                         printer.show([(event.type, event.object)])
-            except Refusal as refusal:
+            except ServerRefusal as refusal:
                 if refusal.status != 410:
                     raise
                 say("fell too far behind: listing again")
 
 
-class News:
+class ShownObjects:
     """What has been shown already, so that a list after a gap shows only what is new."""
 
     def __init__(self, wanted: set[str]) -> None:
@@ -110,7 +110,9 @@ class News:
         return [("deleted", self._known.pop(uid)) for uid in [uid for uid in self._known if uid not in present]]
 
 
-def changes(client: Client, args: argparse.Namespace, kinds: Sequence[Kind], version: int | None) -> Iterator[Event]:
+def changes(
+    client: ApiClient, args: argparse.Namespace, kinds: Sequence[Kind], version: int | None
+) -> Iterator[WatchedChange]:
     """The events that were asked for, heartbeats left out."""
     tenant = tenant_of(args, client)
     query = {
@@ -129,9 +131,9 @@ class Printer:
 
     def __init__(self, args: argparse.Namespace, kinds: Sequence[Kind]) -> None:
         self._output = args.output
-        self._columns: list[Column] = columns(kinds[0], wide=args.output == "wide") if len(kinds) == 1 else []
+        self._columns: list[TableColumn] = columns(kinds[0], wide=args.output == "wide") if len(kinds) == 1 else []
         headings = [EVENT, *(column.heading for column in self._columns)] if self._columns else [EVENT, "OBJECT"]
-        self._table = Table(headings, heading=not args.no_headers)
+        self._table = OutputTable(headings, heading=not args.no_headers)
         self._kinds = {str(kind) for kind in STORED}
 
     def show(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
-from cli.client import FILES_MEDIA, Client
+from cli.client import FILES_MEDIA, ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import Table, as_json, as_yaml, number, plain
+from cli.output import OutputTable, as_json, as_yaml, number, plain
 
 EPILOG = """\
 The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         files = sources.read(args.files, recursive=args.recursive)
         text = json.dumps({"files": [{"name": name, "text": text} for name, text in files]}, ensure_ascii=False)
         body = text.encode()
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         tenant = client.connection.tenant
         query = {
             "addGpu": args.add_gpu,
@@ -109,7 +109,7 @@ def _services(services: list[dict[str, Any]]) -> None:
             _arrow(old.get("unservedPerSecond"), new.get("unservedPerSecond")),
         ]
 
-    Table(["SERVICE", "INSTANCES", "COST/H", "LATENCY MS", "UNSERVED/S"]).rows(
+    OutputTable(["SERVICE", "INSTANCES", "COST/H", "LATENCY MS", "UNSERVED/S"]).rows(
         cells(one) for one in services[:SERVICES_SHOWN]
     )
     if len(services) > SERVICES_SHOWN:
@@ -117,7 +117,7 @@ def _services(services: list[dict[str, Any]]) -> None:
 
 
 def _prices(prices: list[dict[str, Any]]) -> None:
-    Table(["SERVICE", "SLO MS", "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
+    OutputTable(["SERVICE", "SLO MS", "COSTS/H", "10 % SHORTER ADDS", "10 % LONGER SAVES"]).rows(
         [
             one["service"], number(one["sloMs"]), _price(one["costsPerHour"]), _price(one["shorterAddsPerHour"]),
             _price(one["longerSavesPerHour"]),

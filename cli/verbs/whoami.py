@@ -6,7 +6,7 @@ import argparse
 
 from cli import exits
 from cli.arguments import add_connection_arguments
-from cli.client import Client
+from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.output import as_json, plain
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with Client(resolve(args)) as client:
+    with ApiClient(resolve(args)) as client:
         answer = client.get("/api/v1/whoami")
         if args.output == "json":
             print(as_json(answer))

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from solvers.forecast.peaks import DEFAULT, Forecast, Reason, expect
 from solvers.forecast.samples import Sample
-from solvers.forecast.settings import Settings
+from solvers.forecast.settings import ForecastTuning
 
-__all__ = ["Forecast", "Forecaster", "Reason", "Sample", "Settings", "expect"]
+__all__ = ["Forecast", "ForecastTuning", "Forecaster", "Reason", "Sample", "expect"]
 
 
 class Forecaster(Protocol):
@@ -22,7 +22,7 @@ class Forecaster(Protocol):
         declared: float,
         planned: float,
         ahead_seconds: float,
-        settings: Settings = DEFAULT,
+        settings: ForecastTuning = DEFAULT,
         *,
         observed_seconds: float | None = None,
         silent_seconds: float = 0.0,

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from solvers.forecast.samples import Sample, mean_rate, since
-from solvers.forecast.settings import Settings
+from solvers.forecast.settings import ForecastTuning
 
 FEWEST = 8  # differences below which a guess is better
 GUESS = 0.05
 _TO_DEVIATION = 1.4826 / math.sqrt(2)  # a median of absolute differences of two normal draws, as one's deviation
 
 
-def noise_share(samples: Sequence[Sample], settings: Settings) -> float:
+def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
     """The standard deviation of a rate as a share of it, from samples far enough apart to shake independently.
 
     A median, so that neither a ramp nor a spike counts as noise; slow waves cancel in the differences.

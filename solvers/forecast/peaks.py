@@ -9,14 +9,14 @@ from typing import Literal
 
 from solvers.forecast.noise import noise_share, surely_at_least
 from solvers.forecast.samples import Sample, mean_rate, since, usable, without_lone_leaps
-from solvers.forecast.settings import Settings
+from solvers.forecast.settings import ForecastTuning
 
 Reason = Literal["declared", "held", "risen", "fallen", "silent"]
 
 SUDDEN_SECONDS = (30.0, 60.0, 120.0)
 STEADY_SECONDS = (300.0, 600.0)
 LEAST_RATE = 1e-3
-DEFAULT = Settings()
+DEFAULT = ForecastTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def expect(
     declared: float,
     planned: float,
     ahead_seconds: float,
-    settings: Settings = DEFAULT,
+    settings: ForecastTuning = DEFAULT,
     *,
     observed_seconds: float | None = None,
     silent_seconds: float = 0.0,
@@ -80,7 +80,7 @@ def expect(
 
 
 def _confident(
-    calm: Sequence[Sample], now: float, noise: float, surprise: float, settings: Settings
+    calm: Sequence[Sample], now: float, noise: float, surprise: float, settings: ForecastTuning
 ) -> tuple[float, float]:
     """The least planned rate that is no news against any window's mean, and the highest mean of those windows.
 
@@ -101,7 +101,7 @@ def _confident(
     return low, pressing
 
 
-def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: Settings) -> float:
+def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:
     """The highest mean over `smooth_seconds` that ended within that time."""
     recent = since(calm, now - within_seconds - settings.smooth_seconds)
     highest = requests = seconds = 0.0
@@ -118,7 +118,7 @@ def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: S
     return highest
 
 
-def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings: Settings) -> float:
+def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings: ForecastTuning) -> float:
     """What the rate gains until then if it goes on as it did; nothing where noise would do."""
     now, seen = calm[-1].at, calm[-1].rate_per_second
     before = [sample for sample in since(calm, now - settings.trend_seconds - calm[-1].seconds) if sample.at < now]
@@ -129,7 +129,7 @@ def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings:
     return min(gained / (now - middle) * ahead_seconds, settings.most_trend * seen)
 
 
-def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: Settings) -> bool:
+def _is_settled(calm: Sequence[Sample], now: float, need: float, floor: float, settings: ForecastTuning) -> bool:
     """Whether a fall may be followed: watched nearly whole, and not to be followed again in a minute."""
     cooldown = settings.cooldown_seconds
     if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ForecastTuning:
     """Times in seconds; shares of a rate."""
 
     observe_seconds: float = 1800.0  # the declared rate is a floor until this much was observed

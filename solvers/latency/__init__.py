@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.latency.limits import Limits, OutsideTheTable, limits
+from solvers.latency.limits import LatencyTable, OutsideTheTable, limits
 from solvers.latency.rates import busy_fraction, latency_at, max_rate, timeout_for
 
-__all__ = ["Limits", "OutsideTheTable", "busy_fraction", "latency_at", "limits", "max_rate", "timeout_for"]
+__all__ = ["LatencyTable", "OutsideTheTable", "busy_fraction", "latency_at", "limits", "max_rate", "timeout_for"]

@@ -26,7 +26,7 @@ class OutsideTheTable(ValueError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class LatencyTable:
     """For one percentile, a row by batch (0 is no batch), to be read by kernels.accepted_load."""
 
     percentile: float
@@ -45,7 +45,7 @@ def table() -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.float32]
     return low, late, starts
 
 
-def limits(percentile: float, batches: Iterable[int] | None = None) -> Limits:
+def limits(percentile: float, batches: Iterable[int] | None = None) -> LatencyTable:
     """The limits at this percentile (50..99.9), of these batches at least; without any, of all."""
     of = _rows(percentile)
     if len(of.made) > grids.MOST:
@@ -63,12 +63,12 @@ def limits(percentile: float, batches: Iterable[int] | None = None) -> Limits:
 
 
 @lru_cache(maxsize=64)
-def _rows(percentile: float) -> Limits:
+def _rows(percentile: float) -> LatencyTable:
     if not 50.0 <= percentile <= 99.9:
         raise OutsideTheTable(f"percentile {percentile:g} is outside 50..99.9")
     loads, prompt = np.zeros((2, grids.MOST + 1, kernels.WIDTH))
     loads[0, : kernels.POINTS] = prompt[0, : kernels.POINTS] = kernels.NEVER
-    return Limits(percentile, loads, prompt, {0})
+    return LatencyTable(percentile, loads, prompt, {0})
 
 
 def luck(percentile: float) -> float:

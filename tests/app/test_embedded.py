@@ -21,7 +21,7 @@ from app.postgres.cluster import DURABLE
 from app.postgres.faults import PostgresError
 from app.postgres.leftover import pid_in_file, servers_on, stop_leftovers
 from app.postgres.lock import FolderInUseError
-from app.postgres.owner import Owner
+from app.postgres.owner import ServerUser
 
 HANG_SECONDS = 60.0
 
@@ -278,7 +278,7 @@ def test_a_server_that_nobody_may_not_enter_is_copied_once_and_mended(tmp_path: 
     hidden = tmp_path / "home"
     hidden.mkdir(mode=0o700)
     reachable = Path("/var/tmp") / f"gpuwright-test-{os.getpid()}"
-    nobody = Owner(65534, 65534, switch=True)
+    nobody = ServerUser(65534, 65534, switch=True)
     private = _copy_of_server(hidden)
     try:
         copy = executable_by(nobody, private, reachable)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import inferno
-from benchmarks.inferno import Candidate, Fleet
+from benchmarks.inferno import Candidate, CandidatePools
 
-FLEET = Fleet(
+FLEET = CandidatePools(
     (
         Candidate("chat", "L4", 5, Fraction(6), "L4", 1, Fraction(21, 100)),
         Candidate("chat", "A100", 2, Fraction(40), "A100", 1, Fraction(7, 10)),
@@ -23,7 +23,7 @@ FLEET = Fleet(
 )
 
 
-def brute(fleet: Fleet, mixed: bool) -> Fraction:
+def brute(fleet: CandidatePools, mixed: bool) -> Fraction:
     keys = [(c.server, c.accelerator) for c in fleet.candidates]
     ranges = [range(c.replicas + 1) if mixed else (0, c.replicas) for c in fleet.candidates]
     answers = (dict(zip(keys, counts, strict=True)) for counts in product(*ranges))
@@ -39,7 +39,7 @@ def test_the_proved_optimum_equals_brute_force(mixed: bool) -> None:
 
 def test_rates_a_hair_under_what_is_needed_are_not_taken_for_enough() -> None:
     hair = Candidate("s", "L4", 2, Fraction(1), "L4", 1, Fraction(1) - Fraction(1, 10**12))
-    fleet = Fleet((hair,), {"L4": 5})
+    fleet = CandidatePools((hair,), {"L4": 5})
     answer, cost, bound = inferno.solve(fleet, mixed=True)
     assert inferno.violations(fleet, answer, True) == ["s gets 1.000000 of its rate"]
     assert cost == bound == 1  # a bound all the same, and no proof is claimed of it
@@ -56,5 +56,5 @@ def test_the_files_are_read_and_both_readings_proved(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(inferno.NoData, match=r"derived_candidates_small\.csv is missing"):
+    with pytest.raises(inferno.InfernoDataMissing, match=r"derived_candidates_small\.csv is missing"):
         inferno.read(tmp_path)

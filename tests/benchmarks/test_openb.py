@@ -54,7 +54,7 @@ def test_every_policy_is_replayed_on_the_same_arrivals_and_repeats_itself(folder
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(openb.NoData, match=r"node_rank_seed42\.csv is missing"):
+    with pytest.raises(openb.OpenbDataMissing, match=r"node_rank_seed42\.csv is missing"):
         openb.read(tmp_path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import parvagpu
-from benchmarks.parvagpu import LAYOUTS, Demand, Row, Segment
+from benchmarks.parvagpu import LAYOUTS, Measurement, ModelDemand, Segment
 
 
 def options(per_slice: dict[int, int]) -> dict[int, Segment]:
@@ -26,9 +26,9 @@ def test_the_layouts_are_those_of_an_a100() -> None:
 
 def test_the_best_segment_keeps_the_slo_and_counts_all_processes() -> None:
     rows = (
-        Row(1, 1, 1, Fraction(50), Fraction(20, 1000)),
-        Row(1, 1, 3, Fraction(30), Fraction(33, 1000)),
-        Row(1, 8, 1, Fraction(200), Fraction(45, 1000)),
+        Measurement(1, 1, 1, Fraction(50), Fraction(20, 1000)),
+        Measurement(1, 1, 3, Fraction(30), Fraction(33, 1000)),
+        Measurement(1, 8, 1, Fraction(200), Fraction(45, 1000)),
     )
     assert parvagpu.segments(rows, Fraction(100)) == {1: Segment(1, 1, 3, Fraction(90))}  # 45 ms is not under 45
     assert parvagpu.segments(rows, Fraction(10)) == {}
@@ -36,14 +36,16 @@ def test_the_best_segment_keeps_the_slo_and_counts_all_processes() -> None:
 
 def test_demands_share_a_gpu_where_the_slices_allow_it() -> None:
     both = {"a": options({3: 100}), "b": options({3: 100, 4: 150})}
-    answer = parvagpu.solve(both, (Demand("a", Fraction(1), Fraction(100)), Demand("b", Fraction(1), Fraction(150))))
+    answer = parvagpu.solve(
+        both, (ModelDemand("a", Fraction(1), Fraction(100)), ModelDemand("b", Fraction(1), Fraction(150)))
+    )
     assert answer is not None
     assert (len(answer.layouts), answer.bound, answer.is_proved) == (1, 1, True)
     assert answer.slices == {("a", 3): 1, ("b", 4): 1}
 
 
 def test_a_rate_needs_as_many_gpus_as_its_slices_fill() -> None:
-    demands = (Demand("a", Fraction(1), Fraction(1500)),)
+    demands = (ModelDemand("a", Fraction(1), Fraction(1500)),)
     answer = parvagpu.solve({"a": options({1: 100, 7: 650})}, demands)
     assert answer is not None
     assert answer.bound == len(answer.layouts) == 3
@@ -51,7 +53,7 @@ def test_a_rate_needs_as_many_gpus_as_its_slices_fill() -> None:
 
 
 def test_an_slo_that_no_slice_keeps_has_no_answer() -> None:
-    assert parvagpu.solve({"a": {}}, (Demand("a", Fraction(1), Fraction(1)),)) is None
+    assert parvagpu.solve({"a": {}}, (ModelDemand("a", Fraction(1), Fraction(1)),)) is None
 
 
 def test_the_files_are_read_and_models_without_a_promise_left_out(tmp_path: Path) -> None:
@@ -67,5 +69,5 @@ def test_the_files_are_read_and_models_without_a_promise_left_out(tmp_path: Path
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(parvagpu.NoData, match="holds no profile"):
+    with pytest.raises(parvagpu.ParvaDataMissing, match="holds no profile"):
         parvagpu.read(tmp_path)

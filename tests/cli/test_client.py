@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from cli import exits
-from cli.client import Client, object_path
-from cli.contexts import Connection
+from cli.client import ApiClient, object_path
+from cli.contexts import ServerContext
 from cli.exits import Failed
-from cli.refusals import Refusal
+from cli.refusals import ServerRefusal
 from tests.cli.scripted import Scripted, answer, scripted
 
 
@@ -29,8 +29,8 @@ class Naps:
         self.taken.append(seconds)
 
 
-def client_of(server: Scripted, naps: Naps | None = None) -> Client:
-    return Client(Connection(server.url, token="gw_id_secret"), sleep=naps or Naps())
+def client_of(server: Scripted, naps: Naps | None = None) -> ApiClient:
+    return ApiClient(ServerContext(server.url, token="gw_id_secret"), sleep=naps or Naps())
 
 
 def test_a_read_carries_the_token_and_no_idempotency_key() -> None:
@@ -60,7 +60,11 @@ def test_two_writes_have_two_keys() -> None:
 
 def test_a_server_that_stays_busy_is_given_up_after_five_tries() -> None:
     naps = Naps()
-    with scripted(*[answer(503)] * 9) as server, client_of(server, naps) as client, pytest.raises(Refusal) as refused:
+    with (
+        scripted(*[answer(503)] * 9) as server,
+        client_of(server, naps) as client,
+        pytest.raises(ServerRefusal) as refused,
+    ):
         client.get("/api/v1/services")
     assert refused.value.code == exits.UNREACHABLE
     assert len(server.requests) == 5 and len(naps.taken) == 4
@@ -71,7 +75,7 @@ def test_a_retry_after_beyond_half_a_minute_is_not_waited_for() -> None:
     with (
         scripted(answer(429, headers=["Retry-After: 3600"])) as server,
         client_of(server, naps) as client,
-        pytest.raises(Refusal),
+        pytest.raises(ServerRefusal),
     ):
         client.get("/api/v1/services")
     assert naps.taken == []
@@ -96,7 +100,7 @@ def test_a_refusal_is_not_tried_again_and_names_every_fault() -> None:
         ],
     }
     body = answer(422, json.dumps(problem), media="application/problem+json")
-    with scripted(body) as server, client_of(server) as client, pytest.raises(Refusal) as refused:
+    with scripted(body) as server, client_of(server) as client, pytest.raises(ServerRefusal) as refused:
         client.send("POST", "/api/v1/apply", None, b"{}")
     assert refused.value.code == exits.BAD_INPUT
     assert refused.value.particulars == (
@@ -116,7 +120,7 @@ def test_where_nobody_listens_the_failure_says_how_to_start() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refused
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with Client(Connection(url)) as client, pytest.raises(Failed) as failed:
+        with ApiClient(ServerContext(url)) as client, pytest.raises(Failed) as failed:
             client.get("/api/v1/services")
     assert failed.value.message == f"cannot reach {url}: connection refused; start it with: gpuwright up"
     assert failed.value.code == exits.UNREACHABLE
@@ -131,7 +135,7 @@ def test_what_does_not_speak_http_is_named_as_such() -> None:
 @pytest.mark.parametrize("server", ["", "localhost:8080", "ftp://x", "http://", "http://x:y", "http://me:pw@x"])
 def test_what_is_no_address_is_refused_before_anything_is_sent(server: str) -> None:
     with pytest.raises(Failed, match="is no address"):
-        Client(Connection(server))
+        ApiClient(ServerContext(server))
 
 
 def test_pages_follow_the_cursor_to_the_end() -> None:
@@ -149,7 +153,7 @@ def test_a_name_cannot_leave_its_place_in_the_path() -> None:
 
 def test_verbose_shows_requests_and_never_the_token(capsys: pytest.CaptureFixture[str]) -> None:
     with scripted(answer(200)) as server:
-        client = Client(Connection(server.url, token="gw_id_canary", verbose=True))
+        client = ApiClient(ServerContext(server.url, token="gw_id_canary", verbose=True))
         client.send("POST", "/api/v1/tokens", None, b'{"x": "gw_id_canary"}')
         client.close()
     shown = capsys.readouterr().err
@@ -157,7 +161,7 @@ def test_verbose_shows_requests_and_never_the_token(capsys: pytest.CaptureFixtur
 
 
 def test_a_connection_in_a_traceback_does_not_show_its_token() -> None:
-    assert "canary" not in repr(Connection("http://x", token="canary"))
+    assert "canary" not in repr(ServerContext("http://x", token="canary"))
 
 
 def test_a_server_that_is_not_ours_is_named_as_such() -> None:
@@ -186,13 +190,13 @@ def test_a_certificate_is_trusted_by_its_ca_only_and_for_its_name(tmp_path: Path
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     with scripted(answer(200, '{"a": 1}'), tls=tls) as server:
-        with Client(Connection(server.url, ca_file=str(certificate))) as client:
+        with ApiClient(ServerContext(server.url, ca_file=str(certificate))) as client:
             assert client.get("/") == {"a": 1}
-        with Client(Connection(server.url)) as client, pytest.raises(Failed, match="is not trusted"):
+        with ApiClient(ServerContext(server.url)) as client, pytest.raises(Failed, match="is not trusted"):
             client.get("/")
         by_number = server.url.replace("localhost", "127.0.0.1")
         with (
-            Client(Connection(by_number, ca_file=str(certificate))) as client,
+            ApiClient(ServerContext(by_number, ca_file=str(certificate))) as client,
             pytest.raises(Failed, match="not trusted"),
         ):
             client.get("/")
@@ -203,7 +207,7 @@ def test_a_server_that_says_nothing_is_given_up_after_the_request_timeout() -> N
     naps = Naps()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        client = Client(Connection(url, request_seconds=0.05), sleep=naps)
+        client = ApiClient(ServerContext(url, request_seconds=0.05), sleep=naps)
         with pytest.raises(Failed, match=r"no answer within 0\.05 s") as failed:
             client.get("/api/v1/services")
     assert failed.value.code == exits.UNREACHABLE and len(naps.taken) == 4

@@ -13,7 +13,7 @@ import pytest
 
 from app.manifests.model import Kind
 from app.store.database.database import Database
-from cli.fleet import Fleet, Wanted, declared, fleet_file, generated
+from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
 from simulation import world as worlds
 from tests.simulation.worlds import small
 from tests.support.postgres import free_port
@@ -35,13 +35,13 @@ def test_the_fleet_has_sixteen_gpus_twelve_services_and_two_jobs() -> None:
 
 def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
-    first = declared(database, tmp_path, Wanted(), said_nothing)
+    first = declared(database, tmp_path, FleetSize(), said_nothing)
     assert first is not None
     assert sorted(first.nodes) == ["a100-1", "l4-1", "t4-1", "t4-2"]
     assert first.real_node == "t4-2"
     assert sorted(first.real_services) == ["media/archive-search", "media/captions"]
     assert all(words.count("=") == 2 for words in first.asked)
-    assert declared(database, tmp_path, Wanted(), said_nothing) == first
+    assert declared(database, tmp_path, FleetSize(), said_nothing) == first
     database.close()
 
 
@@ -49,7 +49,7 @@ def test_a_world_of_ones_own_is_left_alone(database_url: str, tmp_path: Path) ->
     database = Database(database_url, pool_size=1, direct=True)
     worlds.put(database, small())
     said: list[str] = []
-    assert declared(database, tmp_path, Wanted(), said.append) is None
+    assert declared(database, tmp_path, FleetSize(), said.append) is None
     assert "of your own" in said[0]
     database.close()
 
@@ -59,8 +59,8 @@ def test_a_larger_fleet_is_generated_with_room_for_load_that_moves(database_url:
     assert len(world.of(Kind.SERVICE)) == 6
     assert world.of(Kind.POLICY)[0].spec["mode"] == "auto"
     database = Database(database_url, pool_size=1, direct=True)
-    made = declared(database, tmp_path, Wanted(20, 6), lambda line: None)
-    assert made == Fleet(tuple(one.name for one in world.of(Kind.NODE)))
+    made = declared(database, tmp_path, FleetSize(20, 6), lambda line: None)
+    assert made == DeclaredFleet(tuple(one.name for one in world.of(Kind.NODE)))
     database.close()
 
 

@@ -6,11 +6,11 @@ from itertools import islice
 
 import pytest
 
-from cli.client import Client
-from cli.contexts import Connection
+from cli.client import ApiClient
+from cli.contexts import ServerContext
 from cli.exits import Failed
 from cli.following import follow
-from cli.refusals import Refusal
+from cli.refusals import ServerRefusal
 from tests.cli.scripted import Scripted, answer, scripted
 
 
@@ -23,8 +23,8 @@ def event(version: int, kind: str = "modified") -> str:
     return f'id: {version}\nevent: {kind}\ndata: {{"type": "{kind}", "object": {{"version": {version}}}}}\n\n'
 
 
-def client_of(server: Scripted) -> Client:
-    return Client(Connection(server.url), sleep=lambda _: None)
+def client_of(server: Scripted) -> ApiClient:
+    return ApiClient(ServerContext(server.url), sleep=lambda _: None)
 
 
 def test_a_broken_stream_is_resumed_after_the_last_event_or_heartbeat() -> None:
@@ -54,7 +54,7 @@ def test_data_over_several_lines_is_one_event() -> None:
 
 def test_a_version_that_is_no_longer_kept_is_the_callers_affair() -> None:
     gone = answer(410, '{"detail": "list again"}', media="application/problem+json")
-    with scripted(gone) as server, client_of(server) as client, pytest.raises(Refusal) as refused:
+    with scripted(gone) as server, client_of(server) as client, pytest.raises(ServerRefusal) as refused:
         next(follow(client, {}, 1))
     assert refused.value.status == 410
 

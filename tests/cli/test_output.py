@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.output import Table, age, as_json, as_yaml, gib, number, plain, span
+from cli.output import OutputTable, age, as_json, as_yaml, gib, number, plain, span
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_numbers_lose_their_tails_and_memory_gets_its_unit() -> None:
 
 
 def test_columns_line_up_also_when_a_later_page_is_wider(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table(["NAME", "AGE"])
+    table = OutputTable(["NAME", "AGE"])
     table.rows([["a", "5m"]])
     table.rows([["a-long-name", "5m"], ["名前", ""]])
     assert capsys.readouterr().out.splitlines() == [

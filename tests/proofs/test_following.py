@@ -19,7 +19,7 @@ from agents.gateway import parsing
 from agents.gateway.sidecar import Troubles
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
-from app.store.fleet.endpoints import Limit
+from app.store.fleet.endpoints import GatewayLimit
 from tests.agents.gateway.test_routes import answering, get
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
@@ -70,7 +70,7 @@ class Fleet:
         def body(version: int) -> str:
             return msgspec.json.encode(Assignment(node, version, 1, generation, instances=told)).decode()
 
-        draft = assignments.Draft(node, generation, body)
+        draft = assignments.AssignmentDraft(node, generation, body)
         assert self.database.write(lambda connection: assignments.write(connection, 1, [draft]))
 
     def in_force(self) -> dict[str, tuple[bool, int]]:
@@ -149,7 +149,7 @@ def test_weights_follow_what_nodes_are_told(fleet: Fleet) -> None:
 
 
 def test_limits_reach_the_gateway(fleet: Fleet) -> None:
-    shed = {SERVICE: Limit(shed_share=1.0, retry_after_seconds=9)}
+    shed = {SERVICE: GatewayLimit(shed_share=1.0, retry_after_seconds=9)}
     fleet.database.write(lambda connection: endpoints.limit(connection, shed))
     until(lambda: get(fleet.gateway)[::2] == (503, "9"), "it sheds")
     fleet.database.write(lambda connection: endpoints.limit(connection, {}))

@@ -14,7 +14,7 @@ import pytest
 from psycopg import errors, sql
 
 from app.store.access import readers
-from app.store.access.readers import FLEET, Reader, ReaderRefused
+from app.store.access.readers import FLEET, ReaderRefused, ReportReader
 from app.store.database.database import Database
 from cli.main import main
 from tests.support.postgres import DatabaseServer
@@ -209,7 +209,7 @@ def test_granting_again_replaces_and_revoking_ends(
         database.write(lambda c: readers.grant(c, role, FLEET))
         with pytest.raises(ReaderRefused, match="no tenant shop"):
             database.write(lambda c: readers.grant(c, role, ["shop"]))
-        assert database.read(readers.listed) == [Reader(role, FLEET)]
+        assert database.read(readers.listed) == [ReportReader(role, FLEET)]
         assert rows(url, "report.prices") == []
         assert database.write(lambda c: readers.revoke(c, role))
         assert not database.write(lambda c: readers.revoke(c, role))

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from app.store.database.database import Database
-from app.store.money.report_queries import REPORTS, Asked, read
+from app.store.money.report_queries import REPORTS, ReportQuery, read
 
 RELATIONS = """
     SELECT c.relname, c.relkind, obj_description(c.oid, 'pg_class'), c.reloptions, a.attname,
@@ -81,11 +81,11 @@ def test_every_report_is_read_at_every_grain_by_each_dimension(history_url: str,
     begins, ends = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     try:
         report = REPORTS[name]
-        whole = database.read(partial(read, asked=Asked(name, (), grain, begins, ends)))
+        whole = database.read(partial(read, asked=ReportQuery(name, (), grain, begins, ends)))
         assert whole
         first = next(iter(report.values))
         for by in report.dimensions:
-            rows = database.read(partial(read, asked=Asked(name, (by,), grain, begins, ends)))
+            rows = database.read(partial(read, asked=ReportQuery(name, (by,), grain, begins, ends)))
             assert {by, *report.values} <= rows[0].keys()
             assert ("period" in rows[0]) == bool(grain)
             if first in ("gpu_hours", "cost", "requests", "energy_kwh"):
@@ -99,7 +99,7 @@ def test_no_tenant_is_asked_of_a_report_of_the_whole_fleet() -> None:
     begins, ends = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     for name in (name for name, report in REPORTS.items() if report.is_of_fleet):
         with pytest.raises(ValueError, match=f"{name} is of the whole fleet, and not of tenant lab"):
-            Asked(name, (), "", begins, ends, tenant="lab")
+            ReportQuery(name, (), "", begins, ends, tenant="lab")
 
 
 def test_a_report_of_a_tenant_has_its_rows_alone(history_url: str) -> None:
@@ -107,7 +107,7 @@ def test_a_report_of_a_tenant_has_its_rows_alone(history_url: str) -> None:
     begins, ends = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     try:
         for name in (name for name, report in REPORTS.items() if not report.is_of_fleet):
-            rows = database.read(partial(read, asked=Asked(name, ("tenant",), "", begins, ends, tenant="lab")))
+            rows = database.read(partial(read, asked=ReportQuery(name, ("tenant",), "", begins, ends, tenant="lab")))
             assert {row["tenant"] for row in rows} <= {"lab"}
             assert bool(rows) == (name != "slo")
     finally:

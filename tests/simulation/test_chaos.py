@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.keeper.copies import Stage
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from simulation.chaos import Chaos
 from simulation.run import simulated
 from simulation.world import of_documents
@@ -17,7 +17,7 @@ CYCLES = 5  # after the last fault
 SEEDS = range(100) if SOAK else range(3)
 
 
-def world() -> World:
+def world() -> DeclaredFiles:
     names = ("a", "b", "c", "d")
     return of_documents(
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from simulation.history import History, InstanceChange, attained
 from simulation.optimum import Day, InstanceShape, PlanSequence, optimum
 from simulation.run import simulated
@@ -38,7 +38,7 @@ def wave(name: str) -> list[float]:
     return [carries(name) * (LEAST + (MOST - LEAST) * turn) for turn in turns]
 
 
-def world() -> World:
+def world() -> DeclaredFiles:
     documents = [gpu_type(price=PRICE), node("node-0"), node("node-1")]
     documents.append(policy(movePrice=MOVE_PRICE, pricing="share", horizonMinutes=STEP_SECONDS / 60))
     for name in SM:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from simulation.world import of_documents
 
 V1 = "gpuwright/v1"
@@ -52,7 +52,7 @@ def policy(**spec: Any) -> Document:
     return document("Policy", "default", {"mode": "auto"} | spec)
 
 
-def small(gpus: int = 4, rates: tuple[float, ...] = (200.0, 150.0, 100.0), **rules: Any) -> World:
+def small(gpus: int = 4, rates: tuple[float, ...] = (200.0, 150.0, 100.0), **rules: Any) -> DeclaredFiles:
     """Services a, b, c on nodes of two GPUs."""
     names = "abcdefgh"[: len(rates)]
     documents = [gpu_type(), policy(**rules)]

@@ -72,7 +72,7 @@ class AgentProcess:
         def body(version: int) -> str:
             return msgspec.json.encode(msgspec.structs.replace(assignment, version=version)).decode()
 
-        draft = assignments.Draft(self.node, assignment.generation, body)
+        draft = assignments.AssignmentDraft(self.node, assignment.generation, body)
         taken = database.write(lambda connection: assignments.write(connection, assignment.epoch, [draft]))
         assert self.node in taken
 

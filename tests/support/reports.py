@@ -60,5 +60,5 @@ def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
 
 def decide(database: Database, epoch: int, generation: int, *nodes: str) -> dict[str, int]:
     """Write assignments as a leader of `epoch` does; the versions that were taken."""
-    drafts = [assignments.Draft(node, generation, body_of(node, epoch, generation)) for node in nodes]
+    drafts = [assignments.AssignmentDraft(node, generation, body_of(node, epoch, generation)) for node in nodes]
     return database.write(lambda connection: assignments.write(connection, epoch, drafts))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from app.control.domain.events import Event
+from app.control.domain.events import NewEvent
 from app.control.domain.leading import Deposed, Look
 from app.control.domain.readings import Reading
 from app.control.domain.snapshot import NodeFacts, Snapshot
@@ -18,13 +18,13 @@ from app.store.world import events
 from solvers.planning.plan import Plan
 
 
-def live(database: Database, epoch: int, look: Look, readings: Iterable[Reading]) -> Sequence[Event]:
+def live(database: Database, epoch: int, look: Look, readings: Iterable[Reading]) -> Sequence[NewEvent]:
     """One moment in the life of every job; what happened."""
     known = works(look.declared)
     told = places(look.told, {node: NodeFacts(node, "lost") for node in look.seen.lost})
     heard = list(readings)
 
-    def write(connection: Connection) -> tuple[Event, ...]:
+    def write(connection: Connection) -> tuple[NewEvent, ...]:
         if not lease.held(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         before = kept.read(connection)

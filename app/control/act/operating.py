@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from app.control.decide.decide import rejudge
 from app.control.domain.decision import Answer, Decision, Lane, Outcome, State
-from app.control.domain.events import Event, Reason, happened
+from app.control.domain.events import NewEvent, Reason, happened
 from app.control.domain.leading import Look
 from app.control.domain.snapshot import Snapshot
 from app.control.record.planner_store import Store
@@ -81,6 +81,6 @@ def _asked(connection: Connection, generation: int) -> tuple[int, str] | None:
 
 
 def _refused(store: Store, snapshot: Snapshot, why: str) -> int:
-    said: list[Event] = [happened(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
+    said: list[NewEvent] = [happened(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
     store.answered(snapshot.target, "rollback", said)
     return 0

@@ -11,7 +11,7 @@ import msgspec
 from agents.contract import AssignedInstance
 from app.control.domain.decision import State
 from app.control.domain.desired import Desired
-from app.control.domain.events import Event, Reason, happened, known
+from app.control.domain.events import NewEvent, Reason, happened, known
 from app.control.domain.leading import Look, Settled
 from app.control.domain.readings import Trial
 from app.control.measure import metrics
@@ -134,7 +134,7 @@ def _state(before: State, step: Advance) -> State:
     return before
 
 
-def _said(generation: int, before: str, after: State, step: Advance) -> list[Event]:
+def _said(generation: int, before: str, after: State, step: Advance) -> list[NewEvent]:
     name = f"p{generation}"
     said = [
         happened(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)

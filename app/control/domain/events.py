@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from app.store.world.events import Event, Severity
+from app.store.world.events import NewEvent, Severity
 
-__all__ = ["Event", "Reason", "Severity", "happened", "known"]
+__all__ = ["NewEvent", "Reason", "Severity", "happened", "known"]
 
 
 class Reason(StrEnum):
@@ -155,9 +155,9 @@ def known(word: str) -> Reason | None:
 def happened(
     reason: Reason, message: str = "", *, kind: str = "", name: str = "", tenant: str = "",
     generation: int | None = None, about: str = "", severity: Severity | None = None,
-) -> Event:  # fmt: skip
+) -> NewEvent:  # fmt: skip
     """The event of a reason; without a message its sentence. `name` may be as plans have it, `tenant/name`."""
     if not tenant and "/" in name:
         tenant, name = name.split("/", 1)
     said = (message or reason.sentence)[:2000]
-    return Event(reason.value, severity or reason.severity, said, kind, tenant, name, generation, about)
+    return NewEvent(reason.value, severity or reason.severity, said, kind, tenant, name, generation, about)

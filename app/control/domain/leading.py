@@ -19,7 +19,7 @@ class Look:
 
     at: datetime
     declared: tuple[Declared, ...]
-    plan: plans.InForce | None
+    plan: plans.PlanInForce | None
     target: Desired  # what the plan wants
     told: Desired
     seen: Observed

@@ -19,7 +19,7 @@ from app.control.formulate.problem import build_problem
 from app.control.formulate.question import Posed
 from app.control.formulate.running import pinned, standing
 from app.manifests.model import Kind, Manifest
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from solvers.planning.problem import Demand, Limit, Node, Problem, Profile, ProfileKey, Service, State, gpu_indexes
 
 LEAST_RATE = 0.01  # a service that nobody asks is kept warm all the same
@@ -84,7 +84,7 @@ def _whole(world: _Same, usable: frozenset[str]) -> Problem:
     """All that is declared, with the nodes that can be planned on. Most cycles ask of the same world again."""
     manifests = [Manifest(Kind(one.kind), one.tenant, one.name, one.spec) for one in world.declared]
     there = (one for one in manifests if one.kind is not Kind.NODE or one.name in usable)
-    return build_problem(World({one.key: one for one in there if one.kind is not Kind.STATE}))
+    return build_problem(DeclaredFiles({one.key: one for one in there if one.kind is not Kind.STATE}))
 
 
 def _services(

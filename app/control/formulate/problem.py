@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from app.manifests.attainable import admitted_variants
 from app.manifests.fleet import PolicySpec
 from app.manifests.model import Kind, Manifest
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from app.manifests.prices import price_per_hour
 from app.manifests.work import ServiceSpec
 from solvers.planning.problem import (
@@ -53,7 +53,7 @@ POLICY_FIELDS = {
 PRIORITY: int = ServiceSpec.model_fields["priority"].default
 
 
-def build_problem(world: World) -> Problem:
+def build_problem(world: DeclaredFiles) -> Problem:
     """The problem that a world states, as its files were written; the world has been validated whole."""
     by_kind: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
     for manifest in world.manifests.values():

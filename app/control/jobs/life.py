@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import exp
 
-from app.control.domain.events import Event, Reason, happened
+from app.control.domain.events import NewEvent, Reason, happened
 from app.control.domain.readings import Reading
 from app.control.jobs.state import OVER, WAITING, JobState, Need, Phase, Place, Work
 
@@ -32,7 +32,7 @@ class Lived:
     """All jobs a moment later, and what happened to them."""
 
     states: Mapping[str, JobState]
-    events: tuple[Event, ...] = ()
+    events: tuple[NewEvent, ...] = ()
 
 
 def lived(
@@ -50,7 +50,7 @@ def lived(
         job = reading.job or job_of.get(reading.instance, "")
         heard.setdefault(job, []).append(reading)
     found: dict[str, JobState] = {}
-    events: list[Event] = []
+    events: list[NewEvent] = []
     for name, work in sorted(works.items()):
         life = _Life(states.get(name), work, now)
         life.declared()
@@ -68,7 +68,7 @@ class _Life:
 
     def __init__(self, state: JobState | None, work: Work, now: datetime) -> None:
         self.work, self.now = work, now
-        self.events: list[Event] = []
+        self.events: list[NewEvent] = []
         if state is None:
             self.state = JobState(work.job, Phase.QUEUED, now, manifest=work.manifest)
             self._tell(Reason.JOB_QUEUED)

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.control.domain.decision import Decision, Lane, Outcome, State
-from app.control.domain.events import Event
+from app.control.domain.events import NewEvent
 from app.http.metrics import REGISTRY
 
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
@@ -144,7 +144,7 @@ def recorded(decision: Decision) -> None:
         INSTANCE_CHANGES.labels(change).inc(getattr(decision.plan.changes, change))
 
 
-def happened(events: Iterable[Event]) -> None:
+def happened(events: Iterable[NewEvent]) -> None:
     """Count events that were recorded."""
     for event in events:
         EVENTS.labels(event.reason, event.severity).inc()

@@ -40,7 +40,7 @@ class Hearing:
         self._trials = Trials()
         self._turn = threading.Lock()
         self._of_jobs: list[Reading] = []
-        self._unkept: list[rows.Bucket] = []
+        self._unkept: list[rows.LoadBucket] = []
 
     def begin(self) -> None:
         """As a new leader: what was heard before stands in the database."""

@@ -11,11 +11,11 @@ from app.control.domain.snapshot import NodeFacts, NodeState
 from app.control.observe.silence import SILENT_SECONDS
 from app.nodes.detail import AilingGpu
 from app.store.fleet.cordons import WHOLE, Cordon
-from app.store.fleet.observed import NodeRow
+from app.store.fleet.observed import ObservedNode
 
 
 def node_facts(
-    rows: Sequence[NodeRow],
+    rows: Sequence[ObservedNode],
     silent_seconds: Mapping[str, float],
     cordoned: Sequence[Cordon],
     lost_after_seconds: float,
@@ -28,7 +28,10 @@ def node_facts(
 
 
 def _facts(
-    row: NodeRow, silent_seconds: float | None, asked: Mapping[tuple[str, str], set[int]], lost_after_seconds: float
+    row: ObservedNode,
+    silent_seconds: float | None,
+    asked: Mapping[tuple[str, str], set[int]],
+    lost_after_seconds: float,
 ) -> NodeFacts:
     gpus: list[dict[str, Any]] = row.status.get("gpus") or []
     conditions = {one["type"]: one["status"] for one in row.status.get("conditions", ())}

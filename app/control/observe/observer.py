@@ -22,7 +22,7 @@ from app.manifests.fleet import PolicySpec
 from app.nodes.detail import NodeDetail
 from app.store.fleet import cordons, observed
 from app.store.plans import pieces, plans
-from app.store.plans.plans import InForce
+from app.store.plans.plans import PlanInForce
 from solvers.planning.plan import Unserved
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
@@ -144,7 +144,7 @@ class Observer:
         )
         return Observed(instances, generations, silent, ailing, lost, dict(self._asked))
 
-    def wanted(self, connection: Connection, plan: InForce | None) -> tuple[Desired, Mapping[str, float]]:
+    def wanted(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
         """What the plan in force wants, and for which rates it was made."""
         if plan is None:
             return {}, {}

@@ -44,11 +44,11 @@ def whole(bodies: Sequence[bytes]) -> Snapshot:
     return msgspec.convert(said, Snapshot)
 
 
-def plan_row(snapshot: Snapshot, decision: Decision) -> plans.Draft:
+def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     """The decision as the store keeps it."""
     plan, recipe = decision.plan, decision.answer.recipe
     certificate = plan.certificate
-    return plans.Draft(
+    return plans.PlanDraft(
         lane=str(decision.lane),
         state=str(decision.state),
         body=_encoded(sayable(plan)),

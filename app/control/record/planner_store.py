@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from agents.contract import Assignment
 from app.control.domain.decision import Decision, Outcome, State
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.domain.events import Event
+from app.control.domain.events import NewEvent
 from app.control.domain.leading import Deposed, Look, Settled
 from app.control.domain.snapshot import Declared, Snapshot
 from app.control.measure import metrics
@@ -91,7 +91,9 @@ class Store:
         found: Look = self.read(read)
         return found
 
-    def record(self, snapshot: Snapshot, decisions: Sequence[Decision], said: Sequence[Event] = ()) -> tuple[int, ...]:
+    def record(
+        self, snapshot: Snapshot, decisions: Sequence[Decision], said: Sequence[NewEvent] = ()
+    ) -> tuple[int, ...]:
         """Write these down, all or none; the generation of each. Deposed or Overtaken where they may not stand.
 
         They stand under the epoch that they were begun in: a lease lost and taken again meanwhile is another one.
@@ -122,7 +124,7 @@ class Store:
         return generations
 
     def note(
-        self, outcome: Outcome, reason: str, message: str, snapshot: Snapshot | None, said: Sequence[Event] = ()
+        self, outcome: Outcome, reason: str, message: str, snapshot: Snapshot | None, said: Sequence[NewEvent] = ()
     ) -> None:
         """Write down a cycle that decided nothing, with what it saw where that could be another time's question."""
         kept = parts(snapshot) if snapshot else ()
@@ -135,7 +137,7 @@ class Store:
         self.database.write(write)
         metrics.happened(said)
 
-    def tell(self, plan: plans.InForce, desired: Desired, settled: Settled, said: Sequence[Event] = ()) -> bool:
+    def tell(self, plan: plans.PlanInForce, desired: Desired, settled: Settled, said: Sequence[NewEvent] = ()) -> bool:
         """Give these nodes their new assignments, and keep how far the rollout is: both or neither.
 
         False where the plan's state was changed meanwhile, by an operator: then nothing is told.
@@ -162,7 +164,7 @@ class Store:
             metrics.happened(said)
         return told
 
-    def move(self, generation: int, before: State, after: State, why: str, said: Sequence[Event] = ()) -> None:
+    def move(self, generation: int, before: State, after: State, why: str, said: Sequence[NewEvent] = ()) -> None:
         """Give a plan that is not in force another state, if it is still in the one before."""
 
         def write(connection: Connection) -> None:
@@ -173,7 +175,7 @@ class Store:
 
         self.database.write(write)
 
-    def answered(self, generation: int, what: str, said: Sequence[Event] = ()) -> None:
+    def answered(self, generation: int, what: str, said: Sequence[NewEvent] = ()) -> None:
         """What an operator asked has its answer, and it is no."""
 
         def write(connection: Connection) -> None:
@@ -190,7 +192,7 @@ class Store:
         """Shapes whose first instance was watched and passed."""
         return self.database.read(plans.proven)
 
-    def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.Draft:
+    def _assignment(self, node: str, wanted: NodeDesired, plan: int, generation: int) -> assignments.AssignmentDraft:
         def body(version: int) -> str:
             return msgspec.json.encode(
                 Assignment(
@@ -208,4 +210,4 @@ class Store:
                 )
             ).decode()
 
-        return assignments.Draft(node, generation, body)
+        return assignments.AssignmentDraft(node, generation, body)

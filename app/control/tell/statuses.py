@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from app.access import Principal, Scope
-from app.control.domain.events import Event, happened
+from app.control.domain.events import NewEvent, happened
 from app.control.measure import metrics
 from app.control.tell.conditions import Statement
 from app.manifests.model import JSON, Key
 from app.store.database import clock, lease, versions
 from app.store.database.database import Database
 from app.store.world import events, objects
-from app.store.world.objects import Stored
-from app.world.conditions import Condition, Said, with_condition
-from app.world.decisions import Action, Decision
+from app.store.world.objects import StoredObject
+from app.world.conditions import ConditionFields, ObjectCondition, with_condition
+from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
 AT_ONCE = 100  # other writers of objects wait for no longer than this takes
@@ -35,7 +35,7 @@ class ObjectStatus:
     `mark` is what has to differ for it to be news, where that is less than all of it.
     """
 
-    statements: tuple[Said, ...]
+    statements: tuple[ConditionFields, ...]
     fields: Mapping[str, JSON] = field(default_factory=dict)
     mark: object = None
 
@@ -74,15 +74,15 @@ class StatusWriter:
         return looked
 
 
-def write_statuses(connection: Connection, epoch: int, statements: Statements) -> list[Event] | None:
+def write_statuses(connection: Connection, epoch: int, statements: Statements) -> list[NewEvent] | None:
     """Write what is new of these statements, and an event for each that turned; None when a newer epoch won."""
     if not lease.held(connection, epoch):
         return None
     latest = versions.lock(connection, "object")
     stored = objects.get_many(connection, list(statements))
     now = clock.now(connection)
-    decisions: list[Decision] = []
-    turned: list[Event] = []
+    decisions: list[ObjectDecision] = []
+    turned: list[NewEvent] = []
     for key, before in stored.items():
         after = before
         for statement in statements[key].statements:
@@ -93,14 +93,14 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
         if any(after.status.get(name) != value for name, value in fields.items()):
             after = replace(after, status={**after.status, **fields}, updated_at=now)
         if after is not before:
-            decisions.append(Decision(Action.STATUS, before, after))
+            decisions.append(ObjectDecision(Action.STATUS, before, after))
     if decisions:
         write(connection, PLANNER, decisions, latest)
     events.record(connection, turned)
     return turned
 
 
-def _turned(before: Stored, statement: Statement) -> Sequence[Event]:
+def _turned(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
     """An event where the statement says something else than before; that all is well from the start is none."""
     conditions: list[Any] = list(before.status.get("conditions", []))  # type: ignore[arg-type]
     known = next((one for one in conditions if one["type"] == statement.type), None)
@@ -116,6 +116,6 @@ def _turned(before: Stored, statement: Statement) -> Sequence[Event]:
 def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:
     """A job's status, with its conditions; news when it takes a turn, or has come another hundredth of its way."""
     fields = {name: value for name, value in status.items() if name != "conditions"}
-    conditions = tuple(Condition(**one) for one in status["conditions"])
+    conditions = tuple(ObjectCondition(**one) for one in status["conditions"])
     turns = tuple((one.type, one.status, one.reason) for one in conditions)
     return ObjectStatus(conditions, fields, (turns, round(float(status["progress"]), 2), status.get("node")))

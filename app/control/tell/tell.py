@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from app.control.decide.cordons import Drain, progress
 from app.control.domain.decision import HeldBack
-from app.control.domain.events import Event, Reason, happened
+from app.control.domain.events import NewEvent, Reason, happened
 from app.control.domain.mode import mode_of
 from app.control.domain.ports import Solving
 from app.control.domain.snapshot import Snapshot
@@ -139,7 +139,7 @@ class Announcer:
         rent: Addition | None,
         promises: Mapping[str, slo.SloStatus],
         heard: Mapping[str, float],
-    ) -> tuple[tuple[Releasable, ...], dict[Key, ObjectStatus], list[Event]] | None:
+    ) -> tuple[tuple[Releasable, ...], dict[Key, ObjectStatus], list[NewEvent]] | None:
         """In one transaction: limits of gateways, nodes to give back, GPUs to rent, and the events of that."""
         if not lease.held(connection, epoch):
             return None
@@ -166,7 +166,7 @@ class Announcer:
         events.record(connection, happenings)
         return free, _jobs(snapshot, kept.read(connection)), happenings
 
-    def _drained(self, connection: Connection, snapshot: Snapshot) -> list[Event]:
+    def _drained(self, connection: Connection, snapshot: Snapshot) -> list[NewEvent]:
         """Drains that are through, once the plan is what runs, or late; a new leader only takes note of them."""
         plan = plan_reads.head(connection, snapshot.target)
         if plan is None:
@@ -237,8 +237,8 @@ def _promises(problem: Problem, plan: Plan) -> dict[str, SloTarget]:
     }
 
 
-def _limit(one: Shedding) -> endpoints.Limit:
-    return endpoints.Limit(one.queue_limit, one.share, one.retry_after_seconds)
+def _limit(one: Shedding) -> endpoints.GatewayLimit:
+    return endpoints.GatewayLimit(one.queue_limit, one.share, one.retry_after_seconds)
 
 
 def _idle_minutes(snapshot: Snapshot) -> float:

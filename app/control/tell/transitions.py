@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from app.control.decide.cordons import Drain
-from app.control.domain.events import Event, Reason, happened
+from app.control.domain.events import NewEvent, Reason, happened
 from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
 from app.control.tell.slo import SloStatus
 from app.store.fleet.cordons import WHOLE
@@ -22,9 +22,9 @@ NAMED = 5  # of what cannot leave
 ALARMS = {"fast": Reason.BURN_FAST, "slow": Reason.SLO_MISSED}
 
 
-def find_fleet_events(before: Snapshot, now: Snapshot) -> list[Event]:
+def find_fleet_events(before: Snapshot, now: Snapshot) -> list[NewEvent]:
     """Nodes, GPUs, drains and profiles that are otherwise than at the last look."""
-    found: list[Event] = []
+    found: list[NewEvent] = []
     for name, facts in sorted(now.nodes.items()):
         found += _of_node(before.nodes.get(name), facts, _leave(before, facts))
     for key, correction in sorted(now.corrections.items()):
@@ -32,7 +32,7 @@ def find_fleet_events(before: Snapshot, now: Snapshot) -> list[Event]:
     return found
 
 
-def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[Event]:
+def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[NewEvent]:
     """Drains that are through, and those whose deadline passed with something left."""
     was = {(one.asked.node, one.asked.gpu): one for one in before}
     found = []
@@ -49,7 +49,7 @@ def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[Eve
     return found
 
 
-def find_burn_events(before: Mapping[str, SloStatus], now: Mapping[str, SloStatus]) -> list[Event]:
+def find_burn_events(before: Mapping[str, SloStatus], now: Mapping[str, SloStatus]) -> list[NewEvent]:
     """Services that began to spend what may be missed too fast."""
     return [
         happened(ALARMS[kept.alarm], kind="Service", name=name)
@@ -58,7 +58,7 @@ def find_burn_events(before: Mapping[str, SloStatus], now: Mapping[str, SloStatu
     ]
 
 
-def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -> list[Event]:
+def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -> list[NewEvent]:
     """Gateways that fell silent, or are heard again; by how many seconds each has been silent."""
     found = []
     for name, seconds in sorted(now.items()):
@@ -68,7 +68,7 @@ def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -
     return found
 
 
-def _of_node(before: NodeFacts | None, now: NodeFacts, runs: int) -> Iterator[Event]:
+def _of_node(before: NodeFacts | None, now: NodeFacts, runs: int) -> Iterator[NewEvent]:
     was = before.state if before else "never"
     if was != now.state:
         if now.state in NODE_TURNS:
@@ -91,7 +91,7 @@ def _leave(before: Snapshot, now: NodeFacts) -> int:
     return sum(one.gpu in now.draining_gpus for one in wanted.instances) if wanted else 0
 
 
-def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[Event]:
+def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:
     factor, was = now.latency_factor, before.latency_factor
     is_wrong, was_wrong = (not WRONG[0] <= one <= WRONG[1] for one in (factor, was))
     told = f"{key}: measured execution time is {factor:.2f} of the profile's"

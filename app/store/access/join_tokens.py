@@ -83,7 +83,7 @@ def use(connection: Connection, token_id: str, node: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedJoinToken:
     """A join token without its secret."""
 
     id: str
@@ -96,11 +96,11 @@ class Listed:
     used_by: str
 
 
-def page(connection: Connection, after: str, limit: int) -> list[Listed]:
-    return [Listed(*row) for row in connection.execute(PAGE, {"after": after, "limit": limit})]
+def page(connection: Connection, after: str, limit: int) -> list[ListedJoinToken]:
+    return [ListedJoinToken(*row) for row in connection.execute(PAGE, {"after": after, "limit": limit})]
 
 
-def revoke(connection: Connection, token_id: str) -> Listed | None:
+def revoke(connection: Connection, token_id: str) -> ListedJoinToken | None:
     """End a join token that was not used yet."""
     row = connection.execute(REVOKE, {"id": token_id}).one_or_none()
-    return Listed(*row) if row else None
+    return ListedJoinToken(*row) if row else None

@@ -52,7 +52,7 @@ class ReaderRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReportReader:
     """A role and the tenant whose reports it reads; FLEET for all."""
 
     role: str
@@ -105,9 +105,9 @@ def revoke(connection: Connection, role: str) -> bool:
     return True
 
 
-def listed(connection: Connection) -> list[Reader]:
+def listed(connection: Connection) -> list[ReportReader]:
     return [
-        Reader(row.role, FLEET if row.tenant == _FLEET_ROW else row.tenant, row.is_known, row.is_admitted)
+        ReportReader(row.role, FLEET if row.tenant == _FLEET_ROW else row.tenant, row.is_known, row.is_admitted)
         for row in connection.execute(LISTED)
     ]
 

@@ -4,8 +4,8 @@ Not pg_dump: that must be as new as the server, and the one at hand may be older
 `header.json` (schema version, tables), `data/TABLE.N` (COPY text, in pieces) and `manifest.json` (rows, sha256).
 """
 
-from app.store.backup.archive import BackupError, Contents, Table
+from app.store.backup.archive import ArchivedTable, BackupError, Contents
 from app.store.backup.restoring import leap, restore
 from app.store.backup.taking import take
 
-__all__ = ["BackupError", "Contents", "Table", "leap", "restore", "take"]
+__all__ = ["ArchivedTable", "BackupError", "Contents", "leap", "restore", "take"]

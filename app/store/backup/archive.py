@@ -35,7 +35,7 @@ class BackupError(Exception):
 
 
 @dataclass(slots=True)
-class Table:
+class ArchivedTable:
     """How much of a table is in a backup."""
 
     rows: int = 0
@@ -49,7 +49,7 @@ class Contents:
 
     schema: str
     taken_at: str
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, ArchivedTable] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

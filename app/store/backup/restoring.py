@@ -18,10 +18,10 @@ from app.store.backup.archive import (
     DAMAGE,
     FORMAT,
     PIECE_BYTES,
+    ArchivedTable,
     BackupError,
     Contents,
     Pieces,
-    Table,
     first_json,
 )
 from app.store.backup.tables import NO_LIMITS, SEEDED, SEQUENCES, TABLES, copying, identifiers, quoted
@@ -111,10 +111,10 @@ def _refuse_filled(connection: Connection, tables: list[str]) -> None:
             )
 
 
-def _copied_in(connection: Connection, table: str, columns: list[str], pieces: Iterator[bytes]) -> Table:
+def _copied_in(connection: Connection, table: str, columns: list[str], pieces: Iterator[bytes]) -> ArchivedTable:
     query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), identifiers(columns))
     digest = hashlib.sha256()
-    result = Table()
+    result = ArchivedTable()
     with copying(connection) as cursor:
         copy: Copy
         with cursor.copy(query) as copy:

@@ -18,7 +18,7 @@ from psycopg import sql
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.store.backup.archive import FORMAT, PIECE_BYTES, BackupError, Contents, Table, add
+from app.store.backup.archive import FORMAT, PIECE_BYTES, ArchivedTable, BackupError, Contents, add
 from app.store.backup.tables import NO_LIMITS, SEQUENCES, TABLES, copying, identifiers, quoted
 from app.store.database import partitions, schema
 from app.store.database.database import sqlalchemy_url, statement
@@ -66,7 +66,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
     ):
         add(archive, "header.json", json.dumps(header).encode())
         for name, columns in tables.items():
-            contents.tables[name] = Table()
+            contents.tables[name] = ArchivedTable()
             digest = hashlib.sha256()
             for number, piece in enumerate(_copied_out(connection, name, columns)):
                 digest.update(piece)

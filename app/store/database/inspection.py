@@ -22,7 +22,7 @@ Verdict = Literal["ok", "note", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DatabaseFinding:
     """One line of the check. `wrong` means that gpuwright must not or cannot work so."""
 
     name: str
@@ -31,7 +31,7 @@ class Finding:
     advice: str = ""
 
 
-def inspect(url: str, listen_url: str = "") -> list[Finding]:
+def inspect(url: str, listen_url: str = "") -> list[DatabaseFinding]:
     """Everything worth knowing about the database behind `url`; psycopg.OperationalError if it is unreachable."""
     with _connect(url) as connection:
         pooled = _pooled(connection)
@@ -52,45 +52,45 @@ def _connect(url: str) -> psycopg.Connection[Any]:
     return psycopg.connect(libpq_url(url), autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS)
 
 
-def _server_version(connection: psycopg.Connection[Any]) -> Finding:
+def _server_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     number = int(_value(connection, "SHOW server_version_num"))
     version = str(_value(connection, "SHOW server_version"))
     if number < OLDEST * 10_000:
-        return Finding("server version", version, "wrong", f"gpuwright needs Postgres {OLDEST} or newer")
-    return Finding("server version", version)
+        return DatabaseFinding("server version", version, "wrong", f"gpuwright needs Postgres {OLDEST} or newer")
+    return DatabaseFinding("server version", version)
 
 
-def _schema_version(connection: psycopg.Connection[Any]) -> Finding:
+def _schema_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     known = _value(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
     if not known:
-        return Finding("schema", "none", "wrong", schema.advice(None))
+        return DatabaseFinding("schema", "none", "wrong", schema.advice(None))
     version, oldest = connection.execute(schema.SERVES.text.encode()).fetchone() or ("none", "none")
     reason = schema.against(version, oldest)
     newer = version != schema.KNOWN and not reason
     advice = f"newer than this gpuwright, which knows {schema.KNOWN}; it serves {oldest} and later" if newer else reason
-    return Finding("schema", version, "wrong" if reason else "note" if newer else "ok", advice)
+    return DatabaseFinding("schema", version, "wrong" if reason else "note" if newer else "ok", advice)
 
 
-def _durability(connection: psycopg.Connection[Any]) -> list[Finding]:
+def _durability(connection: psycopg.Connection[Any]) -> list[DatabaseFinding]:
     findings = []
     for name in DURABLE:
         value = str(_value(connection, f"SHOW {name}"))
         # `local` and the remote levels wait for our own disk too.
         safe = value != "off"
         advice = "" if safe else f"an acknowledged write can be lost or torn; set {name} = on"
-        findings.append(Finding(name, value, "ok" if safe else "wrong", advice))
+        findings.append(DatabaseFinding(name, value, "ok" if safe else "wrong", advice))
     return findings
 
 
-def _role(connection: psycopg.Connection[Any]) -> Finding:
+def _role(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     name = str(_value(connection, "SELECT current_user"))
     if _value(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"):
         advice = "use a role that owns this database and is no superuser"
-        return Finding("role", f"{name}, a superuser", "note", advice)
-    return Finding("role", name)
+        return DatabaseFinding("role", f"{name}, a superuser", "note", advice)
+    return DatabaseFinding("role", name)
 
 
-def _round_trip(connection: psycopg.Connection[Any]) -> Finding:
+def _round_trip(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     milliseconds = []
     for _ in range(ROUND_TRIPS):
         started = time.perf_counter()
@@ -98,7 +98,7 @@ def _round_trip(connection: psycopg.Connection[Any]) -> Finding:
         milliseconds.append((time.perf_counter() - started) * 1000)
     median = statistics.median(milliseconds)
     advice = "every request waits for several of these; move the server nearer" if median > 5 else ""
-    return Finding("round trip", f"{median:.1f} ms", "note" if advice else "ok", advice)
+    return DatabaseFinding("round trip", f"{median:.1f} ms", "note" if advice else "ok", advice)
 
 
 def _pooled(connection: psycopg.Connection[Any]) -> bool:
@@ -106,10 +106,10 @@ def _pooled(connection: psycopg.Connection[Any]) -> bool:
     return bool(connection.info.backend_pid != _value(connection, "SELECT pg_backend_pid()"))
 
 
-def _pooler(pooled: bool) -> Finding:
+def _pooler(pooled: bool) -> DatabaseFinding:
     if pooled:
-        return Finding("pooler", "yes", "note", "leave GPUWRIGHT_DATABASE_DIRECT unset: no prepared statements")
-    return Finding("pooler", "none; GPUWRIGHT_DATABASE_DIRECT=1 is safe")
+        return DatabaseFinding("pooler", "yes", "note", "leave GPUWRIGHT_DATABASE_DIRECT unset: no prepared statements")
+    return DatabaseFinding("pooler", "none; GPUWRIGHT_DATABASE_DIRECT=1 is safe")
 
 
 def _hears(url: str, notifier: psycopg.Connection[Any]) -> bool:
@@ -119,14 +119,14 @@ def _hears(url: str, notifier: psycopg.Connection[Any]) -> bool:
         return any(True for _ in listener.notifies(timeout=2.0, stop_after=1))
 
 
-def _listening(heard: bool, own_url: bool, pooled: bool) -> Finding:
+def _listening(heard: bool, own_url: bool, pooled: bool) -> DatabaseFinding:
     through = "DATABASE_LISTEN_URL" if own_url else "DATABASE_URL"
     if heard:
-        return Finding("LISTEN", f"works through {through}")
+        return DatabaseFinding("LISTEN", f"works through {through}")
     if own_url:
-        return Finding("LISTEN", "receives nothing", "wrong", "DATABASE_LISTEN_URL must lead past every pooler")
+        return DatabaseFinding("LISTEN", "receives nothing", "wrong", "DATABASE_LISTEN_URL must lead past every pooler")
     advice = "changes are polled every 100 ms" + ("; DATABASE_LISTEN_URL may name a direct way" if pooled else "")
-    return Finding("LISTEN", "receives nothing", "note", advice)
+    return DatabaseFinding("LISTEN", "receives nothing", "note", advice)
 
 
 def _value(connection: psycopg.Connection[Any], query: str) -> Any:

@@ -14,7 +14,7 @@ STREAM = "assignment"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class AssignmentDraft:
     """An assignment about to be written; `body(version)` is its JSON once its version is known."""
 
     node: str
@@ -64,7 +64,7 @@ LEAP = statement(
 )
 
 
-def write(connection: Connection, epoch: int, drafts: Sequence[Draft]) -> dict[str, int]:
+def write(connection: Connection, epoch: int, drafts: Sequence[AssignmentDraft]) -> dict[str, int]:
     """Write assignments and wake who waits for them; the version of each that was taken.
 
     One of an older epoch than any in the fleet, or of no newer (epoch, generation) than its node's, is not.

@@ -65,7 +65,7 @@ Stamp: TypeAlias = tuple[str | None, str | None]  # of what a node said, and of 
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class GatewayLimit:
     """What of a service's requests each gateway takes."""
 
     queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
@@ -100,13 +100,13 @@ def of_nodes(connection: Connection, nodes: Collection[str]) -> list[tuple[str, 
     return [(row.node, row.detail, row.body) for row in connection.execute(NODES, {"nodes": sorted(nodes)})]
 
 
-def limits(connection: Connection) -> dict[str, Limit]:
+def limits(connection: Connection) -> dict[str, GatewayLimit]:
     """By tenant/name."""
     found = connection.execute(LIMITS)
-    return {row.service: Limit(row.queue_limit, row.shed_share, row.retry_after_seconds) for row in found}
+    return {row.service: GatewayLimit(row.queue_limit, row.shed_share, row.retry_after_seconds) for row in found}
 
 
-def limit(connection: Connection, wanted: Mapping[str, Limit]) -> bool:
+def limit(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bool:
     """These are all limits there are; whether that is news. A limit that limits nothing is none."""
     rows = []
     for service, one in sorted(wanted.items()):

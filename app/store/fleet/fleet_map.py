@@ -33,7 +33,7 @@ MEMORY = statement(
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
+class MapNode:
     """A declared node; `ailing` are its GPUs that are not well."""
 
     name: str
@@ -43,8 +43,8 @@ class NodeRow:
     ailing: Sequence[dict[str, Any]] | None
 
 
-def nodes(connection: Connection) -> list[NodeRow]:
-    return [NodeRow(*row) for row in connection.execute(NODES)]
+def nodes(connection: Connection) -> list[MapNode]:
+    return [MapNode(*row) for row in connection.execute(NODES)]
 
 
 def memory_gib(connection: Connection) -> dict[str, float]:

@@ -24,7 +24,7 @@ class ReportRow:
     body: bytes
 
 
-class Bucket(msgspec.Struct):
+class LoadBucket(msgspec.Struct):
     """What was asked of a service in the `seconds` before `at`, and how it was answered."""
 
     tenant: str
@@ -40,7 +40,7 @@ class Bucket(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class LoadHistory:
     """How much was asked of a service, bucket by bucket, the oldest first."""
 
     service: str  # tenant/name
@@ -176,15 +176,15 @@ def heard(connection: Connection, since: datetime | None, known: Sequence[tuple[
     return [ReportRow(*row) for row in rows]
 
 
-def keep(connection: Connection, buckets: Sequence[Bucket]) -> None:
+def keep(connection: Connection, buckets: Sequence[LoadBucket]) -> None:
     """Store buckets; doing it twice equals doing it once."""
     if buckets:
         connection.execute(KEEP, {"buckets": msgspec.json.encode(buckets).decode()})
 
 
-def courses(connection: Connection, within: timedelta) -> list[Course]:
+def courses(connection: Connection, within: timedelta) -> list[LoadHistory]:
     """What every service was asked of late: what a new leader begins with."""
-    return [Course(*row) for row in connection.execute(COURSES, {"within": within})]
+    return [LoadHistory(*row) for row in connection.execute(COURSES, {"within": within})]
 
 
 def answered(connection: Connection, within: timedelta) -> list[Answered]:

@@ -20,7 +20,7 @@ AHEAD = timedelta(minutes=5)  # how far an agent's clock may run ahead of the da
 PROMPT = timedelta(minutes=1)
 
 
-class Told(msgspec.Struct):
+class ReportedNode(msgspec.Struct):
     """What one report says of its node, and where in the bytes sent along its compressed self is."""
 
     node: str
@@ -39,7 +39,7 @@ class Told(msgspec.Struct):
     length: int = 0
 
 
-class Inventory(msgspec.Struct):
+class ReportedInventory(msgspec.Struct):
     """What a machine has; `inventory` is JSON."""
 
     node: str
@@ -47,7 +47,7 @@ class Inventory(msgspec.Struct):
     inventory: msgspec.Raw
 
 
-class Detail(msgspec.Struct):
+class ReportedDetail(msgspec.Struct):
     """What the newest report of a node says of copies, devices and refusals; `detail` is JSON."""
 
     node: str
@@ -185,10 +185,10 @@ KEEP = statement(
 
 def keep(
     connection: Connection,
-    batch: Sequence[Told],
+    batch: Sequence[ReportedNode],
     bodies: Sequence[bytes],
-    inventories: Sequence[Inventory],
-    details: Sequence[Detail],
+    inventories: Sequence[ReportedInventory],
+    details: Sequence[ReportedDetail],
     intervals: Sequence[Interval],
     retention: timedelta,
     longest_usage: timedelta,
@@ -199,8 +199,8 @@ def keep(
     interval is opened once and closed once. Returns the database's time, the nodes of which no state was stored
     because one as new was there before, and the usage, by node and id, that is not as anything was assigned there.
     """
-    newest: dict[str, Told] = {}
-    of_minute: dict[tuple[str, datetime], Told] = {}
+    newest: dict[str, ReportedNode] = {}
+    of_minute: dict[tuple[str, datetime], ReportedNode] = {}
     start = 1
     for told, body in zip(batch, bodies, strict=True):
         told.start, told.length = start, len(body)
@@ -229,7 +229,7 @@ def keep(
     return now, newest.keys() - set(stored or ()), {(node, name) for node, name in strange or ()}
 
 
-def _keep_newest(newest: dict[K, Told], key: K, told: Told) -> None:
+def _keep_newest(newest: dict[K, ReportedNode], key: K, told: ReportedNode) -> None:
     other = newest.get(key)
     if other is None or other.ordinal < told.ordinal:
         newest[key] = told

@@ -119,7 +119,7 @@ def detail(connection: Connection, node: str) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ReportedDevices:
     """What a node says of its devices, and when it said so."""
 
     node: str
@@ -129,12 +129,12 @@ class News:
     detail_at: datetime | None
 
 
-def news(connection: Connection, limit: int) -> list[News]:
+def news(connection: Connection, limit: int) -> list[ReportedDevices]:
     """Nodes of whose devices the status may not say what is true now."""
-    return [News(*row) for row in connection.execute(NEWS, {"limit": limit})]
+    return [ReportedDevices(*row) for row in connection.execute(NEWS, {"limit": limit})]
 
 
-def noted(connection: Connection, told: Sequence[News]) -> None:
+def noted(connection: Connection, told: Sequence[ReportedDevices]) -> None:
     """The status says what these say."""
     connection.execute(
         NOTED,

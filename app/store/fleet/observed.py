@@ -51,7 +51,7 @@ GENERATIONS = statement(
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
+class ObservedNode:
     """A declared node, and what is known of it."""
 
     name: str
@@ -83,9 +83,9 @@ def gone(connection: Connection, after: int) -> set[tuple[str, str, str]]:
     return {tuple(row) for row in connection.execute(GONE, {"after": after})}
 
 
-def nodes(connection: Connection) -> list[NodeRow]:
+def nodes(connection: Connection) -> list[ObservedNode]:
     """Every declared node."""
-    return [NodeRow(*row) for row in connection.execute(NODES)]
+    return [ObservedNode(*row) for row in connection.execute(NODES)]
 
 
 def corrections(connection: Connection) -> list[tuple[str, str, str, float, float, float]]:

@@ -130,7 +130,7 @@ LATER = statement(
 )
 
 
-class Entry(msgspec.Struct, gc=False):
+class LedgerEntry(msgspec.Struct, gc=False):
     """One holder's part of one GPU in one slice; the slice in microseconds."""
 
     node: str
@@ -153,7 +153,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class OpenAccount:
     """A node with something to account for, held until the transaction ends. Moments in microseconds."""
 
     node: str
@@ -164,10 +164,10 @@ class Account:
     horizon: int  # what lies before is not accounted for any more
 
 
-def due(connection: Connection, limit: int) -> list[Account]:
+def due(connection: Connection, limit: int) -> list[OpenAccount]:
     """Accounts that nobody else is at."""
     given = {"settled": SETTLED, "grace": GRACE, "most_ahead": MOST_AHEAD, "horizon": f"{MONTHS} months"}
-    return [Account(*row) for row in connection.execute(DUE, given | {"limit": limit})]
+    return [OpenAccount(*row) for row in connection.execute(DUE, given | {"limit": limit})]
 
 
 def take_news(connection: Connection, nodes: Sequence[str]) -> dict[str, int]:
@@ -192,7 +192,7 @@ def standing(connection: Connection, nodes: Sequence[str], start: int, stop: int
     return list(connection.execute(STANDING, {"nodes": list(nodes), "start": start, "stop": stop}))
 
 
-def write(connection: Connection, entries: Sequence[Entry], *, correction: bool) -> None:
+def write(connection: Connection, entries: Sequence[LedgerEntry], *, correction: bool) -> None:
     """Entries, and the sums of hours and days with them."""
     if entries:
         connection.execute(WRITE, {"entries": msgspec.json.encode(entries).decode(), "correction": correction})

@@ -20,7 +20,7 @@ class Priced(NamedTuple):
     nano_per_hour: int
 
 
-class Owned(NamedTuple):
+class PricedGpus(NamedTuple):
     """The GPUs of a node, as they are paid for."""
 
     node: str
@@ -120,9 +120,11 @@ NOT_OWNED = statement(
 )
 
 
-def own(connection: Connection, of: Collection[str], wanted: Sequence[Owned], now: datetime) -> None:
+def own(connection: Connection, of: Collection[str], wanted: Sequence[PricedGpus], now: datetime) -> None:
     """From now on these nodes have these GPUs, and those of `of` that are not wanted have none."""
-    columns: list[list[object]] = [list(column) for column in zip(*wanted, strict=True)] or [[] for _ in Owned._fields]
+    columns: list[list[object]] = [list(column) for column in zip(*wanted, strict=True)] or [
+        [] for _ in PricedGpus._fields
+    ]
     names = ("nodes", "gpus", "gpu_types", "regions", "purchases", "memories")
     given = dict(zip(names, columns, strict=True)) | {"of": sorted(of), "now": now}
     connection.execute(CLOSE_OWNED, given)
@@ -139,9 +141,9 @@ def price(connection: Connection, of: Collection[str], wanted: Sequence[Priced],
     connection.execute(OPEN_PRICES, given)
 
 
-def owned_of(connection: Connection, gpu_types: Collection[str]) -> list[Owned]:
+def owned_of(connection: Connection, gpu_types: Collection[str]) -> list[PricedGpus]:
     """The nodes that have GPUs of these types now."""
-    return [Owned(*row) for row in connection.execute(OWNED_OF_TYPES, {"of": sorted(gpu_types)})]
+    return [PricedGpus(*row) for row in connection.execute(OWNED_OF_TYPES, {"of": sorted(gpu_types)})]
 
 
 def ways(connection: Connection, gpu_types: Collection[str]) -> set[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ GRAINS = {"hour": "", "day": "_daily", "month": "_monthly"}
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MoneyReport:
     """One report: what its rows may be split by, and its figures as sums over rows of a view.
 
     Views end in `_daily` and `_monthly`. `always` are dimensions that are never summed over.
@@ -36,8 +36,8 @@ LEDGER = ("tenant", "service", "job", "model", "gpu_type", "node", "gpu", "regio
 GPU_HOURS = "round(sum(gpu_microseconds) / 3600000000.0, 6)"
 ENERGY = "round(sum(energy_kwh), 6)"
 
-REPORTS: Mapping[str, Report] = {
-    "cost": Report(
+REPORTS: Mapping[str, MoneyReport] = {
+    "cost": MoneyReport(
         "what GPUs cost, and for whom; idle and unallocated ones too",
         "cost",
         LEDGER,
@@ -48,7 +48,7 @@ REPORTS: Mapping[str, Report] = {
         },
         ("tenant", "service", "job"),
     ),
-    "usage": Report(
+    "usage": MoneyReport(
         "what was asked and used, and a thousand requests cost",
         "usage",
         ("tenant", "service", "job", "model"),
@@ -63,7 +63,7 @@ REPORTS: Mapping[str, Report] = {
         },
         ("tenant", "service"),
     ),
-    "slo": Report(
+    "slo": MoneyReport(
         "promises: the part answered in time, and minutes in which too little was",
         "slo",
         ("tenant", "service", "model"),
@@ -77,14 +77,14 @@ REPORTS: Mapping[str, Report] = {
         },
         ("tenant", "service"),
     ),
-    "energy": Report(
+    "energy": MoneyReport(
         "kilowatt-hours and carbon",
         "energy",
         ("tenant", "service", "job", "model", "node", "gpu_type", "region"),
         {"energy_kwh": ENERGY, "carbon_kg": "round(sum(carbon_kg), 9)"},
         ("tenant", "service", "job"),
     ),
-    "utilisation": Report(
+    "utilisation": MoneyReport(
         "how much of the GPUs is allocated and busy",
         "utilisation",
         ("node", "gpu_type", "region"),
@@ -96,7 +96,7 @@ REPORTS: Mapping[str, Report] = {
         ("gpu_type",),
         is_of_fleet=True,
     ),
-    "savings": Report(
+    "savings": MoneyReport(
         "what plans cost, against what simpler ways would have",
         "savings",
         ("tenant", "baseline"),
@@ -104,7 +104,7 @@ REPORTS: Mapping[str, Report] = {
         ("baseline",),
         always=("baseline",),
     ),
-    "savings_realised": Report(
+    "savings_realised": MoneyReport(
         "nodes that were given back, and what they would have cost",
         "savings_realised",
         ("gpu_type", "region", "purchase"),
@@ -116,7 +116,7 @@ REPORTS: Mapping[str, Report] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportQuery:
     """One question. `begins` is inside, `ends` is not; periods are those of `zone`."""
 
     report: str
@@ -143,7 +143,7 @@ ARE_MIDNIGHTS = statement(
 )
 
 
-def read(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+def read(connection: Connection, asked: ReportQuery) -> list[dict[str, Any]]:
     """Rows in order of their period and dimensions: `period` (where there is a grain), what it is `by`, the values.
 
     With a grain, whole periods: the first is the one that `begins` lies in. Without one, hours that begin in the time.

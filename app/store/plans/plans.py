@@ -123,7 +123,7 @@ FORGET_OLDEST = statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlanDraft:
     """A plan about to be recorded: bodies are JSON."""
 
     lane: str
@@ -146,7 +146,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class PlanInForce:
     """The plan that nodes are brought to."""
 
     generation: int
@@ -164,7 +164,7 @@ class Overtaken(Exception):
     """Another decision was recorded after the snapshot of this one was taken."""
 
 
-def record(connection: Connection, epoch: int, draft: Draft) -> int | None:
+def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
     """Write the plan down and wake who waits for plans; its generation, or None when a newer epoch won.
 
     Overtaken when it does not follow from the plan that is in force now.
@@ -215,12 +215,12 @@ def _ended_by(state: str) -> list[str]:
     return ["proposed"] if state == "proposed" else []
 
 
-def in_force(connection: Connection) -> InForce | None:
+def in_force(connection: Connection) -> PlanInForce | None:
     """The plan in force; what it wants stands in pieces."""
     row = connection.execute(NEWEST, {"states": list(IN_FORCE)}).one_or_none()
     if row is None:
         return None
-    return InForce(
+    return PlanInForce(
         row.generation,
         row.state,
         bytes(row.desired),

@@ -13,7 +13,7 @@ from app.store.database.database import statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AuditEntry:
     """One act of one principal on one thing."""
 
     request_id: str
@@ -52,7 +52,7 @@ PAGE = statement(
 )
 
 
-def record(connection: Connection, entries: Sequence[Entry]) -> None:
+def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
     if entries:
         connection.execute(INSERT, {"rows": msgspec.json.encode(entries).decode()})
 

@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from app.manifests.model import Kind
 from app.store.database.database import statement
-from app.store.world.objects import Stored
+from app.store.world.objects import StoredObject
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """One object added, modified or deleted at a version."""
 
     version: int
@@ -73,7 +73,7 @@ PRUNE = statement(
 )
 
 
-def record(connection: Connection, changes: Sequence[tuple[str, Stored, list[str] | None]]) -> None:
+def record(connection: Connection, changes: Sequence[tuple[str, StoredObject, list[str] | None]]) -> None:
     """Log (action, object, who saw it before), each at its object's resource version."""
     rows = [
         {
@@ -95,14 +95,14 @@ def record(connection: Connection, changes: Sequence[tuple[str, Stored, list[str
 
 def after(
     connection: Connection, version: int, upto: int, kinds: Sequence[Kind], tenant: str, limit: int
-) -> list[Change]:
+) -> list[ObjectChange]:
     """Changes in (version, upto] of these kinds that concern `tenant` (empty: every tenant)."""
     rows = connection.execute(
         AFTER,
         {"after": version, "upto": upto, "kinds": [str(k) for k in kinds], "tenant": tenant, "limit": limit},
     )
     return [
-        Change(row.version, Kind(row.kind), row.tenant, row.action, row.admits, row.admitted_before, row.object)
+        ObjectChange(row.version, Kind(row.kind), row.tenant, row.action, row.admits, row.admitted_before, row.object)
         for row in rows
     ]
 

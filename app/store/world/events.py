@@ -63,7 +63,7 @@ PRUNE = statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class NewEvent:
     """Something that happened to one thing. `about` tells apart what has the same reason and subject."""
 
     reason: str
@@ -83,7 +83,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedEvent:
     """An event as it is kept."""
 
     id: int
@@ -100,7 +100,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventFilter:
     """Which events are asked for; what is left at its default selects nothing out."""
 
     before: int | None = None  # older than this id: the next page
@@ -113,7 +113,7 @@ class Wanted:
     generation: int | None = None
 
 
-def record(connection: Connection, events: Sequence[Event]) -> None:
+def record(connection: Connection, events: Sequence[NewEvent]) -> None:
     """Write down what happened; what happened before in the last hour is counted there."""
     rows: dict[str, dict[str, Any]] = {}
     for event in events:
@@ -126,11 +126,11 @@ def record(connection: Connection, events: Sequence[Event]) -> None:
         connection.execute(RECORD, {"events": msgspec.json.encode(list(rows.values())).decode()})
 
 
-def recent(connection: Connection, wanted: Wanted = Wanted(), limit: int = 100) -> list[Recorded]:
+def recent(connection: Connection, wanted: EventFilter = EventFilter(), limit: int = 100) -> list[RecordedEvent]:
     """The newest first."""
     asked = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     rows = connection.execute(recent_statement(asked), {**asked, "limit": limit})
-    return [Recorded(*row) for row in rows]
+    return [RecordedEvent(*row) for row in rows]
 
 
 def recent_statement(asked: dict[str, Any]) -> TextClause:

@@ -11,7 +11,7 @@ from app.store.database.database import statement
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptAnswer:
     """The first answer under a key, and the hash of what was asked."""
 
     request_hash: bytes
@@ -47,14 +47,14 @@ PRUNE = statement(
 )
 
 
-def kept(connection: Connection, principal: str, key: str) -> Kept | None:
+def kept(connection: Connection, principal: str, key: str) -> KeptAnswer | None:
     """The answer already given; holds the key, so that a concurrent twin waits for this one."""
     connection.execute(LOCK_KEY, {"principal": principal, "key": key})
     row = connection.execute(GET, {"principal": principal, "key": key}).one_or_none()
-    return Kept(row.request_hash, row.status, row.headers, row.body) if row else None
+    return KeptAnswer(row.request_hash, row.status, row.headers, row.body) if row else None
 
 
-def keep(connection: Connection, principal: str, key: str, answer: Kept, headers_json: str) -> None:
+def keep(connection: Connection, principal: str, key: str, answer: KeptAnswer, headers_json: str) -> None:
     connection.execute(
         KEEP,
         {

@@ -19,7 +19,7 @@ COLUMNS = "uid, kind, tenant, name, labels, spec, status, generation, resource_v
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredObject:
     """An object as the database holds it."""
 
     uid: UUID
@@ -176,8 +176,8 @@ OF_MODELS = statement(
 )
 
 
-def _stored(row: Row[Any]) -> Stored:
-    return Stored(
+def _stored(row: Row[Any]) -> StoredObject:
+    return StoredObject(
         uid=row.uid,
         kind=Kind(row.kind),
         tenant=row.tenant,
@@ -193,12 +193,12 @@ def _stored(row: Row[Any]) -> Stored:
     )
 
 
-def get(connection: Connection, key: Key) -> Stored | None:
+def get(connection: Connection, key: Key) -> StoredObject | None:
     row = connection.execute(GET, {"kind": key.kind, "tenant": key.tenant, "name": key.name}).one_or_none()
     return _stored(row) if row else None
 
 
-def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, Stored]:
+def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, StoredObject]:
     """Those of `keys` that exist."""
     wanted = list(dict.fromkeys(keys))
     if not wanted:
@@ -214,7 +214,7 @@ def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, Stored]:
     return {stored.key: stored for stored in map(_stored, rows)}
 
 
-def page(connection: Connection, selection: Selection, after: tuple[str, str], limit: int) -> list[Stored]:
+def page(connection: Connection, selection: Selection, after: tuple[str, str], limit: int) -> list[StoredObject]:
     """Up to `limit` objects after (tenant, name), in that order."""
     parameters = {
         "kind": selection.kind,
@@ -235,29 +235,29 @@ def names(connection: Connection, kind: Kind, admitting: str) -> list[str]:
     return list(connection.scalars(NAMES, {"kind": kind, "admitting": admitting}))
 
 
-def of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[Stored]:
+def of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[StoredObject]:
     """The services, or the profiles, that refer to one of the models."""
     return [_stored(row) for row in connection.execute(OF_MODELS, {"kind": kind, "models": sorted(models)})]
 
 
-def insert(connection: Connection, objects: Sequence[Stored]) -> None:
+def insert(connection: Connection, objects: Sequence[StoredObject]) -> None:
     _execute_rows(connection, INSERT, objects)
 
 
-def update(connection: Connection, objects: Sequence[Stored]) -> None:
+def update(connection: Connection, objects: Sequence[StoredObject]) -> None:
     _execute_rows(connection, UPDATE, objects)
 
 
-def update_status(connection: Connection, objects: Sequence[Stored]) -> None:
+def update_status(connection: Connection, objects: Sequence[StoredObject]) -> None:
     """Status and visibility only: the spec, and with it the generation, stay."""
     _execute_rows(connection, UPDATE_STATUS, objects)
 
 
-def delete(connection: Connection, objects: Sequence[Stored]) -> None:
+def delete(connection: Connection, objects: Sequence[StoredObject]) -> None:
     if objects:
         connection.execute(DELETE, {"uids": [str(stored.uid) for stored in objects]})
 
 
-def _execute_rows(connection: Connection, sql: TextClause, objects: Sequence[Stored]) -> None:
+def _execute_rows(connection: Connection, sql: TextClause, objects: Sequence[StoredObject]) -> None:
     if objects:
         connection.execute(sql, {"rows": msgspec.json.encode(objects).decode()})

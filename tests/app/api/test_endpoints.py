@@ -14,7 +14,7 @@ import pytest
 from agents.contract import AssignedInstance, Assignment
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
-from app.store.fleet.endpoints import Limit
+from app.store.fleet.endpoints import GatewayLimit
 from tests.support.caller import until
 from tests.support.reports import instance, report, send
 from tests.support.server import Reply, RunningServer
@@ -109,7 +109,9 @@ def test_what_nodes_are_told_weighs_their_copies(
     def body(version: int) -> str:
         return msgspec.json.encode(Assignment("node-1", version, 1, 1, instances=(assigned,))).decode()
 
-    database.write(lambda connection: assignments.write(connection, 1, [assignments.Draft("node-1", 1, body)]))
+    database.write(
+        lambda connection: assignments.write(connection, 1, [assignments.AssignmentDraft("node-1", 1, body)])
+    )
     (search,) = poll.result(30).json["services"]
     assert (search["copies"][0]["weight"], search["sloMs"], search["percentile"]) == (123.0, 80.0, 98.0)
 
@@ -120,7 +122,7 @@ def test_limits_are_told_and_the_same_again_is_no_news(
     tell(server, node, ("a", "ready"))
     known = version(server, edge, {"shop/search": ["a"]})
     poll = waiting(server, edge, known)
-    limits = {"shop/search": Limit(100, 0.25, 7), "shop/free": Limit()}
+    limits = {"shop/search": GatewayLimit(100, 0.25, 7), "shop/free": GatewayLimit()}
     assert database.write(lambda connection: endpoints.limit(connection, limits))
     (search,) = poll.result(30).json["services"]
     assert (search["queueLimit"], search["shedShare"], search["retryAfterSeconds"]) == (100, 0.25, 7)

@@ -12,7 +12,7 @@ import pytest
 from fastapi import APIRouter
 
 import app.api
-from app.access import TABLE, Noun, Role, Verb
+from app.access import TABLE, AccessVerb, Noun, Role
 from app.main import assemble
 from app.manifests.model import BY_PLURAL, Kind
 from app.settings import Settings
@@ -139,7 +139,7 @@ def test_no_route_answers_without_a_token(world: RunningServer, method: str, pat
 def test_a_route_refuses_exactly_those_whom_the_table_does_not_grant_it(
     world: RunningServer, tokens: dict[Role, str], role: Role, method: str, path: str
 ) -> None:
-    verb = Verb.READ if method == "GET" else Verb.WRITE
+    verb = AccessVerb.READ if method == "GET" else AccessVerb.WRITE
     granted = (noun_of(path), verb) in TABLE[role]
     reply = world.request(method, filled(path, "shop"), *sample(method, path), token=tokens[role], headers=head(method))
     assert reply.status < 500, reply.text

@@ -19,8 +19,8 @@ from app.console.trouble import find_troubles
 from app.console.view import page
 from app.console.wording import age, money, number, percent
 from app.store.database.lease import Lease
-from app.store.fleet.fleet_map import NodeRow
-from app.store.world.events import Recorded
+from app.store.fleet.fleet_map import MapNode
+from app.store.world.events import RecordedEvent
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = PageRequest()
@@ -28,9 +28,9 @@ LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
 
 
-def node(name: str, gpus: int = 4, silent_seconds: float = 3.0, ailing: tuple[int, ...] = ()) -> NodeRow:
+def node(name: str, gpus: int = 4, silent_seconds: float = 3.0, ailing: tuple[int, ...] = ()) -> MapNode:
     wrong = [{"index": index, "health": "failed", "reason": "xid_79"} for index in ailing]
-    return NodeRow(name, "l4-24gb", gpus, AT - timedelta(seconds=silent_seconds), wrong)
+    return MapNode(name, "l4-24gb", gpus, AT - timedelta(seconds=silent_seconds), wrong)
 
 
 def instance(service: str, on: str, gpu: int, sm_percent: int = 25) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     return known | fields
 
 
-def seen(services: list[dict[str, Any]], nodes: list[NodeRow], **body: Any) -> ConsoleData:
+def seen(services: list[dict[str, Any]], nodes: list[MapNode], **body: Any) -> ConsoleData:
     plan = {"generation": 7, "state": "done", "reason": "cycle", "message": None}
     return ConsoleData(
         at=AT, services=services, nodes=nodes, memory_gib={"l4-24gb": 24.0}, plan=plan, body=body, leader=LEADER
@@ -126,7 +126,9 @@ def test_what_is_worst_is_listed_first_and_pages_are_short() -> None:
 
 def test_the_same_that_befell_many_is_one_line() -> None:
     events = [
-        Recorded(n, AT, AT + timedelta(seconds=n), 2, "burn_fast", "alarm", "Service", "shop", f"s{n}", f"m{n}", None)
+        RecordedEvent(
+            n, AT, AT + timedelta(seconds=n), 2, "burn_fast", "alarm", "Service", "shop", f"s{n}", f"m{n}", None
+        )
         for n in range(50)
     ]
     (line,) = group_events(events)
@@ -170,7 +172,7 @@ def large(nodes: int, gpus: int) -> ConsoleData:
     services = [service(name, unservedPerSecond=9.0) for name in names]
     fleet = [node(f"h100-sxm-80gb-{n:04}", gpus, 100.0 if n % 2 else 1.0, (0,)) for n in range(nodes)]
     whole = seen(services, fleet, instances=instances, unserved=short, heldBack=[], changes={"start": 9})
-    event = Recorded(1, AT, AT, 1, "planned", "info", "Plan", "", "p7", "m" * 2000, None)
+    event = RecordedEvent(1, AT, AT, 1, "planned", "info", "Plan", "", "p7", "m" * 2000, None)
     return replace(whole, events=[replace(event, id=n, reason=f"reason_{n}") for n in range(600)])
 
 

@@ -19,8 +19,8 @@ from app.access import Principal, Scope
 from app.http import errors, logs, metrics
 from app.http.floor import ConnectionLimits
 from app.http.gate import Capacity, Gate
-from app.http.server import Listening, serve
-from app.problem import Problem
+from app.http.server import RunningServer, serve
+from app.problem import HttpProblem
 from app.settings import Settings
 from app.store.database.database import Unavailable
 
@@ -44,7 +44,7 @@ def authenticate(header: str | None) -> Principal:
         time.sleep(0.2)
     if header in TOKENS:
         return TOKENS[header]
-    raise Problem("unauthorized", "this token is unknown", headers={"WWW-Authenticate": "Bearer"})
+    raise HttpProblem("unauthorized", "this token is unknown", headers={"WWW-Authenticate": "Bearer"})
 
 
 class Form(BaseModel):
@@ -88,7 +88,7 @@ def api() -> FastAPI:
 
     @app.get("/api/v1/services/{name}")
     def service(name: str) -> dict[str, str]:
-        raise Problem("not-found", f"there is no Service {name}")
+        raise HttpProblem("not-found", f"there is no Service {name}")
 
     @app.put("/api/v1/services/{name}")
     def put(name: str, form: Form) -> dict[str, str]:
@@ -110,7 +110,7 @@ def api() -> FastAPI:
 
     @app.post("/api/v1/join")
     def join(request: Request) -> dict[str, str]:
-        raise Problem("conflict", "this join token was used before")
+        raise HttpProblem("conflict", "this join token was used before")
 
     @app.get("/api/v1/slow")
     def slow(seconds: float) -> dict[str, float]:
@@ -156,7 +156,7 @@ def run(options: dict[str, Any], log_path: str, say: Connection) -> None:
     logs.configure(options.get("level", "INFO"), secrets=(f"postgresql://u:{CANARY}@db/x",))
     gate = Gate(api(), settings=settings, authenticate=authenticate, capacity=Capacity(**options.get("capacity", {})))
 
-    def ready(listening: Listening) -> None:
+    def ready(listening: RunningServer) -> None:
         say.send(listening.port)
         if options.get("stop_after"):
             threading.Timer(options["stop_after"], listening.stop).start()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 
-from app.http.shares import Ledger, Slots
+from app.http.shares import FairShares, Slots
 
 
 def test_a_ledger_holds_no_more_than_its_total_nor_anyone_more_than_a_share() -> None:
-    ledger = Ledger(total=10, share=6)
+    ledger = FairShares(total=10, share=6)
     assert ledger.take("a", 6)
     assert not ledger.take("a", 1)
     assert not ledger.take("b", 5)

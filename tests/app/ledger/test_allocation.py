@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.ledger.allocation import Lines, allocate, cost, differences
 from app.ledger.division import Shares, divided
-from app.ledger.facts import FOREVER, HOUR, QUARTER, Amount, NodeFacts, Owned, Rate, Usage
+from app.ledger.facts import FOREVER, HOUR, QUARTER, AllocatedAmount, GpuRate, NodeUsage, OwnedGpus, Usage
 from tests.app.ledger.judge import ALWAYS, EPOCH, MICROSECOND, Held, Paid, Priced, judged
 from tests.support.soak import scaled
 
@@ -56,10 +56,10 @@ def us(moment: datetime) -> int:
     return FOREVER if moment == ALWAYS else (moment - EPOCH) // MICROSECOND
 
 
-def facts_of(prices: list[Priced], usage: list[Held], owned_from: timedelta, heard: int = FOREVER) -> NodeFacts:
-    return NodeFacts(
-        owned=[Owned(7, 2, *KIND, 16.0, us(START + owned_from))],
-        rates={KIND: [Rate(one.nano_per_hour, us(one.start), us(one.stop)) for one in prices]},
+def facts_of(prices: list[Priced], usage: list[Held], owned_from: timedelta, heard: int = FOREVER) -> NodeUsage:
+    return NodeUsage(
+        owned=[OwnedGpus(7, 2, *KIND, 16.0, us(START + owned_from))],
+        rates={KIND: [GpuRate(one.nano_per_hour, us(one.start), us(one.stop)) for one in prices]},
         usage=[
             Usage(one.id, one.id, one.gpu, one.tenant, one.service, "", "", one.sm_percent, one.memory_gib,
                   one.dedicated, us(one.start), us(one.stop))
@@ -69,7 +69,7 @@ def facts_of(prices: list[Priced], usage: list[Held], owned_from: timedelta, hea
     )  # fmt: skip
 
 
-def allocated(facts: NodeFacts, start: datetime = START, stop: datetime = START + SPAN) -> Lines:
+def allocated(facts: NodeUsage, start: datetime = START, stop: datetime = START + SPAN) -> Lines:
     return allocate(facts, us(start), us(stop))
 
 
@@ -125,11 +125,11 @@ def test_what_stands_and_its_counter_entries_say_what_is_wanted(
     before: tuple[list[Priced], list[Held], timedelta], after: tuple[list[Priced], list[Held], timedelta]
 ) -> None:
     standing, wanted = allocated(facts_of(*before)), allocated(facts_of(*after))
-    summed = {line: Amount(one.gpu_microseconds, one.nano) for line, one in standing.items()}
+    summed = {line: AllocatedAmount(one.gpu_microseconds, one.nano) for line, one in standing.items()}
     for line, one in differences(wanted, standing).items():
-        summed.setdefault(line, Amount()).add(one.gpu_microseconds, one.nano)
-    assert {line: one for line, one in summed.items() if one != Amount()} == {
-        line: one for line, one in wanted.items() if one != Amount()
+        summed.setdefault(line, AllocatedAmount()).add(one.gpu_microseconds, one.nano)
+    assert {line: one for line, one in summed.items() if one != AllocatedAmount()} == {
+        line: one for line, one in wanted.items() if one != AllocatedAmount()
     }
     assert differences(wanted, wanted) == {}
 
@@ -153,7 +153,7 @@ def test_time_after_the_last_report_is_nobodys_and_marked() -> None:
 
 def test_energy_is_divided_as_the_time_is() -> None:
     facts = facts_of([Priced(KIND, 4_000_000_000, START)], [held_from_start()], timedelta())
-    with_energy = NodeFacts(facts.owned, facts.rates, facts.usage, energy_mj={(us(START), 0): 1001})
+    with_energy = NodeUsage(facts.owned, facts.rates, facts.usage, energy_mj={(us(START), 0): 1001})
     lines = allocate(with_energy, us(START), us(START) + QUARTER)
     assert {(line.gpu, line.kind): amount.energy_mj for line, amount in lines.items()} == {
         (0, "idle"): 501, (0, "used"): 500, (1, "unallocated"): None,

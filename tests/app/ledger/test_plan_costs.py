@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.control.formulate.problem import build_problem
 from app.ledger.allocation import allocate
-from app.ledger.facts import HOUR, NodeFacts, Owned, Rate, Usage
+from app.ledger.facts import HOUR, GpuRate, NodeUsage, OwnedGpus, Usage
 from app.manifests.offline import Input, load
 from app.manifests.prices import NANO, nano_per_hour
 from solvers.planning.plan import Plan
@@ -29,8 +29,8 @@ def booked(problem: Problem, plan: Plan) -> tuple[int, int]:
             for one in plan.instances
             if one.node == name
         ]  # fmt: skip
-        owned = Owned(1, node.gpu_count, *way, problem.type_of(name).memory_gib, 0)
-        facts = NodeFacts([owned], {way: [Rate(nano_per_hour(node.price_per_hour), 0)]}, usage)
+        owned = OwnedGpus(1, node.gpu_count, *way, problem.type_of(name).memory_gib, 0)
+        facts = NodeUsage([owned], {way: [GpuRate(nano_per_hour(node.price_per_hour), 0)]}, usage)
         used = [amount.nano for line, amount in allocate(facts, 0, HOUR).items() if line.kind == "used"]
         total, parts = total + sum(used), parts + len(used)
     return total, parts

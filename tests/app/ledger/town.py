@@ -96,7 +96,7 @@ class Ledger:
         def body(version: int) -> str:
             return msgspec.json.encode(Assignment(node, version, 1, self.generation, instances=instances)).decode()
 
-        draft = assignments.Draft(node, self.generation, body)
+        draft = assignments.AssignmentDraft(node, self.generation, body)
         now, self.now = self.now, at
         assert self.database.write(lambda connection: assignments.write(connection, 1, [draft]))
         self.now = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.manifests.asked import named
-from app.manifests.faults import Fault
+from app.manifests.faults import ManifestFault
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.parsing import ParserPool
 from app.manifests.reader import ONE
@@ -15,7 +15,7 @@ AT = Key(Kind.SERVICE, "shop", "search")
 SPEC = "{spec: {model: m, slo: {latencyMs: 80, percentile: 98}, ratePerSecond: 900}}"
 
 
-def put(text: str) -> tuple[list[Manifest], list[Fault]]:
+def put(text: str) -> tuple[list[Manifest], list[ManifestFault]]:
     found = ParserPool().parse(text.encode(), "yaml", ONE, "body", AT.tenant, AT)
     return found.manifests, found.faults
 

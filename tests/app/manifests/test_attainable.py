@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.manifests.attainable import Reason, condition
+from app.manifests.attainable import SloReason, condition
 
 MODEL = {"variants": [{"name": "fp16", "accuracy": 0.76}, {"name": "int8", "accuracy": 0.7}]}
 
@@ -26,20 +26,20 @@ def service(latency_ms: float, **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "reason", "says"),
     [
-        (service(4.2), Reason.ATTAINABLE, "4 ms (int8 on t4), 4.2 ms with the margin of 5 %"),
-        (service(4.19), Reason.SLO_BELOW_FASTEST_EXEC, "the least SLO that could be met is 4.2 ms"),
-        (service(8.4, minAccuracy=0.75), Reason.ATTAINABLE, "8 ms (fp16 on v100)"),
-        (service(8.0, variants=["fp16"]), Reason.SLO_BELOW_FASTEST_EXEC, "8.4 ms"),
-        (service(9, variants=["fp16"], gpuTypes=["t4"]), Reason.SLO_BELOW_FASTEST_EXEC, "21 ms"),
-        (service(9, minAccuracy=0.8), Reason.NO_VARIANT, "minAccuracy 0.8; its most accurate is fp16 with 0.76"),
-        (service(9, variants=["int8"], minAccuracy=0.75), Reason.NO_VARIANT, "variants int8 and minAccuracy 0.75"),
-        (service(9, gpuTypes=["a100"]), Reason.NO_PROFILE, "on a100"),
+        (service(4.2), SloReason.ATTAINABLE, "4 ms (int8 on t4), 4.2 ms with the margin of 5 %"),
+        (service(4.19), SloReason.SLO_BELOW_FASTEST_EXEC, "the least SLO that could be met is 4.2 ms"),
+        (service(8.4, minAccuracy=0.75), SloReason.ATTAINABLE, "8 ms (fp16 on v100)"),
+        (service(8.0, variants=["fp16"]), SloReason.SLO_BELOW_FASTEST_EXEC, "8.4 ms"),
+        (service(9, variants=["fp16"], gpuTypes=["t4"]), SloReason.SLO_BELOW_FASTEST_EXEC, "21 ms"),
+        (service(9, minAccuracy=0.8), SloReason.NO_VARIANT, "minAccuracy 0.8; its most accurate is fp16 with 0.76"),
+        (service(9, variants=["int8"], minAccuracy=0.75), SloReason.NO_VARIANT, "variants int8 and minAccuracy 0.75"),
+        (service(9, gpuTypes=["a100"]), SloReason.NO_PROFILE, "on a100"),
     ],
 )
-def test_the_verdict_and_its_numbers(spec: dict[str, Any], reason: Reason, says: str) -> None:
+def test_the_verdict_and_its_numbers(spec: dict[str, Any], reason: SloReason, says: str) -> None:
     found = condition(spec, MODEL, PROFILES)
     assert found.reason is reason
-    assert found.status == ("True" if reason is Reason.ATTAINABLE else "False")
+    assert found.status == ("True" if reason is SloReason.ATTAINABLE else "False")
     assert says in found.message
 
 
@@ -49,4 +49,4 @@ def test_the_policys_margin_is_the_one_that_counts() -> None:
 
 
 def test_a_model_without_profiles_has_none() -> None:
-    assert condition(service(4), MODEL, []).reason is Reason.NO_PROFILE
+    assert condition(service(4), MODEL, []).reason is SloReason.NO_PROFILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.manifests.faults import Refused
+from app.manifests.faults import ManifestsRefused
 from app.manifests.reader import API, read
 from app.manifests.validate import validate
 from tests.app.manifests import bad
@@ -41,7 +41,7 @@ def test_a_fault_is_one_readable_line(case: bad.Bad) -> None:
 
 @pytest.mark.parametrize(("data", "says"), bad.UNREADABLE.values(), ids=bad.UNREADABLE)
 def test_a_text_that_cannot_be_read_is_refused_in_a_sentence(data: bytes, says: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         read(data, "yaml", API, "fleet.yaml")
     assert says in str(refused.value)
     assert all(str(fault).isprintable() for fault in refused.value.faults)

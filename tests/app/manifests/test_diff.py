@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.manifests.diff import Change, diff
+from app.manifests.diff import FieldChange, diff
 
 
 @pytest.mark.parametrize(
     ("before", "after", "changes"),
     [
-        ({"a": {"b": 80}}, {"a": {"b": 60}}, [Change("a.b", 80, 60)]),
-        ({"a": 1}, {}, [Change("a", 1, None)]),
-        ({}, {"a": {"b": 1}}, [Change("a", None, {"b": 1})]),
-        ({"a": [1, 2]}, {"a": [1, 3, 4]}, [Change("a[1]", 2, 3), Change("a[2]", None, 4)]),
-        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, [Change("a[0].b", 1, 2)]),
-        ({"a": 1}, {"a": True}, [Change("a", 1, True)]),
+        ({"a": {"b": 80}}, {"a": {"b": 60}}, [FieldChange("a.b", 80, 60)]),
+        ({"a": 1}, {}, [FieldChange("a", 1, None)]),
+        ({}, {"a": {"b": 1}}, [FieldChange("a", None, {"b": 1})]),
+        ({"a": [1, 2]}, {"a": [1, 3, 4]}, [FieldChange("a[1]", 2, 3), FieldChange("a[2]", None, 4)]),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, [FieldChange("a[0].b", 1, 2)]),
+        ({"a": 1}, {"a": True}, [FieldChange("a", 1, True)]),
         ({"a": 1}, {"a": 1.0}, []),
-        ({"a": None}, {}, [Change("a", None, None)]),
-        ({"a": [1]}, {"a": {"b": 1}}, [Change("a", [1], {"b": 1})]),
+        ({"a": None}, {}, [FieldChange("a", None, None)]),
+        ({"a": [1]}, {"a": {"b": 1}}, [FieldChange("a", [1], {"b": 1})]),
     ],
 )
-def test_each_changed_field_is_named_with_both_values(before: Any, after: Any, changes: list[Change]) -> None:
+def test_each_changed_field_is_named_with_both_values(before: Any, after: Any, changes: list[FieldChange]) -> None:
     assert diff(before, after) == changes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.manifests.faults import Refused
+from app.manifests.faults import ManifestsRefused
 from app.manifests.reader import API, read
 
 BOMB = b"a0: &a0 [x]\n" + b"".join(
@@ -35,7 +35,7 @@ BOMB = b"a0: &a0 [x]\n" + b"".join(
 )
 def test_what_is_too_much_is_refused_before_it_is_built(data: bytes, media: Any) -> None:
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         read(data, media, API)
     assert refused.value.too_large
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100_000
@@ -57,5 +57,5 @@ def test_what_is_too_much_is_refused_before_it_is_built(data: bytes, media: Any)
     ids=lambda value: value if isinstance(value, str) else repr(value[:12]),
 )
 def test_no_text_takes_time_out_of_proportion(data: bytes, media: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ManifestsRefused):
         read(data, media, API)

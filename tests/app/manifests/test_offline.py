@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.manifests.faults import Refused
+from app.manifests.faults import ManifestsRefused
 from app.manifests.model import Key, Kind
 from app.manifests.offline import Input, load
 from tests.app.manifests import bad
@@ -28,7 +28,7 @@ def test_a_world_may_be_spread_over_files() -> None:
 
 
 def test_faults_of_every_file_come_together(tmp_path: Path) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         load(
             [
                 Input("a.yaml", bad.service(slo="").encode()),
@@ -42,7 +42,7 @@ def test_faults_of_every_file_come_together(tmp_path: Path) -> None:
 
 
 def test_references_must_lead_somewhere() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         load([Input("a.yaml", "---\n".join([bad.service(), bad.node(), bad.job(), bad.profile()]).encode())])
     assert [fault.field for fault in refused.value.faults] == [
         "spec.model",
@@ -55,7 +55,7 @@ def test_references_must_lead_somewhere() -> None:
 
 def test_a_reference_into_nothing_is_named_beside_a_fault_elsewhere_and_one_into_what_is_at_fault_is_not() -> None:
     wrong = bad.gpu_type(pricePerHour="0").replace("{name: x}", "{name: t4}")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         load([Input("a.yaml", "---\n".join([wrong, bad.node(), bad.service()]).encode())])
     assert [fault.field for fault in refused.value.faults] == ["spec.pricePerHour", "spec.model"]
 
@@ -73,10 +73,10 @@ def test_a_reference_into_nothing_is_named_beside_a_fault_elsewhere_and_one_into
 )
 def test_what_runs_now_must_run_on_something_declared(wrong: tuple[str, str], says: str) -> None:
     assert wrong[0] in EXAMPLE
-    with pytest.raises(Refused, match=says):
+    with pytest.raises(ManifestsRefused, match=says):
         load([Input("fleet.yaml", EXAMPLE.replace(*wrong).encode())])
 
 
 def test_no_files_are_no_world() -> None:
-    with pytest.raises(Refused, match="no file"):
+    with pytest.raises(ManifestsRefused, match="no file"):
         load([])

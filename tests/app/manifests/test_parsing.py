@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from app.manifests.faults import Refused
-from app.manifests.parsing import WAITING, Busy, ParserPool
-from app.manifests.reader import API, Limits
+from app.manifests.faults import ManifestsRefused
+from app.manifests.parsing import WAITING, ParserBusy, ParserPool
+from app.manifests.reader import API, InputLimits
 from tests.app.manifests import bad
 
 MANY = "---\n".join(bad.service().replace("{name: x}", f"{{name: s{n}}}") for n in range(800)).encode()
@@ -72,11 +72,11 @@ def test_faults_and_refusals_come_back_whole(pool: ParserPool) -> None:
     assert len(manifests) == 800
     assert fault.field == "spec.priority"
     assert at_fault is not None and {key.name for key in at_fault} == {fault.document.rpartition("/")[2]}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         pool.parse(MANY + b"---\na: [", "yaml", API, "f")
     assert refused.value.faults[0].document.startswith("f:")
-    with pytest.raises(Refused) as refused:
-        pool.parse(MANY, "yaml", Limits(API.max_bytes, 100))
+    with pytest.raises(ManifestsRefused) as refused:
+        pool.parse(MANY, "yaml", InputLimits(API.max_bytes, 100))
     assert refused.value.too_large
 
 
@@ -108,7 +108,7 @@ def test_a_worker_that_was_killed_is_replaced(pool: ParserPool) -> None:
 
 def test_an_input_that_takes_too_long_is_refused_and_its_worker_gone() -> None:
     pool = ParserPool(seconds=0.3)
-    with pytest.raises(Refused, match=r"within 0\.3 seconds") as refused:
+    with pytest.raises(ManifestsRefused, match=r"within 0\.3 seconds") as refused:
         pool.parse(SLOW, "yaml", API, "f")
     assert refused.value.too_large
     assert workers() == []
@@ -117,8 +117,8 @@ def test_an_input_that_takes_too_long_is_refused_and_its_worker_gone() -> None:
 def test_an_input_that_takes_too_much_memory_is_refused() -> None:
     pool = ParserPool(seconds=60, memory_mb=250)
     text = b"a: " + b"x" * (60 * 1024**2)
-    with pytest.raises(Refused, match="more than 250 MB of memory") as refused:
-        pool.parse(text, "yaml", Limits(64 * 1024**2, 1000))
+    with pytest.raises(ManifestsRefused, match="more than 250 MB of memory") as refused:
+        pool.parse(text, "yaml", InputLimits(64 * 1024**2, 1000))
     assert refused.value.too_large
     assert workers() == []
 
@@ -130,7 +130,7 @@ def test_when_all_workers_are_busy_the_rest_is_told_to_come_back() -> None:
     def ask() -> None:
         try:
             pool.parse(SLOW, "yaml", API)
-        except (Refused, Busy) as error:
+        except (ManifestsRefused, ParserBusy) as error:
             outcomes.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(1 + WAITING)]
@@ -139,7 +139,7 @@ def test_when_all_workers_are_busy_the_rest_is_told_to_come_back() -> None:
     hang = time.monotonic() + 30
     while not workers() and time.monotonic() < hang:
         time.sleep(0.01)
-    with pytest.raises(Busy):
+    with pytest.raises(ParserBusy):
         while time.monotonic() < hang:
             pool.parse(SLOW, "yaml", API)
     pool.close()

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.manifests.faults import Refused
-from app.manifests.reader import API, OFFLINE, Limits, read
+from app.manifests.faults import ManifestsRefused
+from app.manifests.reader import API, OFFLINE, InputLimits, read
 
 WHOLE = st.integers(-(10**15), 10**15)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -65,7 +65,7 @@ def test_no_syntax_raises_anything_but_refused(text: str, media: Any) -> None:
 def refuses_or_reads(data: bytes, media: Any) -> None:
     try:
         assert read(data, media, API)
-    except Refused as refused:
+    except ManifestsRefused as refused:
         assert refused.faults
         assert all(str(fault).isprintable() for fault in refused.faults)
 
@@ -123,35 +123,35 @@ def test_an_alias_is_what_it_names() -> None:
 
 def test_an_alias_counts_all_that_it_names() -> None:
     text = b"a: &x [1, 2, 3]\nb: [*x, *x]"  # 4 + 1 + 8, and the mapping
-    assert read(text, "yaml", Limits(100, 14))
-    with pytest.raises(Refused, match="more than 13 values"):
-        read(text, "yaml", Limits(100, 13))
+    assert read(text, "yaml", InputLimits(100, 14))
+    with pytest.raises(ManifestsRefused, match="more than 13 values"):
+        read(text, "yaml", InputLimits(100, 13))
 
 
 def test_aliases_cannot_nest_deeper_than_anything_else() -> None:
     lines = ["- &a0 [1]"] + [f"- &a{n} [*a{n - 1}]" for n in range(1, 70)]
-    with pytest.raises(Refused, match="nested deeper"):
+    with pytest.raises(ManifestsRefused, match="nested deeper"):
         read("\n".join(lines).encode(), "yaml", OFFLINE)
 
 
 def test_aliases_of_a_long_text_count_its_characters() -> None:
     data = b"- &a " + b"x" * 1000 + b"\n- *a" * 2000
-    with pytest.raises(Refused):
-        read(data, "yaml", Limits(100_000, 10_000))
+    with pytest.raises(ManifestsRefused):
+        read(data, "yaml", InputLimits(100_000, 10_000))
 
 
 @pytest.mark.parametrize("media", ["yaml", "json"])
 def test_values_are_counted_the_same_in_both(media: Any) -> None:
     data = b'{"a": [1, [], {}, {"b": "[,,,"}]}'  # the root, a list, 1, [], {}, {b}, a text
-    assert read(data, media, Limits(100, 7))
-    with pytest.raises(Refused, match="more than 6 values"):
-        read(data, media, Limits(100, 6))
+    assert read(data, media, InputLimits(100, 7))
+    with pytest.raises(ManifestsRefused, match="more than 6 values"):
+        read(data, media, InputLimits(100, 6))
 
 
 @pytest.mark.parametrize("media", ["yaml", "json"])
 def test_sixty_four_levels_are_read_and_one_more_is_not(media: Any) -> None:
     assert read(b'{"a":' + b"[" * 63 + b"]" * 63 + b"}", media)
-    with pytest.raises(Refused, match="nested deeper"):
+    with pytest.raises(ManifestsRefused, match="nested deeper"):
         read(b'{"a":' + b"[" * 64 + b"]" * 64 + b"}", media)
 
 
@@ -173,7 +173,7 @@ def test_sixty_four_levels_are_read_and_one_more_is_not(media: Any) -> None:
     ],
 )
 def test_json_that_is_not_quite_json_is_refused_where_it_is_wrong(data: bytes, place: str, says: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         read(data, "json", API, "f.json")
     (fault,) = refused.value.faults
     assert fault.document == place
@@ -196,21 +196,21 @@ def test_several_files_are_read_under_their_own_names() -> None:
 
 
 def test_faults_of_several_files_come_together() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ManifestsRefused) as refused:
         read(envelope(a_yaml="x: [", b_json="{", c_yaml=""), "files")
     assert [fault.document.split(":")[0] for fault in refused.value.faults] == ["a.yaml", "b.json", "c.yaml"]
 
 
 def test_several_files_share_one_limit() -> None:
     one = "[" + ",".join("1" for _ in range(30)) + "]"
-    assert read(envelope(a_json=one), "files", Limits(10_000, 50))
-    with pytest.raises(Refused, match="values"):
-        read(envelope(a_json=one, b_json=one), "files", Limits(10_000, 50))
+    assert read(envelope(a_json=one), "files", InputLimits(10_000, 50))
+    with pytest.raises(ManifestsRefused, match="values"):
+        read(envelope(a_json=one, b_json=one), "files", InputLimits(10_000, 50))
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{}", b'{"files": {}}', b'{"files": [1]}', b'{"files": [{"name": "a"}]}'])
 def test_an_envelope_out_of_order_is_refused(data: bytes) -> None:
-    with pytest.raises(Refused, match="name"):
+    with pytest.raises(ManifestsRefused, match="name"):
         read(data, "files")
 
 
@@ -218,5 +218,5 @@ def test_an_envelope_out_of_order_is_refused(data: bytes) -> None:
     ("text", "says"), [("a:\n  b: x\n   c: y\n", "indented too far"), ("a:\n\tb: x\n", "indent with spaces")]
 )
 def test_a_slip_of_the_indentation_is_told_as_one(text: str, says: str) -> None:
-    with pytest.raises(Refused, match=says):
+    with pytest.raises(ManifestsRefused, match=says):
         read(text.encode(), "yaml")

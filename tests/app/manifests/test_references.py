@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.manifests.model import Key, Kind, Manifest
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from app.manifests.references import Broken, ProfileOf, Reference, Referrer, broken_by, clashes, faults, referred
 
 MODEL = Manifest(
@@ -18,8 +18,8 @@ def service(tenant: str = "shop", **spec: object) -> Manifest:
     return Manifest(Kind.SERVICE, tenant, "x", {"model": "resnet50", **spec}, document="f#1")  # type: ignore[dict-item]
 
 
-def world(*manifests: Manifest) -> World:
-    return World({manifest.key: manifest for manifest in (MODEL, SECRET, T4, *manifests)})
+def world(*manifests: Manifest) -> DeclaredFiles:
+    return DeclaredFiles({manifest.key: manifest for manifest in (MODEL, SECRET, T4, *manifests)})
 
 
 def test_each_kind_says_what_it_refers_to() -> None:
@@ -61,7 +61,7 @@ def test_an_unknown_variant_names_those_there_are() -> None:
 
 def test_a_model_of_others_reads_like_one_that_does_not_exist() -> None:
     (hidden,) = faults([service(model="secret")], world())
-    (absent,) = faults([service(model="secrex")], World({MODEL.key: MODEL, T4.key: T4}))
+    (absent,) = faults([service(model="secrex")], DeclaredFiles({MODEL.key: MODEL, T4.key: T4}))
     assert str(hidden) == str(absent).replace("secrex", "secret")
     (near,) = faults([service(model="secre")], world())
     assert near.suggestion == ""

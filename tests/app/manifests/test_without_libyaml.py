@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.manifests import yaml_text
-from app.manifests.faults import Refused
+from app.manifests.faults import ManifestsRefused
 from app.manifests.reader import API, read
 from tests.app.manifests import bad
 from tests.app.manifests.test_contract_example import EXAMPLE
@@ -24,5 +24,5 @@ def test_the_contracts_example_reads_the_same(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(("data", "says"), bad.UNREADABLE.values(), ids=bad.UNREADABLE)
 def test_what_cannot_be_read_is_refused_as_well(data: bytes, says: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ManifestsRefused):
         read(data, "yaml", API)

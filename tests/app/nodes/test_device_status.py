@@ -17,10 +17,10 @@ from app.manifests.validate import validate
 from app.nodes import decoding, device_status
 from app.nodes.intake import Intake
 from app.nodes.reporting_condition import SYSTEM
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.store.database.database import Database
 from app.store.world import objects
-from app.store.world.objects import Stored
+from app.store.world.objects import StoredObject
 from app.world import declare
 from tests.support.postgres import GivenDatabase
 from tests.support.reports import report
@@ -63,7 +63,7 @@ class Heard:
             pass
 
     @property
-    def node(self) -> Stored:
+    def node(self) -> StoredObject:
         found = self.database.read(lambda c: objects.get(c, Key(Kind.NODE, "", "node-1")))
         assert found is not None
         return found
@@ -169,7 +169,7 @@ def test_what_is_said_again_by_another_replica_is_not_taken_for_written(heard: H
 
 def test_an_inventory_that_names_a_device_twice_is_refused() -> None:
     for twice in ([GPUS[0], {**GPUS[1], "uuid": "GPU-0"}], [GPUS[0], {**GPUS[1], "index": 0}]):
-        with pytest.raises(Problem):
+        with pytest.raises(HttpProblem):
             decoding.decode_report(json.dumps(report("node-1", 1, inventory={"gpus": twice})).encode())
 
 

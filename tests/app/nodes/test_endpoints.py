@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.contract import AssignedInstance, Assignment, Copy
 from app.nodes.detail import InstanceOwner, NodeDetail
 from app.nodes.endpoints import ServiceCopy, filter_tenant, list_copies, list_services
-from app.store.fleet.endpoints import Limit
+from app.store.fleet.endpoints import GatewayLimit
 
 
 def copy(name: str, stage: str = "ready", instance: str = "i-1", address: str = "10.0.0.1:9000") -> Copy:
@@ -75,7 +75,7 @@ def test_both_copies_of_a_hand_over_serve_until_the_node_drains_one() -> None:
 
 
 def test_a_service_says_its_promise_and_its_limit_also_without_a_copy() -> None:
-    limits = {"shop/search": Limit(100, 0.25, 7), "lab/unserved": Limit(shed_share=1.0)}
+    limits = {"shop/search": GatewayLimit(100, 0.25, 7), "lab/unserved": GatewayLimit(shed_share=1.0)}
     unserved, search = list_services(list_copies("node-1", said(copy("a")), told("i-1")), limits)
     assert (search.slo_ms, search.percentile) == (80.0, 98.0)
     assert (search.queue_limit, search.shed_share, search.retry_after_seconds) == (100, 0.25, 7)

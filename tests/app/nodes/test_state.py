@@ -38,7 +38,7 @@ def decide(database: Database, node: str, generation: int = 1) -> None:
         head = {"node": node, "version": version, "epoch": 1, "generation": generation}
         return json.dumps(head | {"instances": instances})
 
-    drafts = [assignments.Draft(node, generation, body)]
+    drafts = [assignments.AssignmentDraft(node, generation, body)]
     assert database.write(lambda connection: assignments.write(connection, 1, drafts))
 
 

@@ -72,7 +72,7 @@ def assign(server: RunningServer, generation: int) -> None:
         return msgspec.json.encode(made).decode()
 
     database = Database(server.database_url, pool_size=1)
-    drafts = [assignments.Draft("node-1", generation, body)]
+    drafts = [assignments.AssignmentDraft("node-1", generation, body)]
     assert database.write(lambda connection: assignments.write(connection, 1, drafts))
     database.close()
 

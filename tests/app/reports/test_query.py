@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.reports.query import parse_query
-from app.store.money.report_queries import Asked
+from app.store.money.report_queries import ReportQuery
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
-def ask(name: str = "cost", by: str = "", begins: str = "", ends: str = "", zone: str = "UTC") -> Asked:
+def ask(name: str = "cost", by: str = "", begins: str = "", ends: str = "", zone: str = "UTC") -> ReportQuery:
     return parse_query(name, by, begins, ends, zone, "", NOW, 100)
 
 
@@ -57,6 +57,6 @@ def test_alternatives_are_never_summed_over() -> None:
     ],
 )
 def test_what_cannot_be_answered_is_named_with_what_can(given: dict[str, str], said: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         ask(**given)
     assert said in refused.value.detail

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.reports import sheets
-from app.store.money.report_queries import REPORTS, Asked
+from app.store.money.report_queries import REPORTS, ReportQuery
 
 MARCH = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin, before the clocks go forward
 
@@ -24,8 +24,8 @@ def charge(**changed: Any) -> dict[str, Any]:
     return {**row, **changed}
 
 
-def asked(grain: str) -> Asked:
-    return Asked("cost", sheets.FOCUS_BY, grain, MARCH, MARCH, zone="Europe/Berlin")
+def asked(grain: str) -> ReportQuery:
+    return ReportQuery("cost", sheets.FOCUS_BY, grain, MARCH, MARCH, zone="Europe/Berlin")
 
 
 def read(lines: Any) -> list[dict[str, str]]:
@@ -74,7 +74,7 @@ def test_a_negative_amount_stays_a_number() -> None:
 def test_a_sheet_has_the_columns_that_were_asked_for() -> None:
     cost = REPORTS["cost"]
     row = {**charge(), **dict.fromkeys(cost.values, Decimal(1))}
-    day = Asked("cost", ("service",), "day", MARCH, MARCH)
+    day = ReportQuery("cost", ("service",), "day", MARCH, MARCH)
     (line,) = read(sheets.sheet(day, cost, [row]))
     assert list(line) == ["period", "service", *cost.values]
     assert sheets.following(MARCH.astimezone(ZoneInfo("UTC")), "hour") == datetime(2026, 3, 29, 0, tzinfo=UTC)

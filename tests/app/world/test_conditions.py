@@ -6,22 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.manifests.model import Kind, Manifest
-from app.store.world.objects import Stored
-from app.world.conditions import Condition, with_condition
+from app.store.world.objects import StoredObject
+from app.world.conditions import ObjectCondition, with_condition
 from app.world.decisions import decide
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 ELEVEN = datetime(2026, 11, 20, 11, tzinfo=UTC)
-HEARD = Condition("Reporting", "True", "Reporting", "reports arrive")
-SILENT = Condition("Reporting", "Unknown", "Silent", "no report")
+HEARD = ObjectCondition("Reporting", "True", "Reporting", "reports arrive")
+SILENT = ObjectCondition("Reporting", "Unknown", "Silent", "no report")
 
 
-def node() -> Stored:
+def node() -> StoredObject:
     (decision,) = decide([Manifest(Kind.NODE, "", "node-1", {"gpuType": "t4", "gpus": 1})], {}, TEN)
     return decision.object
 
 
-def said(stored: Stored) -> Any:
+def said(stored: StoredObject) -> Any:
     conditions: Any = stored.status["conditions"]
     (condition,) = conditions
     return condition
@@ -39,14 +39,14 @@ def test_another_status_is_a_transition() -> None:
 
 
 def test_another_message_of_the_same_status_is_none() -> None:
-    reworded = Condition("Reporting", "True", "Reporting", "reports arrive again")
+    reworded = ObjectCondition("Reporting", "True", "Reporting", "reports arrive again")
     told = with_condition(with_condition(node(), HEARD, TEN), reworded, ELEVEN)
     assert said(told)["message"] == "reports arrive again"
     assert said(told)["lastTransitionTime"] == "2026-11-20T10:00:00.000Z"
 
 
 def test_conditions_of_other_types_stay() -> None:
-    other = Condition("Healthy", "True", "Healthy", "all GPUs answer")
+    other = ObjectCondition("Healthy", "True", "Healthy", "all GPUs answer")
     both = with_condition(with_condition(node(), HEARD, TEN), other, ELEVEN)
     conditions: Any = both.status["conditions"]
     assert [condition["type"] for condition in conditions] == ["Reporting", "Healthy"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.manifests.model import Kind, Manifest
-from app.store.world.objects import Stored
+from app.store.world.objects import StoredObject
 from app.world.decisions import Action, decide, deletions
 
 THEN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 20, 11, 0, tzinfo=UTC)
 TENANT = Manifest(Kind.TENANT, "", "shop", {"limit": {"gpus": 4}}, {"team": "a"})
 
 
-def stored(manifest: Manifest) -> Stored:
+def stored(manifest: Manifest) -> StoredObject:
     """The manifest as it was declared an hour ago."""
     (decision,) = decide([manifest], {}, THEN)
     return replace(decision.object, resource_version=7)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.manifests.model import Key, Kind
-from app.problem import Problem
+from app.problem import HttpProblem
 from app.world.merge import merge, merged
 
 KEY = Key(Kind.TENANT, "", "shop")
@@ -54,7 +54,7 @@ def test_a_patch_leaves_what_it_does_not_name() -> None:
     "change", [{"metadata": {"name": "bank"}}, {"kind": "Node"}, {"spec": {"limit": {"gpus": -1}}}]
 )
 def test_a_patch_that_makes_something_else_or_something_wrong_is_refused(change: Any) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         merged(WIRE, change, KEY)
     assert refused.value.slug == "invalid"
     assert refused.value.faults

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.families import FAMILIES, family
 from benchmarks.rows import row
-from benchmarks.timed import Order
+from benchmarks.timed import TimedRun
 from cli.bench import child
 from cli.bench.wanted import add_family_argument
 from cli.main import main
@@ -36,7 +36,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_a_plan_is_timed_in_a_process_of_its_own_and_its_memory_watched() -> None:
     heard: list[str] = []
     problem = family("A", 8, 4, 0)
-    told, peak_mb = child.planned(problem, Order("hetsev", 1.0), lambda line: heard.append(line["what"]))
+    told, peak_mb = child.planned(problem, TimedRun("hetsev", 1.0), lambda line: heard.append(line["what"]))
     assert heard == ["loaded", "planned", "judged"]
     assert 20 < peak_mb < 2000
     assert row(told, peak_mb, 1.0)["violations"] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.verbs.watch import News
+from cli.verbs.watch import ShownObjects
 
 
 def item(uid: str, version: int) -> dict[str, Any]:
@@ -12,7 +12,7 @@ def item(uid: str, version: int) -> dict[str, Any]:
 
 
 def test_what_a_list_showed_is_not_shown_again_by_its_event() -> None:
-    news = News(set())
+    news = ShownObjects(set())
     assert news.of("listed", item("a", 5))
     assert not news.of("modified", item("a", 5))
     assert news.of("modified", item("a", 6))
@@ -20,7 +20,7 @@ def test_what_a_list_showed_is_not_shown_again_by_its_event() -> None:
 
 
 def test_a_list_after_a_gap_shows_what_went_meanwhile_once() -> None:
-    news = News(set())
+    news = ShownObjects(set())
     news.of("listed", item("a", 5))
     news.of("listed", item("b", 6))
     assert news.gone({"b"}) == [("deleted", item("a", 5))]
@@ -29,5 +29,5 @@ def test_a_list_after_a_gap_shows_what_went_meanwhile_once() -> None:
 
 
 def test_only_what_was_named_is_news() -> None:
-    news = News({"a"})
+    news = ShownObjects({"a"})
     assert news.of("listed", item("a", 1)) and not news.of("listed", item("b", 1))

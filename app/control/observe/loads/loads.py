@@ -12,8 +12,8 @@ from app.control.observe.loads.differences import GatewayTotals, NodeTotals, Spa
 from app.control.observe.loads.hearing import Cursor, Readings
 from app.control.observe.loads.recent import Recent, recent
 from app.control.observe.loads.window import GATEWAY, NODE, Window
-from app.store.fleet.loads import Bucket, Course
-from solvers.forecast import Forecaster, Sample, Settings, expect
+from app.store.fleet.loads import LoadBucket, LoadHistory
+from solvers.forecast import Forecaster, ForecastTuning, Sample, expect
 
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # a speaker's last word stands for so long
 LONGEST_SECONDS = 60.0  # between two looks; of more, nobody knows
@@ -42,8 +42,8 @@ class _Said:
 class Loads:
     """What is heard of all services. Not for several threads at once."""
 
-    def __init__(self, settings: Settings | None = None, forecaster: Forecaster = expect) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, settings: ForecastTuning | None = None, forecaster: Forecaster = expect) -> None:
+        self.settings = settings or ForecastTuning()
         self.cursor = Cursor()
         self.dropped = 0  # counts that cannot be
         self._forecaster = forecaster
@@ -51,9 +51,9 @@ class Loads:
         self._speakers: dict[str, dict[str, _Speaker]] = {GATEWAY: {}, NODE: {}}
         self._said: dict[str, _Said] = {}
         self._last: float | None = None
-        self._full: list[Bucket] = []
+        self._full: list[LoadBucket] = []
 
-    def restore(self, courses: Iterable[Course]) -> None:
+    def restore(self, courses: Iterable[LoadHistory]) -> None:
         """Begin with what an earlier leader kept."""
         for course in courses:
             window = self._window(course.service)
@@ -119,7 +119,7 @@ class Loads:
         """All that anybody spoke of, or that something was promised to."""
         return list(self._windows)
 
-    def full(self) -> list[Bucket]:
+    def full(self) -> list[LoadBucket]:
         """Buckets to be kept; each is given once."""
         full, self._full = self._full, []
         return full

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from app.control.observe.loads.differences import Came
 from app.control.observe.loads.latencies import add
 from app.control.observe.loads.recent import Answers
-from app.store.fleet.loads import Bucket
+from app.store.fleet.loads import LoadBucket
 from solvers.forecast import Sample
 
 BUCKET_SECONDS = 10.0
@@ -68,7 +68,7 @@ class Window:
             inside = total - came.surely_slow(self.slo_ms)
             self.answers.append(Answers(now, total, failed, inside, came.counts))
 
-    def passed(self, last: float, now: float) -> Bucket | None:
+    def passed(self, last: float, now: float) -> LoadBucket | None:
         """The rate held from `last` until now; a bucket that is full by then."""
         while self.answers and self.answers[0].at <= now - ANSWER_SECONDS[self.source]:
             self.answers.popleft()
@@ -99,7 +99,7 @@ class Window:
         """Whether the bucket is nearly full without the time up to now."""
         return self._seconds + (now - last) / 2 >= BUCKET_SECONDS - 1e-6 or self._seconds >= BUCKET_SECONDS / 2
 
-    def _closed(self, at: float) -> Bucket:
+    def _closed(self, at: float) -> LoadBucket:
         sample = Sample(at, self._seconds, self._requests)
         self.samples.append(sample)
         counts = self._counted.counts
@@ -107,7 +107,7 @@ class Window:
         tenant, _, service = self.name.partition("/")
         slow = self._counted.slow(self.slo_ms)
         self._kept.append((at, answers + self._counted.errors, answers - slow))
-        bucket = Bucket(
+        bucket = LoadBucket(
             tenant=tenant,
             service=service,
             at=datetime.fromtimestamp(at, UTC),

@@ -13,7 +13,7 @@ from app.control.domain.ports import Meanwhile, nothing
 from app.control.domain.snapshot import Declared
 from app.control.solve import Inline
 from app.manifests.model import JSON, Key, Kind
-from app.manifests.offline import World
+from app.manifests.offline import DeclaredFiles
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, put, withdraw
 from solvers.planning.problem import Problem
@@ -34,7 +34,7 @@ class Dies(Inline):
         return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
 
-def world(*services: dict[str, Any]) -> World:
+def world(*services: dict[str, Any]) -> DeclaredFiles:
     models = [one for name in ("a", "b") for one in (model(name), profile(name))]
     return of_documents([gpu_type(), policy(), node("node-0"), *models, *services])
 

@@ -42,7 +42,7 @@ def test_an_alarm_alone_calls_for_no_new_plan(database: Database) -> None:
     store = Store(database, "one")
     store.lead()
     assert not learnt(database, store.epoch, [Corrected(KEY, alarm="the profile is wrong")], NOON)
-    said = database.read(lambda connection: events.recent(connection, events.Wanted(), 10))
+    said = database.read(lambda connection: events.recent(connection, events.EventFilter(), 10))
     assert [(one.reason, one.severity) for one in said] == [("profile_wrong", "alarm")]
 
 

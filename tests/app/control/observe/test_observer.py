@@ -21,7 +21,7 @@ def test_a_node_cannot_say_that_anothers_instance_is_gone(database_url: str) -> 
         told = (AssignedInstance("i-1", 0, tenant="shop", service="search"),)
         return msgspec.json.encode(Assignment("true", version, 1, 1, instances=told)).decode()
 
-    database.write(lambda connection: assignments.write(connection, 1, [assignments.Draft("true", 1, body)]))
+    database.write(lambda connection: assignments.write(connection, 1, [assignments.AssignmentDraft("true", 1, body)]))
     intake = Intake(database, timedelta(days=1))
     for node, stage in (("true", "ready"), ("liar", "gone")):
         copy = {"id": f"{node}.1", "instance": "i-1", "gpu": 0, "stage": stage}

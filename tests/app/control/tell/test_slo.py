@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.control.tell.slo import WindowCounts, assess_all, assess_slo
 from app.store.database.database import Database
 from app.store.fleet import loads
-from app.store.fleet.loads import WINDOWS, Bucket
+from app.store.fleet.loads import WINDOWS, LoadBucket
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_an_attainment_is_a_share(answers: float, errors: float, slow: float, pe
 
 
 def test_windows_reach_as_far_as_they_say(database: Database) -> None:
-    def bucket(ago: timedelta, slow: float) -> Bucket:
-        return Bucket("shop", "search", datetime.now(UTC) - ago, 10, 100, 0, slow, [100], 100)
+    def bucket(ago: timedelta, slow: float) -> LoadBucket:
+        return LoadBucket("shop", "search", datetime.now(UTC) - ago, 10, 100, 0, slow, [100], 100)
 
     buckets = [
         bucket(timedelta(minutes=1), 1), bucket(timedelta(minutes=20), 2), bucket(timedelta(minutes=50), 4),

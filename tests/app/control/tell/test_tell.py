@@ -26,7 +26,7 @@ from app.store.database.database import Database
 from app.store.fleet import endpoints
 from app.store.plans import outlook
 from app.store.world import events, objects
-from app.store.world.events import Wanted
+from app.store.world.events import EventFilter
 from app.world.declare import declare
 from app.world.write import Actor
 from tests.support.world import gpu_type, manifest, model, node, profile, service
@@ -116,7 +116,7 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
     assert (
         REGISTRY.get_sample_value("gpuwright_service_unserved_per_second", {"tenant": "shop", "service": "search"}) == 0
     )
-    found = database.read(lambda c: events.recent(c, Wanted(reasons=["releasable"])))
+    found = database.read(lambda c: events.recent(c, EventFilter(reasons=["releasable"])))
     assert {one.name for one in found} == {one["node"] for one in free}
 
 

@@ -15,7 +15,7 @@ from agents.contract import GatewayCounts, ServiceCounts
 from app.control.observe.loads import Cursor, Loads, hear
 from app.store.database.database import Database
 from app.store.fleet import gateways, loads
-from app.store.fleet.loads import Bucket
+from app.store.fleet.loads import LoadBucket
 from tests.support.reports import instance, report, this_minute
 
 
@@ -36,7 +36,7 @@ def put(database: Database, body: dict[str, Any] | bytes, node: str = "", sequen
     database.write(lambda connection: connection.execute(text(sql), row))
 
 
-def bucket(ago: timedelta, **fields: Any) -> Bucket:
+def bucket(ago: timedelta, **fields: Any) -> LoadBucket:
     known: dict[str, Any] = {
         "seconds": 10,
         "requests": 100.5,
@@ -45,7 +45,7 @@ def bucket(ago: timedelta, **fields: Any) -> Bucket:
         "latency_counts": [0, 99],
         "answers": 99,
     }
-    return Bucket("shop", "search", datetime.now(UTC) - ago, **(known | fields))
+    return LoadBucket("shop", "search", datetime.now(UTC) - ago, **(known | fields))
 
 
 def test_each_report_is_heard_once(database: Database) -> None:

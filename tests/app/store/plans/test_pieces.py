@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import pieces, plans
-from app.store.plans.plans import Draft, Overtaken
+from app.store.plans.plans import Overtaken, PlanDraft
 
 
 class Time:
@@ -41,11 +41,11 @@ def count(database: Database) -> int:
     return int(database.read(lambda c: c.execute(text("SELECT count(*) FROM piece")).scalar_one()))
 
 
-def drafted(base: int = 0, state: str = "rolling", body: bytes = b"plan") -> Draft:
-    return Draft("full", state, body, b"desired", [b"world", b"nodes"], base=base)
+def drafted(base: int = 0, state: str = "rolling", body: bytes = b"plan") -> PlanDraft:
+    return PlanDraft("full", state, body, b"desired", [b"world", b"nodes"], base=base)
 
 
-def record(database: Database, draft: Draft, epoch: int = 1) -> int | None:
+def record(database: Database, draft: PlanDraft, epoch: int = 1) -> int | None:
     return database.write(lambda c: plans.record(c, epoch, draft))
 
 

@@ -173,7 +173,7 @@ def credentials(connection: Connection) -> None:
     join_tokens.page(connection, "t7", 101)
     join_tokens.revoke(connection, "t7")
     assert idempotency.kept(connection, "p", "new") is None
-    idempotency.keep(connection, "p", "new", idempotency.Kept(b"", 200, {}, b""), "{}")
+    idempotency.keep(connection, "p", "new", idempotency.KeptAnswer(b"", 200, {}, b""), "{}")
     versions.raise_floor(connection, "object", 1)
     versions.leap(connection)
 

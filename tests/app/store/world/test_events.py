@@ -11,7 +11,7 @@ from sqlalchemy import Connection, TextClause, text
 from app.control.domain.events import Reason, happened
 from app.store.database.database import Database
 from app.store.world import events
-from app.store.world.events import Wanted
+from app.store.world.events import EventFilter
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def at(connection: Connection, moment: datetime) -> Connection:
     return connection
 
 
-def unserved(rate: float, service: str = "shop/search") -> events.Event:
+def unserved(rate: float, service: str = "shop/search") -> events.NewEvent:
     return happened(Reason.UNSERVED, f"{rate:g} requests a second", kind="Service", name=service)
 
 
@@ -69,12 +69,14 @@ def test_events_are_found_by_what_they_are_about_and_page_backwards(connection: 
     at(connection, NOON)
     events.record(connection, [unserved(1.0), unserved(1.0, "lab/chat")])
     events.record(connection, [happened(Reason.NODE_LOST, kind="Node", name="node-1", generation=7)])
-    assert [one.name for one in events.recent(connection, Wanted(tenant="lab"))] == ["chat"]
-    assert [one.name for one in events.recent(connection, Wanted(severities=["alarm"]))] == ["node-1"]
-    assert [one.reason for one in events.recent(connection, Wanted(kind="Node", generation=7))] == ["node_lost"]
-    assert [one.name for one in events.recent(connection, Wanted(reasons=["unserved"], tenant="shop"))] == ["search"]
+    assert [one.name for one in events.recent(connection, EventFilter(tenant="lab"))] == ["chat"]
+    assert [one.name for one in events.recent(connection, EventFilter(severities=["alarm"]))] == ["node-1"]
+    assert [one.reason for one in events.recent(connection, EventFilter(kind="Node", generation=7))] == ["node_lost"]
+    assert [one.name for one in events.recent(connection, EventFilter(reasons=["unserved"], tenant="shop"))] == [
+        "search"
+    ]
     newest = events.recent(connection, limit=1)[0]
-    older = events.recent(connection, Wanted(before=newest.id))
+    older = events.recent(connection, EventFilter(before=newest.id))
     assert len(older) == 2
     assert all(one.id < newest.id for one in older)
 

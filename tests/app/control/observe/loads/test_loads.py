@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from app.control.observe.loads import Loads
-from app.store.fleet.loads import Course
+from app.store.fleet.loads import LoadHistory
 from tests.support.words import at, gateway, heard, readings, served
 
 SEARCH = "shop/search"
@@ -160,7 +160,7 @@ def test_a_new_leader_goes_on_from_what_was_kept() -> None:
     old = Loads()
     run(old, 0, 2400, lambda _: 5.0)
     kept = old.full()
-    course = Course(
+    course = LoadHistory(
         SEARCH, [one.at.timestamp() for one in kept], [one.seconds for one in kept], [one.requests for one in kept],
         sum(one.seconds for one in kept),
     )  # fmt: skip
