@@ -8,8 +8,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 BIN := .venv/bin
 SYNC := $(PYTHON) scripts/sync.py
 ARGS ?=
-# Tests at once: most of their time goes into waiting for processes.
-WORKERS ?= 2
+# Tests at once: two a core of the least machine, for half of their time goes into waiting.
+WORKERS ?= 4
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -23,7 +23,7 @@ up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS
 	@$(BIN)/python scripts/compile.py
 	@exec $(BIN)/gpuwright up $(ARGS)
 
-test: install ## the everyday tests, two at once; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
+test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 soak: install ## the tests in their long forms

@@ -16,9 +16,10 @@ import pytest
 
 from app.store.database import schema
 from tests.support.caller import until
+from tests.support.forked import ROOT
 from tests.support.haproxy import PROGRAM
 from tests.support.postgres import free_port, need
-from tests.support.server import ROOT, RunningServer, running_server
+from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
 
 CONFIG = ROOT / "deploy" / "haproxy" / "api.cfg"

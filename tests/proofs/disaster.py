@@ -26,7 +26,8 @@ from tests.proofs.town import PlannerProcess, world
 from tests.support.agents import AgentProcess
 from tests.support.caller import until
 from tests.support.debian import Cluster, debian_cluster
-from tests.support.server import ROOT, RunningServer
+from tests.support.forked import ROOT
+from tests.support.server import RunningServer
 
 SCRIPTS = ROOT / "deploy" / "backup"
 SETTINGS = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_RATE_PER_SECOND": "10000", "GPUWRIGHT_DATABASE_DIRECT": "1"}

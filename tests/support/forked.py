@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+ROOT = Path(__file__).parents[2]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["pytest", "tests.app.http.small_app", "app.main", "cli.main", "cli.verbs.serve", "tests.support.warm"]
@@ -17,10 +19,21 @@ FORKS.set_forkserver_preload(
 
 
 class Forked:
-    """`gpuwright WORDS` in a folder, with what it says in a log; to be used as a Popen."""
+    """`gpuwright WORDS` in a folder; its output goes to a log, its errors too unless they have a file of their own.
 
-    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> None:
-        self._process = FORKS.Process(target=_run, args=(list(words), folder, dict(environment), log), daemon=True)
+    To be used as a Popen.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        log: Path,
+        errors: Path | None = None,
+    ) -> None:
+        started = (list(words), folder, dict(environment), log, errors or log)
+        self._process = FORKS.Process(target=_run, args=started, daemon=True)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -43,18 +56,31 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(words: list[str], folder: Path, environment: dict[str, str], log: Path) -> None:
+def gpuwright(
+    *words: str, environment: Mapping[str, str], folder: Path = ROOT, seconds: float = 90.0
+) -> subprocess.CompletedProcess[str]:
+    """Runs `gpuwright WORDS` to its end."""
+    with TemporaryDirectory(prefix="gpuwright-run-") as name:
+        out, errors = Path(name, "out"), Path(name, "errors")
+        process = Forked(words, folder, environment, out, errors)
+        try:
+            code = process.wait(seconds)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(words, code, out.read_text(), errors.read_text())
+
+
+def _run(words: list[str], folder: Path, environment: dict[str, str], log: Path, errors: Path) -> None:
     """As a shell would have started it."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (said, 1), (said, 2)):
+    append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    streams = (os.open(os.devnull, os.O_RDONLY), os.open(log, append, 0o600), os.open(errors, append, 0o600))
+    for target, source in enumerate(streams):
         os.dup2(source, target)
-    os.close(said)
-    os.close(nothing)
+        os.close(source)
 
     from cli.main import main
 

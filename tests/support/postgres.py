@@ -31,7 +31,7 @@ PGBOUNCER = Path("/usr/sbin/pgbouncer")
 SHIPPED_PGBOUNCER = Path(__file__).parents[2] / "deploy" / "pgbouncer" / "pgbouncer.ini"
 TEMPLATE = "migrated"
 MEMORY = Path("/dev/shm")
-NEEDED_BYTES = 4 << 30  # two servers and their logs in each of two workers
+NEEDED_BYTES = 4 << 30  # two servers and their logs in each of four workers
 FIRST_PORT, WORKERS, PORTS_OF_WORKER = 10_000, 8, 1_000  # beside those of copies; the kernel's begin at 32,768
 _taken = count(secrets.randbelow(PORTS_OF_WORKER))  # two test runs at once should not begin at the same
 

@@ -19,10 +19,9 @@ from typing import Any
 from app import tokens
 from app.store.access import tokens as token_rows
 from app.store.database.database import Database
-from tests.support.forked import Forked
+from tests.support.forked import ROOT, Forked
 from tests.support.postgres import free_port
 
-ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from app.control.answer.replay import Record
 from app.store.database.database import libpq_url
+from tests.support.forked import ROOT
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
-from tests.support.server import ROOT, Reply
+from tests.support.server import Reply
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +12,16 @@ from pathlib import Path
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from tests.support.caller import until
+from tests.support.forked import ROOT, Forked
 
 HANG_SECONDS = 60.0
 
 
 @contextmanager
-def planner(url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    words = [sys.executable, "-m", "cli.main", "planner"]
+def planner(url: str, log: Path) -> Iterator[Forked]:
     environment = {**os.environ, "DATABASE_URL": url, "GPUWRIGHT_DATABASE_DIRECT": "1"}
-    with log.open("wb") as file:
-        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    log.touch()
+    process = Forked(["planner"], ROOT, environment, log)
     try:
         yield process
     finally:

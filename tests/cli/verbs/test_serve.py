@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
 import pytest
 
+from tests.support.forked import gpuwright
 from tests.support.server import RunningServer
 
 
@@ -66,5 +66,4 @@ def last_line(ran: subprocess.CompletedProcess[str]) -> str:
 
 def serve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | environment
-    command = [sys.executable, "-m", "cli.main", "serve", *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
+    return gpuwright("serve", *arguments, environment=variables)

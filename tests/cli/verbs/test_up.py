@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from app.postgres.leftover import servers_on
+from tests.support.forked import ROOT, Forked, gpuwright
 from tests.support.postgres import DatabaseServer, free_port
 
 HANG_SECONDS = 90.0
@@ -34,21 +34,10 @@ class Up:
         self.screen = data.parent / "screen.txt"
         self.errors = data.parent / "errors.txt"
         variables = {**os.environ, "GPUWRIGHT_CONFIG": str(config), **environment}
-        with self.screen.open("w") as screen, self.errors.open("w") as errors:
-            command = [
-                sys.executable,
-                "-m",
-                "cli.main",
-                "up",
-                "--empty",
-                "--data-dir",
-                str(data),
-                "--port",
-                str(self.port),
-            ]
-            self.process = subprocess.Popen(
-                [*command, *arguments], stdout=screen, stderr=errors, env=variables, start_new_session=True
-            )
+        self.screen.write_text("")
+        self.errors.write_text("")
+        words = ["up", "--empty", "--data-dir", str(data), "--port", str(self.port), *arguments]
+        self.process = Forked(words, ROOT, variables, self.screen, self.errors)
 
     def await_ready(self) -> None:
         deadline = time.monotonic() + HANG_SECONDS
@@ -147,7 +136,7 @@ def test_after_sigkill_the_next_start_finds_everything_and_no_obstacle(tmp_path:
 
 def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -> None:
     config = shared.data.parent / "config.json"
-    ran = gpuwright("get", "services", config=config, cwd=tmp_path)
+    ran = run("get", "services", config=config, folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     written = json.loads(config.read_text())
     assert written["current"] == "local"
@@ -163,7 +152,7 @@ def test_a_request_without_a_token_is_401_with_problem_json(shared: Up) -> None:
 
 
 def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> None:
-    ran = gpuwright("up", "--data-dir", str(shared.data), "--port", "0", config=config)
+    ran = run("up", "--data-dir", str(shared.data), "--port", "0", config=config)
     assert ran.returncode == 2
     assert ran.stderr.count("\n") == 1
     assert f"{shared.data} is in use by another gpuwright" in ran.stderr
@@ -172,7 +161,7 @@ def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> 
 def test_a_port_that_is_taken_is_said_in_one_line_and_leaves_no_server(
     shared: Up, tmp_path: Path, config: Path
 ) -> None:
-    ran = gpuwright("up", "--data-dir", str(tmp_path / "two"), "--port", str(shared.port), config=config)
+    ran = run("up", "--data-dir", str(tmp_path / "two"), "--port", str(shared.port), config=config)
     assert ran.returncode == 2
     assert f"port {shared.port}" in ran.stderr.splitlines()[-1]
     assert servers_on(tmp_path / "two/postgres") == []
@@ -201,7 +190,7 @@ def test_database_url_takes_the_place_of_our_own_postgres(
 
 
 def test_beyond_this_machine_it_wants_tls_or_an_explicit_word(tmp_path: Path, config: Path) -> None:
-    ran = gpuwright("up", "--data-dir", str(tmp_path / "data"), "--host", "0.0.0.0", config=config)
+    ran = run("up", "--data-dir", str(tmp_path / "data"), "--host", "0.0.0.0", config=config)
     assert ran.returncode == 2
     assert "TLS" in ran.stderr
     assert not (tmp_path / "data").exists()
@@ -227,9 +216,8 @@ def test_postgres_killed_under_it_comes_back_unaided(tmp_path: Path, config: Pat
                 time.sleep(0.1)
 
 
-def gpuwright(*words: str, config: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*words: str, config: Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "GPUWRIGHT_CONFIG": str(config)}
     for name in ("DATABASE_URL", "GPUWRIGHT_SERVER", "GPUWRIGHT_TOKEN"):
         variables.pop(name, None)
-    command = [sys.executable, "-m", "cli.main", *words]
-    return subprocess.run(command, env=variables, cwd=cwd, capture_output=True, text=True, timeout=HANG_SECONDS)
+    return gpuwright(*words, environment=variables, folder=folder)
