@@ -24,7 +24,7 @@ from agents.keeper.room import Rules
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.state_folder import AgentMemory
 from agents.runtime import Running
-from agents.seams.device import Reading
+from agents.seams.device import GpuReading
 from simulation.clock import Clock
 from simulation.copies import CopyWork
 from simulation.truth import FleetTruth, SimulatedResident
@@ -157,7 +157,7 @@ class LightNode:
         memory = sum(copy.wanted.memory_gib for copy in self.alive() if copy.gpu == uuid_)
         self.minute.read(
             uuid_,
-            Reading(
+            GpuReading(
                 memory_used_gib=memory,
                 utilization_percent=min(100.0, utilization),
                 power_w=watts,

@@ -24,7 +24,7 @@ from agents.keeper.routing import GatewayRoutes, routes_of
 from agents.keeper.step_runner import StepRunner
 from agents.keeper.steps import STEP_SECONDS, Steps
 from agents.runtime import Running
-from agents.seams.device import Gpu
+from agents.seams.device import GpuDevice
 
 QUIET_SECONDS = 10.0  # that adopted copies have to be verified in
 CALM_SECONDS = 1.0  # between two looks when nothing changes
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class Situation:
     """What the rest of the agent knows of the node, for the keeper to act on."""
 
-    gpus: Mapping[int, Gpu] = field(default_factory=dict)  # by the index that assignments use
+    gpus: Mapping[int, GpuDevice] = field(default_factory=dict)  # by the index that assignments use
     fenced: Mapping[str, str] = field(default_factory=dict)  # UUID: why nothing is started there
     draining: frozenset[str] = frozenset()  # GPUs that are to be empty
     stopped_jobs: frozenset[str] = frozenset()  # they have made room for services

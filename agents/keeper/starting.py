@@ -9,7 +9,7 @@ import msgspec
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import CopyFailed, NodeDrivers
 from agents.runtime import Launch, LaunchError
-from agents.seams.device import DeviceError, Gpu, Trouble
+from agents.seams.device import DeviceError, GpuDevice, Trouble
 from agents.templates import Filled
 
 PORT = "GPUWRIGHT_PORT"  # in a copy's environment, for whoever finds it without its journal
@@ -23,7 +23,7 @@ class StartContext:
 
     copy: NodeCopy
     filled: Filled
-    gpu: Gpu
+    gpu: GpuDevice
 
 
 def start_copy(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:

@@ -15,7 +15,7 @@ from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.step_runner import Result, StepRunner, nothing
-from agents.seams.device import DeviceError, Gpu, Trouble
+from agents.seams.device import DeviceError, GpuDevice, Trouble
 
 STEP_SECONDS = 0.1  # between two steps of one copy
 LOOK_SECONDS = 20.0  # between two looks at a ready copy: does it answer, is it limited?
@@ -62,7 +62,7 @@ class Steps:
             self.recycled[gpu] = reason
         self._wake()
 
-    def set_off(self, gpus: Mapping[str, Gpu], now: float, may_start: Callable[[NodeCopy], bool]) -> None:
+    def set_off(self, gpus: Mapping[str, GpuDevice], now: float, may_start: Callable[[NodeCopy], bool]) -> None:
         """Set off the next step of every copy that is due for one."""
         for copy in self._ledger.copies():
             if self._crew.is_busy(copy.id) or now - self._stepped.get(copy.id, 0.0) < STEP_SECONDS:
@@ -95,7 +95,7 @@ class Steps:
 
     # Steps, which run beside the ticking and return what is to be recorded.
 
-    def _rise(self, copy: NodeCopy, gpu: Gpu) -> Result:
+    def _rise(self, copy: NodeCopy, gpu: GpuDevice) -> Result:
         try:
             filled = self._filler.fill(copy)
             further = rising.start_copy(rising.StartContext(copy, filled, gpu), self._hands, self._clock())

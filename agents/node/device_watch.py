@@ -21,7 +21,7 @@ from agents.node.knob_writer import KnobWriter
 from agents.node.memory_guard import MemoryGuard
 from agents.node.report_minute import CopyTotals, ReportMinute, percentile_ms
 from agents.policy import health, power
-from agents.seams.device import DeviceError, Gpu, GpuProcess, MpsState, Reading, Trouble
+from agents.seams.device import DeviceError, GpuDevice, GpuProcess, GpuReading, MpsState, Trouble
 
 PERIOD_SECONDS = 1.0
 ENUMERATE_SECONDS = 10.0
@@ -57,7 +57,7 @@ class DeviceWatch:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._indexes = dict(known)
-        self._found: dict[str, Gpu] = {}
+        self._found: dict[str, GpuDevice] = {}
         self._present: set[str] = set()
         self._enumerated_at = float("-inf")
         self._mps: dict[str, MpsState] = {}
@@ -70,7 +70,7 @@ class DeviceWatch:
         self._assignment: Assignment | None = None
         self._draining: frozenset[str] = frozenset()
         self.verdicts: dict[str, health.HealthVerdict] = {}
-        self.readings: dict[str, Reading] = {}
+        self.readings: dict[str, GpuReading] = {}
         self.xids: dict[str, int] = {}
         self.excursions: tuple[Excursion, ...] = ()
         self.repartition: tuple[int, ...] = ()
@@ -104,7 +104,7 @@ class DeviceWatch:
         return self._health
 
     @property
-    def found(self) -> Mapping[str, Gpu]:
+    def found(self) -> Mapping[str, GpuDevice]:
         """Every device that was ever seen, as it was seen last."""
         return self._found
 

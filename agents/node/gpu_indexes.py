@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agents.contract import Assignment
-from agents.seams.device import Gpu
+from agents.seams.device import GpuDevice
 
 
-def extend_indexes(known: Mapping[int, str], found: Sequence[Gpu]) -> dict[int, str]:
+def extend_indexes(known: Mapping[int, str], found: Sequence[GpuDevice]) -> dict[int, str]:
     """Index to UUID: those known stay, and devices never seen before follow, in the order of their addresses."""
     fixed = dict(known)
     there = set(fixed.values())

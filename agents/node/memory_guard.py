@@ -10,7 +10,7 @@ from agents.keeper.decide import HeldStart
 from agents.policy import memory
 from agents.policy.memory import DeviceMemory, Guard, MemoryHolder, MemorySettings
 from agents.runtime import Running
-from agents.seams.device import Gpu, GpuProcess, Reading
+from agents.seams.device import GpuDevice, GpuProcess, GpuReading
 
 WAITING_FOR_ROOM = ("no_room", "no_room_to_hand_over")
 
@@ -35,8 +35,8 @@ class MemoryGuard:
 
     def look(
         self,
-        gpu: Gpu,
-        reading: Reading | None,
+        gpu: GpuDevice,
+        reading: GpuReading | None,
         processes: Collection[GpuProcess],
         pids: Callable[[Running], Collection[int]],
         copies: Collection[NodeCopy],

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from agents.contract import GpuMinute, InstanceMinute
 from agents.keeper.copies import NodeCopy
-from agents.seams.device import Reading
+from agents.seams.device import GpuReading
 from agents.seams.traffic import Counters, Served
 
 
@@ -21,9 +21,9 @@ class GpuSums:
     power: float = 0.0
     power_readings: int = 0
     peak_w: float = 0.0
-    last: Reading | None = None
+    last: GpuReading | None = None
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: GpuReading) -> None:
         self.readings += 1
         self.utilization += reading.utilization_percent or 0.0
         if reading.power_w is not None:
@@ -66,7 +66,7 @@ class ReportMinute:
         self._zero = dict(totals)
         self._gpus: dict[str, GpuSums] = {}
 
-    def read(self, uuid: str, reading: Reading) -> None:
+    def read(self, uuid: str, reading: GpuReading) -> None:
         self._gpus.setdefault(uuid, GpuSums()).add(reading)
 
     def gpu(self, uuid: str, index: int, energy_mj: int) -> GpuMinute:

@@ -25,7 +25,7 @@ from agents.keeper.decide import HeldStart
 from agents.node.knob_writer import KnobState, KnobWriter
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.policy.health import HealthVerdict
-from agents.seams.device import Gpu
+from agents.seams.device import GpuDevice
 
 MOST_AMOUNT = 1e12  # that the contract lets an amount or a count be
 MOST_OF_A_KIND = 4096  # instances, copies, intervals in one report
@@ -149,7 +149,7 @@ def usage(copy: NodeCopy, index: int) -> UsageInterval | None:
 
 
 def inventory(
-    indexes: Mapping[int, str], found: Mapping[str, Gpu], templates: Sequence[str], version: str
+    indexes: Mapping[int, str], found: Mapping[str, GpuDevice], templates: Sequence[str], version: str
 ) -> Inventory:
     facts = tuple(
         GpuFacts(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.seams.device import Gpu, Reading
+from agents.seams.device import GpuDevice, GpuReading
 
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
     """One GPU as it is shown; no reading: it could not be read."""
 
-    gpu: Gpu
-    reading: Reading | None
+    gpu: GpuDevice
+    reading: GpuReading | None
     last_xid: int = 0
     healthy: bool = True
     fenced: bool = False

@@ -53,7 +53,7 @@ class DeviceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuDevice:
     """One device as it was found. Watts of 0 and empty clocks: the device does not say."""
 
     index: int
@@ -70,7 +70,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GpuReading:
     """One device at one moment; None where it does not say."""
 
     memory_used_gib: float
@@ -100,7 +100,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class XidEvent:
     """A critical error that the driver reported."""
 
     uuid: str
@@ -110,10 +110,10 @@ class Event:
 class Device(Protocol):
     """The GPUs of this machine. Every call may raise DeviceError; none blocks for longer than its deadline."""
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[GpuDevice, ...]:
         """Enumerate afresh, by index; a lost device is missing and hides no other."""
 
-    def read(self, uuid: str) -> Reading: ...
+    def read(self, uuid: str) -> GpuReading: ...
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
         """Processes with a context, those under MPS included, that exist."""
@@ -127,7 +127,7 @@ class Device(Protocol):
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         """EXCLUSIVE_PROCESS: nobody but the MPS server opens the device; 1.0 and 0.0 stand for on and off."""
 
-    def events(self, seconds: float) -> tuple[Event, ...]:
+    def events(self, seconds: float) -> tuple[XidEvent, ...]:
         """Critical errors since the last call; waits up to `seconds` for the first."""
 
     def restore(self) -> None:

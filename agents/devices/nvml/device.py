@@ -14,7 +14,7 @@ from agents.devices.nvml.probing import found
 from agents.devices.nvml.reading import processes, reading
 from agents.devices.nvml.setting import SETTLE_SECONDS, GpuKnobs
 from agents.devices.nvml.writer import DirectWriter, Writer
-from agents.seams.device import Applied, DeviceError, Event, Gpu, GpuProcess, Reading
+from agents.seams.device import Applied, DeviceError, GpuDevice, GpuProcess, GpuReading, XidEvent
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,12 @@ class NvmlDevice:
         self._events = Events(self._binding)
         writer = writer or DirectWriter(self._binding)
         self._settings = GpuKnobs(self._binding, writer, originals.opened(originals_file), settle_seconds)
-        self._gpus: dict[str, Gpu] = {}
+        self._gpus: dict[str, GpuDevice] = {}
 
     def driver_version(self) -> str:
         return self._binding.driver_version()
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[GpuDevice, ...]:
         self._binding.enumerate()
         answers = self._binding.together(self._probed)
         for uuid, answer in answers.items():
@@ -52,12 +52,12 @@ class NvmlDevice:
                 log.warning("%s", answer)
             else:
                 self._gpus[uuid] = answer
-        present = [answer for answer in answers.values() if isinstance(answer, Gpu)]
+        present = [answer for answer in answers.values() if isinstance(answer, GpuDevice)]
         return tuple(sorted(present, key=lambda gpu: gpu.index))
 
-    def read(self, uuid: str) -> Reading:
+    def read(self, uuid: str) -> GpuReading:
         abilities = self._gpu(uuid).abilities
-        answer: Reading = self._binding.call(uuid, "read it", reading, abilities)
+        answer: GpuReading = self._binding.call(uuid, "read it", reading, abilities)
         return answer
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
@@ -74,7 +74,7 @@ class NvmlDevice:
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         return self._settings.exclusive(self._gpu(uuid), wanted)
 
-    def events(self, seconds: float) -> tuple[Event, ...]:
+    def events(self, seconds: float) -> tuple[XidEvent, ...]:
         return self._events.wait(seconds)
 
     def restore(self) -> None:
@@ -84,7 +84,7 @@ class NvmlDevice:
         self._events.close()
         self._binding.close()
 
-    def _gpu(self, uuid: str) -> Gpu:
+    def _gpu(self, uuid: str) -> GpuDevice:
         """As it was last found."""
         if uuid not in self._gpus:
             self.gpus()
@@ -93,5 +93,5 @@ class NvmlDevice:
             self._gpus[uuid] = self._binding.call(uuid, "probe it", lambda handle: self._probed(slot))
         return self._gpus[uuid]
 
-    def _probed(self, slot: NvmlSlot) -> Gpu:
+    def _probed(self, slot: NvmlSlot) -> GpuDevice:
         return found(slot.index, slot.uuid, slot.handle, shutil.which(PROGRAM) is not None)

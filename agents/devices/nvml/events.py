@@ -13,7 +13,7 @@ import pynvml
 from agents.devices.nvml.binding import Binding
 from agents.devices.nvml.troubles import translated, trouble
 from agents.devices.nvml.worker import DriverHangs
-from agents.seams.device import DeviceError, Event, Trouble
+from agents.seams.device import DeviceError, Trouble, XidEvent
 
 SLICE_SECONDS = 0.5  # at most this long in one call, so that NVML can be opened again between two
 
@@ -30,7 +30,7 @@ class Events:
         self._uuids: dict[int, str] = {}  # by the address that a handle is
         self._of: tuple[int, frozenset[str]] = (0, frozenset())
 
-    def wait(self, seconds: float) -> tuple[Event, ...]:
+    def wait(self, seconds: float) -> tuple[XidEvent, ...]:
         """What came since the last call, waiting up to `seconds` for the first."""
         until = time.monotonic() + seconds
         while True:
@@ -56,13 +56,13 @@ class Events:
         self._closing.set()
         self._free()
 
-    def _ask(self, seconds: float) -> tuple[Event, ...]:
+    def _ask(self, seconds: float) -> tuple[XidEvent, ...]:
         held, uuids, generation = self._set, self._uuids, self._of[0]
 
-        def job() -> tuple[Event, ...]:
+        def job() -> tuple[XidEvent, ...]:
             return _drained(held, uuids, seconds) if generation == self._binding.generation else ()
 
-        found: tuple[Event, ...] = self._worker.do(job, seconds + self._binding.deadline_seconds)
+        found: tuple[XidEvent, ...] = self._worker.do(job, seconds + self._binding.deadline_seconds)
         return found
 
     def _refresh(self) -> None:
@@ -93,8 +93,8 @@ def _register(handle: Any, event_set: Any) -> None:
     pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
 
 
-def _drained(event_set: Any, uuids: dict[int, str], seconds: float) -> tuple[Event, ...]:
-    found: list[Event] = []
+def _drained(event_set: Any, uuids: dict[int, str], seconds: float) -> tuple[XidEvent, ...]:
+    found: list[XidEvent] = []
     wait_ms = round(seconds * 1000)
     while True:
         try:
@@ -105,7 +105,7 @@ def _drained(event_set: Any, uuids: dict[int, str], seconds: float) -> tuple[Eve
             raise
         uuid = uuids.get(_address(data.device))
         if data.eventType == pynvml.nvmlEventTypeXidCriticalError and uuid is not None:
-            found.append(Event(uuid, int(data.eventData)))
+            found.append(XidEvent(uuid, int(data.eventData)))
         wait_ms = 0
 
 

@@ -8,13 +8,13 @@ import pynvml
 
 from agents.devices.nvml.reading import GIB, clock_reasons, ecc_uncorrected
 from agents.devices.nvml.troubles import said
-from agents.seams.device import Ability, Gpu
+from agents.seams.device import Ability, GpuDevice
 
 VOLTA = (7, 0)  # the first with clocks to lock and with limits per MPS client
 CORES_PER_SM = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}  # 128 in all that came later
 
 
-def found(index: int, uuid: str, handle: Any, has_mps: bool) -> Gpu:
+def found(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
     """The GPU behind a handle; raises NVMLError when it is gone."""
     capability = said(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     clocks = _clocks_mhz(handle)
@@ -33,7 +33,7 @@ def found(index: int, uuid: str, handle: Any, has_mps: bool) -> Gpu:
         Ability.EVENTS: bool(events & pynvml.nvmlEventTypeXidCriticalError),
         Ability.MPS: since_volta and has_mps,
     }
-    return Gpu(
+    return GpuDevice(
         index=index,
         uuid=uuid,
         name=str(said(pynvml.nvmlDeviceGetName, handle) or ""),

@@ -9,7 +9,7 @@ import pynvml
 
 from agents.devices.mps.processes import NAME as MPS_NAME
 from agents.devices.nvml.troubles import GONE, said, trouble
-from agents.seams.device import Ability, GpuProcess, Reading
+from agents.seams.device import Ability, GpuProcess, GpuReading
 
 GIB = 2**30
 IDLE = 0x1
@@ -18,7 +18,7 @@ THROTTLED = sum(REASONS)
 _TRIES = 3  # a list of processes that grew between asking for its size and for itself
 
 
-def reading(handle: Any, abilities: frozenset[Ability]) -> Reading:
+def reading(handle: Any, abilities: frozenset[Ability]) -> GpuReading:
     """What it says now. What it was found not to say is not asked for again."""
 
     def able(ability: Ability, function: Any) -> Any | None:
@@ -26,7 +26,7 @@ def reading(handle: Any, abilities: frozenset[Ability]) -> Reading:
 
     utilization = able(Ability.READ_UTILIZATION, pynvml.nvmlDeviceGetUtilizationRates)
     power_mw = able(Ability.READ_POWER, pynvml.nvmlDeviceGetPowerUsage)
-    return Reading(
+    return GpuReading(
         memory_used_gib=pynvml.nvmlDeviceGetMemoryInfo(handle).used / GIB,
         utilization_percent=None if utilization is None else float(utilization.gpu),
         power_w=None if power_mw is None else power_mw / 1000,

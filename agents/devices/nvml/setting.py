@@ -12,7 +12,7 @@ from agents.devices.nvml.originals import Original, Originals
 from agents.devices.nvml.reading import IDLE, THROTTLED, clock_reasons, sm_clock_mhz
 from agents.devices.nvml.troubles import said
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, POWER_STEP_MW, Writer
-from agents.seams.device import Ability, Applied, DeviceError, Gpu, Trouble
+from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, Trouble
 
 CLOCK_STEP_MHZ = 15.0  # what NVML reports may be one step beside what was set
 SETTLE_SECONDS = 1.0
@@ -35,7 +35,7 @@ class GpuKnobs:
         self._originals = originals
         self._settle_seconds = settle_seconds
 
-    def lock_clock(self, gpu: Gpu, mhz: int) -> Applied:
+    def lock_clock(self, gpu: GpuDevice, mhz: int) -> Applied:
         if Ability.LOCK_CLOCKS not in gpu.abilities:
             raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its clock cannot be locked")
         if mhz not in gpu.clocks_mhz:
@@ -55,13 +55,13 @@ class GpuKnobs:
                 raise DeviceError(Trouble.NOT_APPLIED, gpu.uuid, f"clock locked at {mhz} MHz, and {clock} MHz is read")
             time.sleep(PAUSE_SECONDS)
 
-    def free_clock(self, gpu: Gpu) -> Applied:
+    def free_clock(self, gpu: GpuDevice) -> Applied:
         if Ability.LOCK_CLOCKS not in gpu.abilities:
             raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its clock cannot be locked")
         self._writer.reset_clock(gpu.uuid)
         return Applied(None, None)
 
-    def cap_power(self, gpu: Gpu, watts: float | None) -> Applied:
+    def cap_power(self, gpu: GpuDevice, watts: float | None) -> Applied:
         if Ability.CAP_POWER not in gpu.abilities:
             raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its power cannot be capped")
         wanted_w = gpu.power_default_w if watts is None else watts
@@ -71,7 +71,7 @@ class GpuKnobs:
         applied_w = self._set_power(gpu.uuid, round(wanted_w * 1000)) / 1000
         return Applied(watts, applied_w)
 
-    def exclusive(self, gpu: Gpu, wanted: bool) -> Applied:
+    def exclusive(self, gpu: GpuDevice, wanted: bool) -> Applied:
         if Ability.COMPUTE_MODE not in gpu.abilities:
             raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its compute mode cannot be set")
         mode = self._set_mode(gpu.uuid, EXCLUSIVE_PROCESS_MODE if wanted else DEFAULT_MODE)

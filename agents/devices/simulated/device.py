@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agents.devices.simulated.machine import Machine, SimulatedSlot, settings
 from agents.devices.simulated.truth import SetValues
-from agents.seams.device import Ability, Applied, DeviceError, Event, Gpu, GpuProcess, Reading, Trouble
+from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, GpuProcess, GpuReading, Trouble, XidEvent
 
 DEADLINE_SECONDS = 2.0
 POLL_SECONDS = 0.05
@@ -29,17 +29,17 @@ class SimulatedDevice:
         self._wait = wait
         self._seen, _ = machine.events_since(0)
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[GpuDevice, ...]:
         self._driver()
         there = [slot for slot in self._machine.slots.values() if not slot.lost]
         return tuple(self._describe(index, slot) for index, slot in enumerate(there))
 
-    def read(self, uuid: str) -> Reading:
+    def read(self, uuid: str) -> GpuReading:
         slot = self._slot(uuid)
         if slot.reads_fail:
             raise DeviceError(Trouble.UNKNOWN, uuid, "reading failed")
         gpu, lacking = slot.gpu, slot.unsupported
-        return Reading(
+        return GpuReading(
             memory_used_gib=gpu.memory_used_gib,
             utilization_percent=None if Ability.READ_UTILIZATION in lacking else gpu.utilization_percent,
             power_w=None if Ability.READ_POWER in lacking else gpu.power_mean_w,
@@ -85,7 +85,7 @@ class SimulatedDevice:
         in_force = self._write(slot, replace(settings(slot.gpu), exclusive=wanted))
         return _applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
 
-    def events(self, seconds: float) -> tuple[Event, ...]:
+    def events(self, seconds: float) -> tuple[XidEvent, ...]:
         self._driver()
         until = self._clock() + seconds
         while True:
@@ -111,10 +111,10 @@ class SimulatedDevice:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _describe(self, index: int, slot: SimulatedSlot) -> Gpu:
+    def _describe(self, index: int, slot: SimulatedSlot) -> GpuDevice:
         kind = slot.gpu.kind
         lacking = set(slot.unsupported) if kind.ecc else slot.unsupported | {Ability.READ_ECC}
-        return Gpu(
+        return GpuDevice(
             index=index,
             uuid=slot.gpu.uuid,
             name=kind.product,

@@ -21,7 +21,7 @@ from agents.devices.simulated.kinds import KINDS
 from agents.devices.simulated.process import Process
 from agents.devices.simulated.refusals import CANNOT_CONNECT, NO_DEVICE, TERMINATED, CudaRefusal
 from agents.devices.simulated.truth import GpuTruth, SetValues
-from agents.seams.device import Ability, Event
+from agents.seams.device import Ability, XidEvent
 
 Setters = Literal["work", "ignored", "no_permission"]
 FELL_OFF_THE_BUS = 79
@@ -67,7 +67,7 @@ class Machine:
         self.pid_exists: Callable[[int], bool] = lambda pid: True  # the model's own hold nothing when they are gone
         self.pids = itertools.count(1000)
         self.processes: dict[int, Process] = {}  # the model's own, also those that are gone
-        self._events: deque[tuple[int, Event]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[tuple[int, XidEvent]] = deque(maxlen=MOST_EVENTS)
         self._event_count = 0
 
     def advance(self, now: float) -> None:
@@ -89,7 +89,7 @@ class Machine:
         slot.gpu.advance(self.now)
         return slot
 
-    def events_since(self, seen: int) -> tuple[int, tuple[Event, ...]]:
+    def events_since(self, seen: int) -> tuple[int, tuple[XidEvent, ...]]:
         """Events after the first `seen`, and how many there have been: what to ask with the next time."""
         return self._event_count, tuple(event for number, event in self._events if number > seen)
 
@@ -179,7 +179,7 @@ class Machine:
     def xid(self, uuid: str, number: int) -> None:
         """The driver reports a critical error."""
         self._event_count += 1
-        self._events.append((self._event_count, Event(uuid, number)))
+        self._events.append((self._event_count, XidEvent(uuid, number)))
 
     def ecc(self, uuid: str, uncorrected: int) -> None:
         self._slot(uuid).gpu.ecc_uncorrected += uncorrected

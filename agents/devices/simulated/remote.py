@@ -15,7 +15,18 @@ import msgspec
 
 from agents.devices.simulated.connections import LOCK, DriverConnections
 from agents.devices.simulated.truth import GpuTruth
-from agents.seams.device import Applied, Device, DeviceError, Event, Gpu, GpuProcess, Mps, MpsState, Reading, Trouble
+from agents.seams.device import (
+    Applied,
+    Device,
+    DeviceError,
+    GpuDevice,
+    GpuProcess,
+    GpuReading,
+    Mps,
+    MpsState,
+    Trouble,
+    XidEvent,
+)
 
 POLL_SECONDS = 0.1
 START_SECONDS = 30.0
@@ -32,11 +43,11 @@ class RemoteDevice:
         with contextlib.suppress(DeviceError):
             self._seen, _ = line.ask("machine", "events_since", 0)
 
-    def gpus(self) -> tuple[Gpu, ...]:
-        return self._ask(tuple[Gpu, ...], "gpus")
+    def gpus(self) -> tuple[GpuDevice, ...]:
+        return self._ask(tuple[GpuDevice, ...], "gpus")
 
-    def read(self, uuid: str) -> Reading:
-        return self._ask(Reading, "read", uuid)
+    def read(self, uuid: str) -> GpuReading:
+        return self._ask(GpuReading, "read", uuid)
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
         return self._ask(tuple[GpuProcess, ...], "processes", uuid)
@@ -50,7 +61,7 @@ class RemoteDevice:
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         return self._ask(Applied, "exclusive", uuid, wanted)
 
-    def events(self, seconds: float) -> tuple[Event, ...]:
+    def events(self, seconds: float) -> tuple[XidEvent, ...]:
         until = time.monotonic() + seconds
         while True:
             count, said = self._line.ask("machine", "events_since", self._seen)
@@ -59,7 +70,7 @@ class RemoteDevice:
             self._seen = count
             left = until - time.monotonic()
             if said or left <= 0:
-                return msgspec.convert(said, tuple[Event, ...])
+                return msgspec.convert(said, tuple[XidEvent, ...])
             time.sleep(min(POLL_SECONDS, left))
 
     def restore(self) -> None:

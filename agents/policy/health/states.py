@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.contract import Health
-from agents.seams.device import MpsState, Reading, Trouble
+from agents.seams.device import GpuReading, MpsState, Trouble
 
 
 class HealthCause(StrEnum):
@@ -46,7 +46,7 @@ class GpuObservation:
 
     uuid: str
     present: bool = True  # it was enumerated
-    reading: Reading | None = None  # None: it could not be read
+    reading: GpuReading | None = None  # None: it could not be read
     trouble: Trouble | None = None  # why not
     xids: tuple[int, ...] = ()  # since the last time
     mps: MpsState | None = None  # None: not asked, not used, or not started yet

@@ -11,7 +11,7 @@ from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.devices.privileged.setup import SOCKET
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
-from agents.seams.device import Ability, DeviceError, Gpu, Trouble
+from agents.seams.device import Ability, DeviceError, GpuDevice, Trouble
 
 WITHOUT = {
     Ability.READ_POWER: "power is not measured, so no cap can be kept by it",
@@ -32,7 +32,7 @@ class DriverFacts:
     """What the driver says of this machine."""
 
     driver_version: str
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuDevice, ...]
     troubles: tuple[DeviceError, ...]  # of GPUs that are there and do not answer
     nameless: int  # those that do not even say which they are
     modes: Mapping[str, int]
@@ -58,7 +58,7 @@ def look(has_mps: bool) -> DriverFacts:
                 modes[uuid] = int(binding.call(uuid, "read its compute mode", binding.nvml.nvmlDeviceGetComputeMode))
             except DeviceError:
                 continue
-        gpus = tuple(sorted((a for a in answers.values() if isinstance(a, Gpu)), key=lambda gpu: gpu.index))
+        gpus = tuple(sorted((a for a in answers.values() if isinstance(a, GpuDevice)), key=lambda gpu: gpu.index))
         troubles = tuple(answer for answer in answers.values() if isinstance(answer, DeviceError))
         return DriverFacts(binding.driver_version(), gpus, troubles, nameless, modes)
     finally:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from agents.contract import AssignedGpu
 from agents.node.gpu_indexes import assigned_indexes, extend_indexes
-from agents.seams.device import Gpu
+from agents.seams.device import GpuDevice
 from tests.support.nodes import assigned
 
 
-def gpu(uuid: str, pci: str, index: int = 0) -> Gpu:
-    return Gpu(index, uuid, "V100", pci, 16, 80, (), 0, 0, 0, frozenset())
+def gpu(uuid: str, pci: str, index: int = 0) -> GpuDevice:
+    return GpuDevice(index, uuid, "V100", pci, 16, 80, (), 0, 0, 0, frozenset())
 
 
 def test_devices_are_numbered_by_their_addresses_when_they_are_first_seen() -> None:

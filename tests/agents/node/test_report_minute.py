@@ -10,7 +10,7 @@ from agents.contract import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.report_minute import CopyTotals, ReportMinute, add, percentile_ms, since
 from agents.runtime import Running
-from agents.seams.device import Reading
+from agents.seams.device import GpuReading
 from agents.seams.traffic import Counters, Served
 from tests.support.nodes import served
 
@@ -29,7 +29,7 @@ def told(requests: int, busy: float | None = None, errors: int = 0) -> CopyTotal
 def test_readings_are_averaged_and_their_peak_is_kept() -> None:
     minute = ReportMinute(NOON, {})
     for watts, percent in ((100.0, 20.0), (300.0, 40.0)):
-        minute.read("GPU-a", Reading(3.0, percent, watts, temperature_c=60.0, sm_clock_mhz=1380.0))
+        minute.read("GPU-a", GpuReading(3.0, percent, watts, temperature_c=60.0, sm_clock_mhz=1380.0))
     said = minute.gpu("GPU-a", 0, 7)
     assert (said.power_mean_w, said.power_peak_w, said.utilization_percent) == (200, 300, 30)
     assert (said.memory_used_gib, said.temperature_c, said.energy_counter_mj) == (3, 60, 7)
@@ -37,8 +37,8 @@ def test_readings_are_averaged_and_their_peak_is_kept() -> None:
 
 def test_a_reading_without_watts_takes_nothing_from_the_mean() -> None:
     minute = ReportMinute(NOON, {})
-    minute.read("GPU-a", Reading(1.0, power_w=200.0))
-    minute.read("GPU-a", Reading(1.0))
+    minute.read("GPU-a", GpuReading(1.0, power_w=200.0))
+    minute.read("GPU-a", GpuReading(1.0))
     assert minute.gpu("GPU-a", 0, 0).power_mean_w == 200
 
 

@@ -13,14 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agents.prometheus import AgentView, Answering, CopyView, GpuView, render, serve
 from agents.prometheus.answering import MOST_CALLERS
-from agents.seams.device import Gpu, Reading
+from agents.seams.device import GpuDevice, GpuReading
 from tests.support.caller import until
 
-GPU = Gpu(
+GPU = GpuDevice(
     index=1, uuid="GPU-1", name="Tesla V100-PCIE-16GB", pci="00000000:3B:00.0", memory_gib=16.0, sm_count=80,
     clocks_mhz=(135, 1380), power_min_w=100, power_max_w=250, power_default_w=250, abilities=frozenset(),
 )  # fmt: skip
-READING = Reading(
+READING = GpuReading(
     memory_used_gib=4.5, utilization_percent=37.0, power_w=143.25, energy_mj=2**60 + 1, temperature_c=61.0,
     sm_clock_mhz=1380.0, clock_reasons=frozenset({"power_cap"}), ecc_uncorrected=0,
 )  # fmt: skip
@@ -70,7 +70,7 @@ def test_an_energy_counter_keeps_its_last_digit() -> None:
 
 
 def test_what_a_device_does_not_say_is_left_out() -> None:
-    shown = samples(AgentView("node-1", gpus=[GpuView(GPU, Reading(memory_used_gib=1.0))]))
+    shown = samples(AgentView("node-1", gpus=[GpuView(GPU, GpuReading(memory_used_gib=1.0))]))
     assert "DCGM_FI_DEV_FB_USED" in shown
     assert "DCGM_FI_DEV_POWER_USAGE" not in shown
     unread = samples(AgentView("node-1", gpus=[GpuView(GPU, None, healthy=False)]))
@@ -79,7 +79,7 @@ def test_what_a_device_does_not_say_is_left_out() -> None:
 
 
 def test_no_value_is_ever_infinite_or_no_number() -> None:
-    reading = Reading(memory_used_gib=float("nan"), power_w=float("inf"))
+    reading = GpuReading(memory_used_gib=float("nan"), power_w=float("inf"))
     text = render(AgentView("node-1", gpus=[GpuView(GPU, reading)]))
     assert b"nan" not in text.lower()
     assert b"inf}" not in text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.seams.device import Device, DeviceError, Gpu, Trouble
+from agents.seams.device import Device, DeviceError, GpuDevice, Trouble
 from tests.agents.devices.device.stage import Made
 
 Check = Callable[[Made], None]
@@ -34,7 +34,7 @@ def troubled(call: Callable[[], object], *allowed: Trouble) -> None:
     assert trouble_of(call) in allowed
 
 
-def found(device: Device, uuid: str) -> Gpu:
+def found(device: Device, uuid: str) -> GpuDevice:
     return next(gpu for gpu in device.gpus() if gpu.uuid == uuid)
 
 

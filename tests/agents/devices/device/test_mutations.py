@@ -15,7 +15,7 @@ from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.gpu import SimulatedGpu
 from agents.devices.simulated.machine import Machine, SimulatedSlot
 from agents.devices.simulated.mps import SimulatedMps
-from agents.seams.device import Ability, Applied, DeviceError, Event, Gpu, MpsState, Reading
+from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, GpuReading, MpsState, XidEvent
 from tests.agents.devices.device.conformance import CHECKS, named
 from tests.agents.devices.device.in_process import KINDS, InProcess
 
@@ -23,7 +23,7 @@ from tests.agents.devices.device.in_process import KINDS, InProcess
 class LosesAll(SimulatedDevice):
     """One lost GPU, and none can be listed."""
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[GpuDevice, ...]:
         for slot in self._machine.slots.values():
             self._slot(slot.gpu.uuid)
         return super().gpus()
@@ -52,9 +52,9 @@ class TakesAnyCap(SimulatedDevice):
 class TellsTwice(SimulatedDevice):
     """Every event is delivered once more."""
 
-    _before: tuple[Event, ...] = ()
+    _before: tuple[XidEvent, ...] = ()
 
-    def events(self, seconds: float) -> tuple[Event, ...]:
+    def events(self, seconds: float) -> tuple[XidEvent, ...]:
         told, self._before = self._before, super().events(seconds)
         return told + self._before
 
@@ -69,7 +69,7 @@ class ListsTheDead(SimulatedDevice):
 class SaysJoules(SimulatedDevice):
     """Energy in J."""
 
-    def read(self, uuid: str) -> Reading:
+    def read(self, uuid: str) -> GpuReading:
         reading = super().read(uuid)
         return replace(reading, energy_mj=None if reading.energy_mj is None else reading.energy_mj // 1000)
 
@@ -108,7 +108,7 @@ class RemembersTheLastBefore(SimulatedDevice):
 class MissesEnergy(SimulatedDevice):
     """One thing a device cannot say makes an error of the whole reading."""
 
-    def read(self, uuid: str) -> Reading:
+    def read(self, uuid: str) -> GpuReading:
         self._able(uuid, Ability.READ_ENERGY)
         return super().read(uuid)
 

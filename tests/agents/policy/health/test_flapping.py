@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from agents.policy.health import GpuObservation, HealthSettings, HealthState, observe, verdict
 from agents.policy.health.xids import Weight, listed, meaning
-from agents.seams.device import MpsState, Reading, Trouble
+from agents.seams.device import GpuReading, MpsState, Trouble
 
 TUNED = HealthSettings(
     back_off_seconds=8.0, mps_back_off_seconds=8.0, longest_back_off_seconds=64.0, decay_seconds=100.0
 )
 READINGS = st.builds(
-    Reading,
+    GpuReading,
     memory_used_gib=st.just(1.0),
     temperature_c=st.none() | st.floats(0, 120) | st.just(float("nan")),
     ecc_uncorrected=st.none() | st.integers(0, 3),
@@ -31,7 +31,7 @@ LOOKS = st.builds(
     xids=st.lists(st.integers(0, 200), max_size=2).map(tuple),
     mps=st.none() | st.sampled_from(MpsState),
 )
-QUIET = GpuObservation("GPU-a", reading=Reading(1.0))
+QUIET = GpuObservation("GPU-a", reading=GpuReading(1.0))
 # Mostly quiet: a GPU that never rests is never used again, and proves nothing.
 HISTORY = st.lists(st.tuples(st.integers(0, 9).map(float), st.just(QUIET) | st.just(QUIET) | LOOKS), max_size=80)
 

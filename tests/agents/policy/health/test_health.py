@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from agents.policy.health import GpuObservation, HealthSettings, HealthState, observe, returned, verdict
-from agents.seams.device import MpsState, Reading, Trouble
+from agents.seams.device import GpuReading, MpsState, Trouble
 
-GOOD = Reading(memory_used_gib=1.0, temperature_c=50.0, ecc_uncorrected=0, energy_mj=10**9)
+GOOD = GpuReading(memory_used_gib=1.0, temperature_c=50.0, ecc_uncorrected=0, energy_mj=10**9)
 OK = GpuObservation("GPU-a", reading=GOOD, mps=MpsState.ACTIVE)
 LOST = GpuObservation("GPU-a", present=False, trouble=Trouble.LOST)
 BACK_OFF = HealthSettings().back_off_seconds

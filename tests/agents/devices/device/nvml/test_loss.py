@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.devices.nvml.device import NvmlDevice
-from agents.seams.device import Event, Trouble
+from agents.seams.device import Trouble, XidEvent
 from tests.agents.devices.device.checks import trouble_of
 from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
@@ -73,7 +73,7 @@ def test_events_name_their_gpu_and_application_errors_are_not_left_out(device: N
     assert device.events(0) == ()
     state.xid(1, 79)
     state.xid(0, 13)
-    assert device.events(60) == (Event(SECOND, 79), Event(FIRST, 13))
+    assert device.events(60) == (XidEvent(SECOND, 79), XidEvent(FIRST, 13))
     assert device.events(0) == ()
 
 
@@ -81,13 +81,13 @@ def test_a_lost_gpu_does_not_keep_the_events_of_others_away(device: NvmlDevice, 
     device.events(0)
     state.lose(0)
     state.xid(1, 94)
-    assert device.events(60) == (Event(SECOND, 94),)
+    assert device.events(60) == (XidEvent(SECOND, 94),)
 
 
 def test_a_gpu_without_events_keeps_no_others_away(device: NvmlDevice, state: NvmlState) -> None:
     state.drop(0, "event_types")
     state.xid(1, 48)
-    assert device.events(60) == (Event(SECOND, 48),)
+    assert device.events(60) == (XidEvent(SECOND, 48),)
 
 
 def test_events_are_heard_after_nvml_was_opened_again(device: NvmlDevice, state: NvmlState) -> None:
@@ -97,18 +97,18 @@ def test_events_are_heard_after_nvml_was_opened_again(device: NvmlDevice, state:
     state.give_back(0)
     device.gpus()
     state.xid(0, 63)
-    assert device.events(60) == (Event(FIRST, 63),)
+    assert device.events(60) == (XidEvent(FIRST, 63),)
 
 
 def test_a_gpu_lost_while_events_are_waited_for_ends_no_wait(device: NvmlDevice, state: NvmlState) -> None:
-    heard: list[Event] = []
+    heard: list[XidEvent] = []
     waiting = threading.Thread(target=lambda: heard.extend(device.events(60)))
     waiting.start()
     state.lose(0)
     time.sleep(0.1)
     state.xid(1, 31)
     waiting.join(60)
-    assert heard == [Event(SECOND, 31)]
+    assert heard == [XidEvent(SECOND, 31)]
 
 
 NO_DRIVER = """
