@@ -19,9 +19,9 @@ from app.control.answer.savings import keeping as savings
 from app.control.cycle import CycleBudget
 from app.control.domain.events import Reason
 from app.control.measure import metrics, tracing
-from app.control.observe.hearing import Hearing
+from app.control.observe.hearing import ReportListener
 from app.control.planner import Planner
-from app.control.record.planner_store import Store
+from app.control.record.planner_store import PlannerStore
 from app.control.solve import Solver
 from app.http.metrics import REGISTRY
 from app.settings import Settings
@@ -50,9 +50,9 @@ class PlannerProcess:
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._solver = Solver(cores=settings.solver_cores)
         self.planner = Planner(
-            Store(self._database, self.holder, settings.lease_seconds),
+            PlannerStore(self._database, self.holder, settings.lease_seconds),
             self._solver,
-            Hearing(self._database),
+            ReportListener(self._database),
             budget=CycleBudget(seconds=settings.solve_seconds),
             currency=settings.currency,
         )

@@ -16,11 +16,11 @@ from sqlalchemy import text
 from agents.contract import Assignment
 from agents.keeper.copies import NodeCopy, Stage
 from app.control.cycle import CycleBudget
-from app.control.domain.decision import Answer, Outcome
-from app.control.domain.ports import Meanwhile, nothing
-from app.control.observe.hearing import Hearing
+from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.ports import Meanwhile, just_wait
+from app.control.observe.hearing import ReportListener
 from app.control.planner import Planner
-from app.control.record.planner_store import Store
+from app.control.record.planner_store import PlannerStore
 from app.control.solve import Inline
 from simulation.node import LightNode
 from simulation.run import LEASE_SECONDS, WORK, Simulation
@@ -41,18 +41,18 @@ class Failing(Inline):
     """A solver that fails as often as it is told to."""
 
     def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[SolveOutcome] = []
 
     def solve(
-        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
-    ) -> Answer:
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
+    ) -> SolverAnswer:
         if self.outcomes:
-            return Answer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "solve"})
+            return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "solve"})
         return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         if self.outcomes:
-            return Answer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "follow"})
+            return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "follow"})
         return super().follow(problem, plan, rates, seconds=seconds)
 
 
@@ -168,7 +168,7 @@ class Chaos:
         self._later(LEASE_SECONDS + 5, 90, resumed)
 
     def solver_fails(self) -> None:
-        kinds = [Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG]
+        kinds = [SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG]
         self.solver.outcomes += [self.rng.choice(kinds) for _ in range(self.rng.randint(1, 3))]
 
     def connections_cut(self) -> None:
@@ -266,8 +266,8 @@ class Chaos:
     def _planner(self) -> Planner:
         self._planners += 1
         database = self.simulation.database
-        store = Store(database, f"planner-{self._planners}", LEASE_SECONDS)
-        return Planner(store, self.solver, Hearing(database), CycleBudget(work=WORK, seed=self.seed))
+        store = PlannerStore(database, f"planner-{self._planners}", LEASE_SECONDS)
+        return Planner(store, self.solver, ReportListener(database), CycleBudget(work=WORK, seed=self.seed))
 
     def _node(self) -> LightNode:
         return self.simulation.fleet.nodes[self.rng.choice(sorted(self.simulation.fleet.nodes))]

@@ -9,9 +9,9 @@ from pathlib import Path
 from app.control.cycle import CycleBudget
 from app.control.decide.last_question import CycleResult
 from app.control.domain.events import Reason
-from app.control.observe.hearing import Hearing
+from app.control.observe.hearing import ReportListener
 from app.control.planner import Planner
-from app.control.record.planner_store import Store
+from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
 from app.manifests.offline import DeclaredFiles
 from app.nodes import device_status
@@ -130,9 +130,9 @@ def simulated(
         truth: FleetTruth = worlds.truth_of(world, wrong)
         fleet = SimulatedFleet(truth, clock, shapes, seed, poisson, whole=whole)
         planner = Planner(
-            Store(database, "simulation", LEASE_SECONDS),
+            PlannerStore(database, "simulation", LEASE_SECONDS),
             Inline(),
-            Hearing(database),
+            ReportListener(database),
             budget=CycleBudget(work=work, seed=seed),
         )
         yield Simulation(database, fleet, planner)

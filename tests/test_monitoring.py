@@ -17,7 +17,7 @@ import yaml
 
 from agents.prometheus.text import families
 from agents.prometheus.view import AgentView
-from app.control.domain.events import known
+from app.control.domain.events import reason_of
 from app.http.metrics import REGISTRY
 
 ROOT = Path(__file__).parent.parent
@@ -76,7 +76,7 @@ def test_every_panel_asks_for_what_exists_and_overlaps_no_other() -> None:
 def test_reasons_that_the_runbook_names_exist() -> None:
     text = " ".join(rule["expr"] + rule["annotations"]["runbook"] for rule in rules())
     for word in re.findall(r'reason="(\w+)"|the event `(\w+)`', text):
-        assert known(word[0] or word[1]), word
+        assert reason_of(word[0] or word[1]), word
 
 
 def test_each_kept_file_is_what_its_reader_expects() -> None:

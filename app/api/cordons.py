@@ -13,7 +13,7 @@ from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.objects import Name
 from app.api.requests import By, Ctx, Who, answer, write_once
-from app.control.domain.events import Reason, happened
+from app.control.domain.events import Reason, event_of
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.database import clock
@@ -86,7 +86,7 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
         before = {"cordons": [one.wire() for one in lifted]}
         audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
         what = f"{_named(name, asked.gpu)} may be used again"
-        events.record(connection, [happened(Reason.UNCORDON, what, kind="Node", name=name, about=str(asked.gpu))])
+        events.record(connection, [event_of(Reason.UNCORDON, what, kind="Node", name=name, about=str(asked.gpu))])
         return answer({"kind": "CordonList", "items": [one.wire() for one in lifted]})
 
     return write_once(request, body, write)
@@ -117,7 +117,7 @@ def _put(
         audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
         if mode == "cordon":  # of a drain the leader says how much is to leave
             what = f"{_named(name, asked.gpu)} gets nothing new" + (f": {asked.message}" if asked.message else "")
-            events.record(connection, [happened(Reason.CORDON, what, kind="Node", name=name, about=str(asked.gpu))])
+            events.record(connection, [event_of(Reason.CORDON, what, kind="Node", name=name, about=str(asked.gpu))])
         return answer(made.wire())
 
     return write_once(request, body, write)

@@ -14,8 +14,8 @@ from app.api import cursors, plan_wire, requests
 from app.api.requests import JSON, By, Ctx, Who, answer, write_once
 from app.api.solvers import with_solvers
 from app.control.answer.explain.difference import ServiceDifference, differences, in_words
-from app.control.domain.decision import State
-from app.control.domain.events import Reason, happened
+from app.control.domain.decision import PlanState
+from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
 from app.store.plans import plan_reads
 from app.store.world import audit, events
@@ -122,8 +122,8 @@ class PlanAction:
 
     verb: str
     summary: str
-    froms: tuple[State, ...]
-    to: State
+    froms: tuple[PlanState, ...]
+    to: PlanState
     done: str
     reason: Reason
 
@@ -132,40 +132,45 @@ MOVES = (
     PlanAction(
         "approve",
         "Let a plan that waits for approval be rolled out",
-        (State.PROPOSED,),
-        State.ROLLING,
+        (PlanState.PROPOSED,),
+        PlanState.ROLLING,
         "approved",
         Reason.PLAN_APPROVED,
     ),
     PlanAction(
         "reject",
         "Refuse a plan that waits for approval",
-        (State.PROPOSED,),
-        State.REJECTED,
+        (PlanState.PROPOSED,),
+        PlanState.REJECTED,
         "rejected",
         Reason.PLAN_REJECTED,
     ),
     PlanAction(
-        "pause", "Take no further step of a rollout", (State.ROLLING,), State.PAUSED, "paused", Reason.ROLLOUT_PAUSED
+        "pause",
+        "Take no further step of a rollout",
+        (PlanState.ROLLING,),
+        PlanState.PAUSED,
+        "paused",
+        Reason.ROLLOUT_PAUSED,
     ),
     PlanAction(
         "resume",
         "Go on with a rollout that was paused, or that stopped",
-        (State.PAUSED, State.STOPPED),
-        State.ROLLING,
+        (PlanState.PAUSED, PlanState.STOPPED),
+        PlanState.ROLLING,
         "resumed",
         Reason.ROLLOUT_RESUMED,
     ),
     PlanAction(
         "abort",
         "End a rollout where it stands",
-        (State.ROLLING, State.PAUSED, State.STOPPED),
-        State.ABORTED,
+        (PlanState.ROLLING, PlanState.PAUSED, PlanState.STOPPED),
+        PlanState.ABORTED,
         "aborted",
         Reason.ROLLOUT_ABORTED,
     ),
 )
-ACTED_UPON = (State.ROLLING, State.PAUSED, State.STOPPED, State.ABORTED, State.DONE)
+ACTED_UPON = (PlanState.ROLLING, PlanState.PAUSED, PlanState.STOPPED, PlanState.ABORTED, PlanState.DONE)
 
 
 def _route(move: PlanAction) -> None:
@@ -191,7 +196,7 @@ def _route(move: PlanAction) -> None:
             plan_reads.move(connection, generation, move.froms, move.to, who.id, message or None)
             entry = by.entry(move.verb, Noun.PLAN, name=str(generation), detail=f"{state} -> {move.to}")
             audit.record(connection, [entry])
-            said = happened(move.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
+            said = event_of(move.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
             events.record(connection, [said])
             return answer({"generation": generation, "state": move.to, "before": state})
 

@@ -16,7 +16,7 @@ from app.problem import HttpProblem
 from app.store.plans import pieces, plan_reads, plans
 
 if TYPE_CHECKING:
-    from app.control.domain.snapshot import Expected, Snapshot
+    from app.control.domain.snapshot import ExpectedLoad, Snapshot
     from app.control.solve.aside import Aside
     from solvers.planning.plan import Plan
 
@@ -37,7 +37,7 @@ def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
 
 def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
     """A plan and what it was made from. Generation 0: the one in force, else the newest."""
-    from app.control.record.encoding import whole
+    from app.control.record.encoding import join_snapshot
     from solvers.planning.plan import Plan
 
     number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
@@ -49,28 +49,30 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
     found = pieces.get(connection, [*hashes, bytes(row["body"])])
     if len(found) < len({*hashes, bytes(row["body"])}):
         raise HttpProblem("gone", f"what plan {number} was made from is no longer kept")
-    return whole([found[digest] for digest in hashes]), msgspec.json.decode(found[bytes(row["body"])], type=Plan)
+    return join_snapshot([found[digest] for digest in hashes]), msgspec.json.decode(
+        found[bytes(row["body"])], type=Plan
+    )
 
 
 def read_now(connection: Connection) -> Snapshot:
     """The world as it is, with the rates that were planned for last where services still are what they were."""
-    from app.control.domain.snapshot import Expected
-    from app.control.observe.observer import Knowledge, Observer
+    from app.control.domain.snapshot import ExpectedLoad
+    from app.control.observe.observer import ForecastInput, Observer
 
     number = plan_reads.newest(connection)
-    last: Mapping[str, Expected] = {}
+    last: Mapping[str, ExpectedLoad] = {}
     if number:
         try:
             last = read_recorded(connection, number)[0].expected
         except HttpProblem:  # no longer kept: what is declared will do
             last = {}
 
-    def expecting(known: Knowledge) -> dict[str, Expected]:
+    def expecting(known: ForecastInput) -> dict[str, ExpectedLoad]:
         rates = {
             f"{one.tenant}/{one.name}": float(str(one.spec["ratePerSecond"]))
             for one in known.declared
             if one.kind == "Service"
         }
-        return {name: last.get(name) or Expected(rate, reason="declared") for name, rate in rates.items()}
+        return {name: last.get(name) or ExpectedLoad(rate, reason="declared") for name, rate in rates.items()}
 
     return Observer().snapshot(connection, 0, expecting)

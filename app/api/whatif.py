@@ -15,7 +15,7 @@ from app.api.bodies import manifests
 from app.api.requests import By, Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.control.answer.whatif.change import RateChange, WhatIfChange
-from app.control.domain.snapshot import Declared, Snapshot
+from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.manifests.model import Manifest
 from app.problem import HttpProblem
 from app.world.declare import declare
@@ -84,8 +84,8 @@ def what_if(
     return answer(said)
 
 
-def _declared(wanted: Sequence[Manifest]) -> tuple[Declared, ...]:
-    return tuple(Declared(str(one.kind), one.tenant, one.name, one.spec) for one in wanted)
+def _declared(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:
+    return tuple(DeclaredObject(str(one.kind), one.tenant, one.name, one.spec) for one in wanted)
 
 
 def _pairs(given: Sequence[str], what: str, form: str) -> list[tuple[str, str]]:

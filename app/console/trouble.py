@@ -11,7 +11,7 @@ from app.console.fleet import FleetPicture
 from app.console.page_request import DEFAULT
 from app.console.services import ServiceRow
 from app.console.wording import age, number
-from app.control.domain.events import Reason, known
+from app.control.domain.events import Reason, reason_of
 
 NAMED = 3
 BURNS = 6.0  # times as fast as a month's allowance may be spent
@@ -81,7 +81,7 @@ def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
     elif not seen.leader.held:
         silent = age((seen.at - seen.leader.renewed_at).total_seconds())
         yield TroubleLine("alarm", f"no planner leads since {silent}", f"the last was {seen.leader.holder}", "#plan")
-    reason = known(seen.cycle["reason"]) if seen.cycle else None
+    reason = reason_of(seen.cycle["reason"]) if seen.cycle else None
     if reason in FAILED and reason is not None:
         yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, "#plan")
     elif seen.cycle and seen.at - seen.cycle["at"] > CYCLE_LATE:

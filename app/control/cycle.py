@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
 from app.control.decide.least_change import explain_skipped, follow_rates, is_preferred, is_too_large
-from app.control.domain.blame import named, suspects
-from app.control.domain.decision import Answer, Decision, HeldBack, Outcome, State
-from app.control.domain.events import NewEvent, Reason, happened
-from app.control.domain.ports import Solving
+from app.control.domain.blame import describe_suspects, suspects
+from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
+from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
-from app.control.observe.observer import Expecting
-from app.control.record.planner_store import Store
+from app.control.observe.observer import ExpectLoads
+from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
 from solvers.planning.plan import Plan
 
-FAULTS = (Outcome.CRASHED, Outcome.WRONG)  # of the solver: more time would not help
+FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # of the solver: more time would not help
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class CycleBudget:
 
 
 def run_cycle(
-    store: Store,
-    solver: Solving,
-    expecting: Expecting,
+    store: PlannerStore,
+    solver: PlanSolver,
+    expecting: ExpectLoads,
     before: LastQuestion,
     budget: CycleBudget,
     reason: Reason = Reason.CYCLE,
-    meanwhile: Callable[[Snapshot, Posed], object] = lambda snapshot, posed: None,
+    meanwhile: Callable[[Snapshot, Question], object] = lambda snapshot, posed: None,
 ) -> CycleResult:
     """Observe, pose, solve, judge, hold back, record. What nodes are told then is the rollout's business.
 
@@ -51,11 +51,11 @@ def run_cycle(
     with phase("pose"):
         posed = formulate(snapshot)
     if waiting := rollout_in_progress(snapshot, posed):
-        store.note(Outcome.UNCHANGED, waiting.reason, waiting.message, None)
-        return CycleResult(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+        store.note(SolveOutcome.UNCHANGED, waiting.reason, waiting.message, None)
+        return CycleResult(SolveOutcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
     if before.stands(snapshot, posed):
-        store.note(Outcome.UNCHANGED, Reason.UNCHANGED, "the same question as before: its answer stands", None)
-        return CycleResult(Outcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+        store.note(SolveOutcome.UNCHANGED, Reason.UNCHANGED, "the same question as before: its answer stands", None)
+        return CycleResult(SolveOutcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
     with phase("solve"):
         answer = solver.solve(
             posed.problem,
@@ -74,8 +74,8 @@ def run_cycle(
             answer = _smaller(solver, posed, large, budget) or answer
     with phase("judge"):
         decision = draft_changes(snapshot, posed, answer, reason=reason)
-    if decision.answer.outcome is Outcome.WRONG:
-        return _nothing(store, snapshot, posed, decision.answer, replace(asked, outcome=Outcome.WRONG))
+    if decision.answer.outcome is SolveOutcome.WRONG:
+        return _nothing(store, snapshot, posed, decision.answer, replace(asked, outcome=SolveOutcome.WRONG))
     asked = replace(asked, answered=snapshot.declared)
     with phase("hold_back"):
         decision = hold_back(snapshot, posed, decision)
@@ -84,29 +84,32 @@ def run_cycle(
             small = _smaller(solver, posed, None, budget)
             if small is not None:
                 least = draft_changes(snapshot, posed, small, reason=reason)
-                if least.answer.outcome is not Outcome.WRONG:
+                if least.answer.outcome is not SolveOutcome.WRONG:
                     decision = hold_back(snapshot, posed, least)
         if decision.answer.recipe.get("kind") == "follow":
             decision = explain_skipped(decision, large)
     if decision.desired == snapshot.standing:
         held = decision.held_back
         store.note(
-            Outcome.UNCHANGED, held[0].reason if held else Reason.UNCHANGED, _said(held), snapshot if held else None
+            SolveOutcome.UNCHANGED,
+            held[0].reason if held else Reason.UNCHANGED,
+            _said(held),
+            snapshot if held else None,
         )
-        return CycleResult(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+        return CycleResult(SolveOutcome.UNCHANGED, asked, 0, decision, snapshot, posed)
     with phase("record"):
         try:
             found = split_by_mode(snapshot, decision)
             generations = store.record(snapshot, found, _happened(decision, found))
         except Overtaken as overtaken:
             # Its question is forgotten: it is asked again of what stands now.
-            return CycleResult(Outcome.UNCHANGED, before, 0, None, snapshot, posed, str(overtaken), overtaken=True)
+            return CycleResult(SolveOutcome.UNCHANGED, before, 0, None, snapshot, posed, str(overtaken), overtaken=True)
     if not generations:
-        return CycleResult(Outcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+        return CycleResult(SolveOutcome.UNCHANGED, asked, 0, decision, snapshot, posed)
     return CycleResult(answer.outcome, asked, generations[0], found[0], snapshot, posed)
 
 
-def _smaller(solver: Solving, posed: Posed, large: Plan | None, budget: CycleBudget) -> Answer | None:
+def _smaller(solver: PlanSolver, posed: Question, large: Plan | None, budget: CycleBudget) -> SolverAnswer | None:
     """The least change, where it serves as much or the large plan is too large to be ordered; None otherwise."""
     problem, plan, rates = follow_rates(posed)
     if large is not None and not rates:
@@ -117,20 +120,22 @@ def _smaller(solver: Solving, posed: Posed, large: Plan | None, budget: CycleBud
     return answer
 
 
-def _nothing(store: Store, snapshot: Snapshot, posed: Posed, answer: Answer, asked: LastQuestion) -> CycleResult:
+def _nothing(
+    store: PlannerStore, snapshot: Snapshot, posed: Question, answer: SolverAnswer, asked: LastQuestion
+) -> CycleResult:
     """No plan came: the last good one stands, and that is said."""
     reason = {
-        Outcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
-        Outcome.CRASHED: Reason.SOLVER_CRASHED,
-        Outcome.WRONG: Reason.SOLVER_WRONG,
+        SolveOutcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
+        SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
+        SolveOutcome.WRONG: Reason.SOLVER_WRONG,
     }.get(answer.outcome, Reason.NOTHING_TO_PLAN)
     found = suspects(asked.answered, snapshot.declared) if answer.outcome in FAULTS else ()
-    message = "; ".join(filter(None, (answer.message or reason.sentence, named(found))))
-    store.note(answer.outcome, reason, message, snapshot, [happened(reason, message)])
+    message = "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found))))
+    store.note(answer.outcome, reason, message, snapshot, [event_of(reason, message)])
     return CycleResult(answer.outcome, asked, 0, None, snapshot, posed, message, suspects=found)
 
 
-def _said(held: tuple[HeldBack, ...]) -> str:
+def _said(held: tuple[HeldBackChange, ...]) -> str:
     return "; ".join(f"{one.service}: {one.message}" if one.service else one.message for one in held[:5])
 
 
@@ -139,7 +144,7 @@ def _happened(decision: Decision, found: Sequence[Decision]) -> list[NewEvent]:
     told = ", ".join(
         f"{count} {name}" for name in ("start", "stop", "move", "resize", "retune") if (count := getattr(changes, name))
     )
-    planned = happened(Reason.PLANNED, told or "nothing changes but weights", kind="Plan")
-    if any(one.state is State.PROPOSED for one in found):
-        return [planned, happened(Reason.PLAN_PROPOSED, kind="Plan")]
+    planned = event_of(Reason.PLANNED, told or "nothing changes but weights", kind="Plan")
+    if any(one.state is PlanState.PROPOSED for one in found):
+        return [planned, event_of(Reason.PLAN_PROPOSED, kind="Plan")]
     return [planned]

@@ -19,18 +19,18 @@ from app.control.act.rolling import bring
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.events import Reason
-from app.control.domain.leading import Deposed, Look
-from app.control.domain.ports import Forecasting, Solving
-from app.control.domain.snapshot import Declared, Expected, Snapshot
+from app.control.domain.leading import Deposed, FleetView
+from app.control.domain.ports import LoadForecaster, PlanSolver
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Snapshot
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.fast.lane import FastLane
-from app.control.formulate.question import Posed
-from app.control.jobs import Window, arrived
+from app.control.formulate.question import Question
+from app.control.jobs import GatheringWindow, count_arrivals
 from app.control.measure import metrics
-from app.control.measure.metrics import Figures
+from app.control.measure.metrics import PlannerFigures
 from app.control.measure.tracing import phase
-from app.control.observe.observer import Knowledge
-from app.control.record.planner_store import Store
+from app.control.observe.observer import ForecastInput
+from app.control.record.planner_store import PlannerStore
 from app.control.tell.figures import CycleOutcome
 from app.control.tell.tell import Announcer
 from app.store.database.database import Unavailable
@@ -52,9 +52,9 @@ log = logging.getLogger(__name__)
 class Planner:
     """One of possibly several; only the one that holds the lease acts."""
 
-    store: Store
-    solver: Solving
-    loads: Forecasting
+    store: PlannerStore
+    solver: PlanSolver
+    loads: LoadForecaster
     budget: CycleBudget = field(default_factory=CycleBudget)
     cycle_seconds: float = CYCLE_SECONDS
     currency: str = ""  # of all prices
@@ -65,8 +65,8 @@ class Planner:
     _last_at: datetime | None = None
     _lived_at: datetime | None = None
     _brought_at: datetime | None = None
-    _declared: Sequence[Declared] | None = None  # that the last cycle knew
-    _window: Window = field(default_factory=Window)
+    _declared: Sequence[DeclaredObject] | None = None  # that the last cycle knew
+    _window: GatheringWindow = field(default_factory=GatheringWindow)
     _proven: frozenset[str] = frozenset()
     _ailing: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())
     _advancing: threading.Lock = field(default_factory=threading.Lock)
@@ -82,7 +82,7 @@ class Planner:
         """
         if self._declared is None:
             return True
-        came = arrived(self._declared, self.store.world())
+        came = count_arrivals(self._declared, self.store.world())
         if came.jobs and not came.others and self._window.since is None:
             self._window = self._window.arrived(self.store.moment().timestamp(), came.jobs)
         return came.others > 0
@@ -153,7 +153,7 @@ class Planner:
         if found.snapshot:
             self._declared = found.snapshot.declared
 
-    def _follow(self, found: CycleResult, snapshot: Snapshot, posed: Posed) -> None:
+    def _follow(self, found: CycleResult, snapshot: Snapshot, posed: Question) -> None:
         """What a cycle leads to: quick steps start from its plan, and everybody is told what follows from it."""
         try:
             if found.decision:
@@ -199,7 +199,7 @@ class Planner:
             self.called_for = self.called_for or Reason.NODE_LOST
         return not brought.done
 
-    def _live(self, look: Look) -> None:
+    def _live(self, look: FleetView) -> None:
         """Jobs get on; what those that are over held is free for others."""
         if self._lived_at is not None and look.at < self._lived_at + LIFE_EVERY:
             return
@@ -244,7 +244,7 @@ class Planner:
             return 0
         return self.store.database.write(lambda c: plans.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
 
-    def _expecting(self, known: Knowledge) -> Mapping[str, Expected]:
+    def _expecting(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
         services = {f"{one.tenant}/{one.name}": one for one in known.declared if one.kind == "Service"}
         rates = {name: float(str(one.spec["ratePerSecond"])) for name, one in services.items()}
         starts, every = start_seconds(known.declared), cycle_seconds(known.declared)
@@ -258,7 +258,7 @@ class Planner:
     def _forget_everything(self) -> None:
         self._asked, self.called_for = LastQuestion(), Reason.FIRST_PLAN
         self._lane = FastLane(self.store, self.solver)
-        self._declared, self._window = None, Window()
+        self._declared, self._window = None, GatheringWindow()
         self._brought_at = self._lived_at = None
         self._telling = Announcer(self.store.database, self.solver, self.currency)
-        metrics.show(Figures())
+        metrics.show_figures(PlannerFigures())

@@ -18,7 +18,7 @@ from cli.arguments import whole
 from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
 
 if TYPE_CHECKING:
-    from app.control.domain.decision import Answer
+    from app.control.domain.decision import SolverAnswer
     from app.control.planner import Planner
     from app.control.solve import Solver
     from cli.bench.system import System
@@ -62,7 +62,7 @@ class Timed:
     seconds: float = 0.0
     asked: int = 0
 
-    def solve(self, problem: Problem, **asked: Any) -> Answer:
+    def solve(self, problem: Problem, **asked: Any) -> SolverAnswer:
         answer = self.inner.solve(problem, **asked)
         self.seconds += answer.seconds
         self.asked += 1
@@ -71,7 +71,7 @@ class Timed:
     def prepare(self, problem: Problem, plan: Plan) -> None:
         self.inner.prepare(problem, plan)
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         began = perf_counter()
         answer = self.inner.follow(problem, plan, rates, seconds=seconds)
         self.seconds += perf_counter() - began

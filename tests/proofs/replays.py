@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 
 from app.control.answer.replay import Record, from_json, replay, to_json
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
-from app.control.domain.decision import Decision, Outcome
-from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import step_base
 from app.control.formulate.formulate import formulate
@@ -59,7 +59,7 @@ def first(seed: int) -> Snapshot:
     problem = replace(problem, nodes=nodes, state=None)
     mode = {"Policy": {"mode": MODES[seed % len(MODES)]}}
     declared = tuple(
-        Declared(
+        DeclaredObject(
             one["kind"], one["metadata"].get("tenant", ""), one["metadata"]["name"],
             one["spec"] | mode.get(one["kind"], {}),
         )
@@ -68,7 +68,7 @@ def first(seed: int) -> Snapshot:
     missing = {
         name: tuple(index for index in range(node.gpus[-1]) if not node.has_gpu(index)) for name, node in nodes.items()
     }
-    facts = {name: NodeFacts(name, "reporting", cordoned_gpus=gpus) for name, gpus in missing.items()}
+    facts = {name: NodeStatus(name, "reporting", cordoned_gpus=gpus) for name, gpus in missing.items()}
     return Snapshot(NOON, 1, declared, facts)
 
 
@@ -79,7 +79,7 @@ def changed(snapshot: Snapshot, r: Random) -> Snapshot:
         for one in snapshot.declared
         if one.kind == "Service"
     }
-    expected = {name: Expected(rate * r.uniform(0.5, 1.6)) for name, rate in rates.items()}
+    expected = {name: ExpectedLoad(rate * r.uniform(0.5, 1.6)) for name, rate in rates.items()}
     nodes = {
         name: replace(facts, failed_gpus=(0,) if r.random() < 0.1 else ()) for name, facts in snapshot.nodes.items()
     }
@@ -120,9 +120,9 @@ def _full(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Deci
         answer = solver.solve(posed.problem, seconds=r.choice([0.0, 0.02, 0.1]), work=100_000, seed=r.randrange(9))
     else:
         answer = solver.solve(posed.problem, seconds=SECONDS, work=r.randint(1, 5), seed=r.randrange(9))
-    assert answer.outcome is Outcome.SOLVED, answer.message
+    assert answer.outcome is SolveOutcome.SOLVED, answer.message
     decision = draft_changes(snapshot, posed, answer)
-    if decision.answer.outcome is not Outcome.SOLVED:
+    if decision.answer.outcome is not SolveOutcome.SOLVED:
         return None
     decision = hold_back(snapshot, posed, decision)
     return snapshot, next(iter(split_by_mode(snapshot, decision)), decision)

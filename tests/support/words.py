@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from agents.contract import LATENCY_EDGES_MS, GatewayCounts, ServiceCounts
-from app.control.observe.loads import Cursor, Readings
-from app.control.observe.loads.hearing import Heard, Word
+from app.control.observe.loads import ReportBatch, ReportCursor
+from app.control.observe.loads.hearing import ReceivedReport, ReportExcerpt
 from app.store.fleet.gateways import GatewayTold
 from tests.support.reports import instance, report
 
@@ -26,13 +26,13 @@ def fast(count: int, latency_ms: float = 10.0) -> list[int]:
     return [0] * edge + [count]
 
 
-def heard(node: str, seconds: float, *instances: dict[str, Any], **fields: Any) -> Heard:
+def heard(node: str, seconds: float, *instances: dict[str, Any], **fields: Any) -> ReceivedReport:
     """A report that came so many seconds after noon; its node's clock is right."""
     moment = at(seconds)
     minute = fields.pop("minute", moment.replace(second=0, microsecond=0))
     known: dict[str, Any] = {"at": moment.isoformat(), "sequence": int(seconds * 10), "instances": list(instances)}
     said = report(node, minute=minute, **(known | fields))
-    return Heard(moment, msgspec.convert(said, Word))
+    return ReceivedReport(moment, msgspec.convert(said, ReportExcerpt))
 
 
 def served(requests: int, name: str = "i-1", latency_ms: float = 10.0, **fields: Any) -> dict[str, Any]:
@@ -45,10 +45,10 @@ def gateway(name: str, seconds: float, began: str = "a", **requests: int) -> Gat
     return GatewayTold(name, at(seconds), GatewayCounts(began, int(seconds * 10), counts))
 
 
-def readings(seconds: float, *said: Heard | GatewayTold) -> Readings:
-    return Readings(
+def readings(seconds: float, *said: ReceivedReport | GatewayTold) -> ReportBatch:
+    return ReportBatch(
         at(seconds),
-        [one for one in said if isinstance(one, Heard)],
+        [one for one in said if isinstance(one, ReceivedReport)],
         [one for one in said if isinstance(one, GatewayTold)],
-        Cursor(),
+        ReportCursor(),
     )

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from app.control.domain.events import NewEvent
-from app.control.domain.leading import Deposed, Look
-from app.control.domain.readings import Reading
-from app.control.domain.snapshot import NodeFacts, Snapshot
-from app.control.jobs import answered, kept, lived, places, queued, works
+from app.control.domain.leading import Deposed, FleetView
+from app.control.domain.readings import JobReading
+from app.control.domain.snapshot import NodeStatus, Snapshot
+from app.control.jobs import advance_jobs, apply_answer, assigned_places, declared_work, kept, queue_jobs
 from app.control.measure import metrics
 from app.store.database import lease
 from app.store.database.database import Database
@@ -18,10 +18,10 @@ from app.store.world import events
 from solvers.planning.plan import Plan
 
 
-def live(database: Database, epoch: int, look: Look, readings: Iterable[Reading]) -> Sequence[NewEvent]:
+def live(database: Database, epoch: int, look: FleetView, readings: Iterable[JobReading]) -> Sequence[NewEvent]:
     """One moment in the life of every job; what happened."""
-    known = works(look.declared)
-    told = places(look.told, {node: NodeFacts(node, "lost") for node in look.seen.lost})
+    known = declared_work(look.declared)
+    told = assigned_places(look.told, {node: NodeStatus(node, "lost") for node in look.seen.lost})
     heard = list(readings)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
@@ -30,13 +30,13 @@ def live(database: Database, epoch: int, look: Look, readings: Iterable[Reading]
         before = kept.read(connection)
         if not before and not known:
             return ()
-        after = lived(before, known, told, heard, look.at)
+        after = advance_jobs(before, known, told, heard, look.at)
         kept.write(connection, before, after.states)
         events.record(connection, after.events)
         return after.events
 
     happened = database.write(write)
-    metrics.happened(happened)
+    metrics.count_events(happened)
     return happened
 
 
@@ -48,6 +48,6 @@ def answer(database: Database, epoch: int, snapshot: Snapshot, plan: Plan) -> No
             raise Deposed(f"epoch {epoch} is over")
         before = kept.read(connection)
         if before:
-            kept.write(connection, before, answered(before, queued(snapshot), plan, snapshot, snapshot.at))
+            kept.write(connection, before, apply_answer(before, queue_jobs(snapshot), plan, snapshot, snapshot.at))
 
     database.write(write)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from app.control.decide.decide import rejudge
-from app.control.domain.decision import Answer, Decision, Lane, Outcome, State
-from app.control.domain.events import NewEvent, Reason, happened
-from app.control.domain.leading import Look
+from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome, SolverAnswer
+from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.leading import FleetView
 from app.control.domain.snapshot import Snapshot
-from app.control.record.planner_store import Store
-from app.control.record.records import recorded, snapshot_of
+from app.control.record.planner_store import PlannerStore
+from app.control.record.records import read_plan, snapshot_of
 from app.control.rollout.life import roll_back
 from app.control.rollout.proposals import no_longer
 from app.control.rollout.rules_of import rules_of
 from app.store.plans import plan_reads
 
 
-def undoing(store: Store) -> bool:
+def undoing(store: PlannerStore) -> bool:
     """Whether somebody wants the plan in force undone, and has no answer yet."""
 
     def asked(connection: Connection) -> bool:
@@ -26,7 +26,7 @@ def undoing(store: Store) -> bool:
     return store.database.read(asked)
 
 
-def rolled_back(store: Store, snapshot: Snapshot, look: Look) -> int:
+def rolled_back(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
     """Bring back the plan before the one in force, if that was asked; the generation, 0 where nothing was done."""
     if not snapshot.target:
         return 0
@@ -34,34 +34,34 @@ def rolled_back(store: Store, snapshot: Snapshot, look: Look) -> int:
     if asked is None:
         return 0
     base, who = asked
-    earlier = store.database.read(lambda connection: recorded(connection, base))
+    earlier = store.database.read(lambda connection: read_plan(connection, base))
     if earlier is None:
         return _refused(store, snapshot, f"plan {base}, which it followed, is not kept any more")
     owners = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind in ("Service", "Job")}
     order = roll_back(earlier.desired, look.told, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
-        lane=Lane.ROLLBACK,
+        lane=PlanningLane.ROLLBACK,
         plan=earlier.plan,
         desired=snapshot.standing,
-        answer=Answer(Outcome.SOLVED, earlier.plan, recipe={"kind": "rollback", "to": base}),
+        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": "rollback", "to": base}),
         reason=Reason.ROLLBACK,
         message=f"{who} asked for plan {base} again",
-        state=State.ROLLING,
+        state=PlanState.ROLLING,
     )
     found = rejudge(snapshot, decision, order.target, order.stuck)
     if found is None:
         return _refused(store, snapshot, f"plan {base} would break a rule by now")
-    said = happened(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
+    said = event_of(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
     (generation,) = store.record(snapshot, [found], [said])
     return generation
 
 
-def expire(store: Store, snapshot: Snapshot) -> int:
+def expire(store: PlannerStore, snapshot: Snapshot) -> int:
     """End the newest proposal if what it was made from no longer holds; its generation, or 0."""
 
     def then(connection: Connection) -> tuple[int, Snapshot] | None:
         generation = plan_reads.newest_waiting(connection)
-        one = recorded(connection, generation) if generation else None
+        one = read_plan(connection, generation) if generation else None
         return (one.generation, snapshot_of(connection, one)) if one else None
 
     found = store.database.read(then)
@@ -69,8 +69,8 @@ def expire(store: Store, snapshot: Snapshot) -> int:
     if found is None or not why:
         return 0
     generation = found[0]
-    said = happened(Reason.PLAN_EXPIRED, why, kind="Plan", name=f"p{generation}", generation=generation)
-    store.move(generation, State.PROPOSED, State.EXPIRED, why, [said])
+    said = event_of(Reason.PLAN_EXPIRED, why, kind="Plan", name=f"p{generation}", generation=generation)
+    store.move(generation, PlanState.PROPOSED, PlanState.EXPIRED, why, [said])
     return generation
 
 
@@ -80,7 +80,7 @@ def _asked(connection: Connection, generation: int) -> tuple[int, str] | None:
     return (int(row["base"] or 0), str(wanted.get("by", "somebody"))) if row and wanted else None
 
 
-def _refused(store: Store, snapshot: Snapshot, why: str) -> int:
-    said: list[NewEvent] = [happened(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
+def _refused(store: PlannerStore, snapshot: Snapshot, why: str) -> int:
+    said: list[NewEvent] = [event_of(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
     store.answered(snapshot.target, "rollback", said)
     return 0

@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 
 from agents.contract import AssignedInstance
-from app.control.domain.decision import State
+from app.control.domain.decision import PlanState
 from app.control.domain.desired import Desired
-from app.control.domain.events import NewEvent, Reason, happened, known
-from app.control.domain.leading import Look, Settled
-from app.control.domain.readings import Trial
+from app.control.domain.events import NewEvent, Reason, event_of, reason_of
+from app.control.domain.leading import FleetView, RolloutProgress
+from app.control.domain.readings import CopyTrial
 from app.control.measure import metrics
-from app.control.record.planner_store import Store
+from app.control.record.planner_store import PlannerStore
 from app.control.rollout import Advance, RolloutState, advance, begin
 from app.control.rollout.rules_of import rules_of
 
-Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, Trial]]
+Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
 
-GOING = (State.ROLLING, State.DONE)
+GOING = (PlanState.ROLLING, PlanState.DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class BringResult:
 
 
 def bring(
-    store: Store, look: Look, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
+    store: PlannerStore, look: FleetView, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
 ) -> BringResult:
     """Take the next step from what is told and seen to what the plan in force wants.
 
@@ -42,7 +42,7 @@ def bring(
     After a gap, in which nobody looked, the patience with steps that are under way begins anew.
     """
     plan = look.plan
-    if plan is None or plan.state == State.PAUSED:
+    if plan is None or plan.state == PlanState.PAUSED:
         return BringResult()
     if plan.state not in GOING:
         _stay(store, look)
@@ -59,19 +59,19 @@ def bring(
         before = replace(before, pending={name: replace(one, since=now) for name, one in before.pending.items()})
     trials = answering(_on_trial(before, look.told)) if before.canaries else {}
     step = advance(target, look.told, look.seen, before, rules, look.at, trials)
-    state = _state(State(plan.state), step)
+    state = _state(PlanState(plan.state), step)
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
-        settled = Settled(
+        settled = RolloutProgress(
             state,
             msgspec.to_builtins(step.state) | _failed(step, look),
             step.message or None,
-            step.desired if state is State.STOPPED else None,
+            step.desired if state is PlanState.STOPPED else None,
         )
         was_told = store.tell(plan, step.changed, settled, _said(plan.generation, plan.state, state, step))
         if was_told and state != plan.state:
             metrics.ROLLOUTS.labels(state).inc()
     moving = frozenset(one.owner for one in step.waiting) | _rising(step)
-    return BringResult(step.done or state is State.STOPPED, moving, len(step.changed))
+    return BringResult(step.done or state is PlanState.STOPPED, moving, len(step.changed))
 
 
 def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
@@ -82,7 +82,7 @@ def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]
     return {one.id: one for wanted in told.values() for one in wanted.instances if one.id in watched}
 
 
-def _failed(step: Advance, look: Look) -> dict[str, Any]:
+def _failed(step: Advance, look: FleetView) -> dict[str, Any]:
     """Whose step failed: they rest before they are tried again."""
     return {"failed": list(step.failed), "failedAt": look.at.isoformat()} if step.failed else {}
 
@@ -118,31 +118,31 @@ def _rising(step: Advance) -> frozenset[str]:
     )
 
 
-def _stay(store: Store, look: Look) -> None:
+def _stay(store: PlannerStore, look: FleetView) -> None:
     """Where a rollout was ended half way, what nodes are told is what is wanted of them from now on."""
     plan = look.plan
-    if plan is None or plan.state != State.ABORTED or look.target == look.told:
+    if plan is None or plan.state != PlanState.ABORTED or look.target == look.told:
         return
-    store.tell(plan, {}, Settled(State.ABORTED, dict(plan.rollout), None, look.told))
+    store.tell(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, look.told))
 
 
-def _state(before: State, step: Advance) -> State:
-    if before is State.ROLLING and step.stopped_reason:
-        return State.STOPPED
-    if before is State.ROLLING and step.done:
-        return State.DONE
+def _state(before: PlanState, step: Advance) -> PlanState:
+    if before is PlanState.ROLLING and step.stopped_reason:
+        return PlanState.STOPPED
+    if before is PlanState.ROLLING and step.done:
+        return PlanState.DONE
     return before
 
 
-def _said(generation: int, before: str, after: State, step: Advance) -> list[NewEvent]:
+def _said(generation: int, before: str, after: PlanState, step: Advance) -> list[NewEvent]:
     name = f"p{generation}"
     said = [
-        happened(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)
+        event_of(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)
         for key in step.passed
     ]
     if before != after:
         reason = Reason.ROLLOUT_DONE
-        if after is State.STOPPED:
-            reason = known(step.stopped_reason) or Reason.ROLLOUT_STOPPED
-        said.append(happened(reason, step.message, kind="Plan", name=name, generation=generation))
+        if after is PlanState.STOPPED:
+            reason = reason_of(step.stopped_reason) or Reason.ROLLOUT_STOPPED
+        said.append(event_of(reason, step.message, kind="Plan", name=name, generation=generation))
     return said

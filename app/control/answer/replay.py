@@ -15,14 +15,14 @@ from sqlalchemy import Connection
 
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import follow_rates
-from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import step_base
 from app.control.formulate.formulate import formulate
-from app.control.formulate.question import Posed
-from app.control.record.records import recorded, snapshot_of
+from app.control.formulate.question import Question
+from app.control.record.records import read_plan, snapshot_of
 from app.control.solve.versions import other_versions
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Problem
@@ -37,9 +37,9 @@ class ReplayRefused(Exception):
 class Remakes(Protocol):
     """A solver that goes by recipes."""
 
-    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> Answer: ...
+    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer: ...
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Record:
     """All that a decision was made from, and what was decided."""
 
     generation: int
-    lane: Lane
-    outcome: Outcome
+    lane: PlanningLane
+    outcome: SolveOutcome
     snapshot: Snapshot
     recipe: dict[str, Any]
     versions: dict[str, str]
@@ -97,11 +97,11 @@ def _difference(record: Record, plan: Plan, decision: Decision) -> str:
 
 def record_of(connection: Connection, generation: int) -> Record | None:
     """As the store has it."""
-    one = recorded(connection, generation)
+    one = read_plan(connection, generation)
     if one is None:
         return None
     return Record(
-        generation, Lane(one.lane), Outcome(one.outcome), snapshot_of(connection, one), dict(one.recipe),
+        generation, PlanningLane(one.lane), SolveOutcome(one.outcome), snapshot_of(connection, one), dict(one.recipe),
         dict(one.versions), one.plan, dict(one.desired),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def from_json(body: bytes) -> Record:
         raise ReplayRefused(f"no record of a decision: {error}") from None
 
 
-def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
+def _solved_again(record: Record, posed: Question, solver: Remakes) -> Decision:
     answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
@@ -127,7 +127,7 @@ def _solved_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     return hold_back(record.snapshot, posed, decision)
 
 
-def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
+def _followed_again(record: Record, posed: Question, solver: Remakes) -> Decision:
     answer = solver.follow(*follow_rates(posed), seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
@@ -135,7 +135,7 @@ def _followed_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
     return hold_back(record.snapshot, posed, decision)
 
 
-def _quickened_again(record: Record, posed: Posed, solver: Remakes) -> Decision:
+def _quickened_again(record: Record, posed: Question, solver: Remakes) -> Decision:
     recipe = record.recipe
     base = step_base(record.snapshot, posed)
     calls = [
@@ -155,10 +155,10 @@ class _AsThen:
         self._solver = solver
         self._outcomes = outcomes
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
-        outcome = Outcome(self._outcomes.pop(0)) if self._outcomes else Outcome.SOLVED
-        if outcome is not Outcome.SOLVED:
-            return Answer(outcome)
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
+        outcome = SolveOutcome(self._outcomes.pop(0)) if self._outcomes else SolveOutcome.SOLVED
+        if outcome is not SolveOutcome.SOLVED:
+            return SolverAnswer(outcome)
         return self._solver.follow(problem, plan, rates, seconds=seconds)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from agents.contract import AssignedGpu, AssignedInstance, Frame
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from app.manifests.fleet import PolicySpec
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem, Profile, Service
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
-def desired_of(snapshot: Snapshot, posed: Posed, plan: Plan) -> dict[str, NodeDesired]:
+def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, NodeDesired]:
     """What each node shall run, by a plan.
 
     What goes on where it stands keeps its id; the node itself makes the hand-over.

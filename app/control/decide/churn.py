@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, State
@@ -33,7 +33,7 @@ def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> 
     return PlanValue(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
 
 
-def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBack | None:
+def not_worth_it(snapshot: Snapshot, posed: Question, decision: Decision) -> HeldBackChange | None:
     """Why the plan in force stands although there is another one; None where changing pays, or must be."""
     changes = decision.plan.changes
     if not snapshot.standing or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
@@ -45,7 +45,7 @@ def not_worth_it(snapshot: Snapshot, posed: Posed, decision: Decision) -> HeldBa
     if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
         return None
     saved = before.per_horizon - (after.per_horizon or 0.0) + after.churn
-    return HeldBack(
+    return HeldBackChange(
         "",
         Reason.NOT_WORTH_ITS_CHURN,
         f"it would save {saved:.4g} over the horizon and its churn costs {after.churn:.4g}",

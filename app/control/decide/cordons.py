@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from agents.contract import AssignedInstance
-from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import NodeFacts
+from app.control.domain.snapshot import NodeStatus
 from app.control.rollout.changes import changes, owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
@@ -47,7 +47,7 @@ class Drain:
         return not self.left and not self.is_under_way
 
 
-def draining_gpus(nodes: Mapping[str, NodeFacts]) -> frozenset[Place]:
+def draining_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
     """The GPUs that are to be emptied."""
     return frozenset((name, gpu) for name, facts in nodes.items() for gpu in facts.draining_gpus)
 
@@ -75,7 +75,7 @@ def keep_undrainable(
 ) -> tuple[Decision, tuple[Stays, ...]]:
     """The decision with what cannot leave left where it stands, and the names of that."""
     stays = leaving(decision, standing, places)
-    held = {one.owner: HeldBack(one.owner, one.reason, one.message) for one in stays}
+    held = {one.owner: HeldBackChange(one.owner, one.reason, one.message) for one in stays}
     found = order(standing, without(decision.desired, standing, held), rules)
     there = {one.id for _, one in _there(found.target, places)}
     named = {one.instance for one in stays}

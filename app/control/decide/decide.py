@@ -13,16 +13,16 @@ from app.control.decide.churn import not_worth_it
 from app.control.decide.cordons import draining_gpus, keep_undrainable
 from app.control.decide.drafting import changed_owners, draft
 from app.control.decide.steady_jobs import keep_jobs_steady
-from app.control.domain.decision import Answer, Decision, HeldBack, Lane
+from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.predicting import foreseen, paced
-from app.control.formulate.question import Posed
-from app.control.formulate.running import staying
-from app.control.jobs import queued
+from app.control.formulate.predicting import predict_instances, predict_paces
+from app.control.formulate.question import Question
+from app.control.formulate.running import without_drains
+from app.control.jobs import queue_jobs
 from app.control.rollout import order
 from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
@@ -32,22 +32,26 @@ from solvers.planning.search.promise import keep
 
 
 def draft_changes(
-    snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = Reason.CYCLE
+    snapshot: Snapshot,
+    posed: Question,
+    answer: SolverAnswer,
+    lane: PlanningLane = PlanningLane.FULL,
+    reason: str = Reason.CYCLE,
 ) -> Decision:
     """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
     if answer.plan is not None:
-        queue = queued(snapshot)
+        queue = queue_jobs(snapshot)
         plan = queue.told(keep_jobs_steady(posed.problem, answer.plan, queue.left))
         answer = replace(answer, plan=plan)
     return draft(snapshot, posed, answer, lane, reason)
 
 
-def hold_back(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
+def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decision:
     """The decision without what is not worth its churn and what no order of steps leads to.
 
     Where all of it is held back, what stands is what it wants.
     """
-    few = (HeldBack(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.short.items())
+    few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.short.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
     is_least = decision.answer.recipe.get("kind") == "follow"  # the least change pays for itself, or is due
@@ -59,7 +63,7 @@ def hold_back(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
         left, _ = keep_undrainable(decision, snapshot.standing, places, rules)
         decision = replace(decision, desired=left.desired, held_back=left.held_back, services=left.services)
     resting = {
-        owner: HeldBack(
+        owner: HeldBackChange(
             owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it is tried again after {until:%H:%M:%SZ}"
         )
         for owner, until in snapshot.resting.items()
@@ -72,13 +76,15 @@ def hold_back(snapshot: Snapshot, posed: Posed, decision: Decision) -> Decision:
     return rejudge(snapshot, decision, found.target, stuck) or _nothing_of(snapshot, decision, *stuck)
 
 
-def rollout_in_progress(snapshot: Snapshot, posed: Posed) -> HeldBack | None:
+def rollout_in_progress(snapshot: Snapshot, posed: Question) -> HeldBackChange | None:
     """A rollout is let through to its end while its plan still serves all that is asked."""
     if not snapshot.is_rolling:
         return None
     if posed.falls_short:
         return None
-    return HeldBack("", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out, and serves all")
+    return HeldBackChange(
+        "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out, and serves all"
+    )
 
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
@@ -99,20 +105,22 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
     return tuple(part for part in found if part is not None)
 
 
-def rejudge(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBack]) -> Decision | None:
+def rejudge(
+    snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
+) -> Decision | None:
     """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
-    posed = formulate(replace(snapshot, standing=desired, nodes=staying(snapshot.nodes)))
+    posed = formulate(replace(snapshot, standing=desired, nodes=without_drains(snapshot.nodes)))
     plan = posed.stands
     stands = Standing(posed.problem, plan, keep)
     verdict = stands.verdict()
     if not verdict.is_right:
         return None
-    told = foreseen(posed.problem, stands.residents)  # lines that run have no predictions
+    told = predict_instances(posed.problem, stands.residents)  # lines that run have no predictions
     certificate = decision.plan.certificate
     if certificate:
         certificate = replace(certificate, cost=verdict.cost)
     instances = tuple(told.get(id(line), line) for line in plan.instances)
-    jobs = paced(plan, stands.job_residents)
+    jobs = predict_paces(plan, stands.job_residents)
     left = replace(decision.plan, instances=instances, jobs=jobs, unserved=plan.unserved)
     return replace(
         decision,
@@ -123,5 +131,5 @@ def rejudge(snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequ
     )
 
 
-def _nothing_of(snapshot: Snapshot, decision: Decision, *held: HeldBack) -> Decision:
+def _nothing_of(snapshot: Snapshot, decision: Decision, *held: HeldBackChange) -> Decision:
     return replace(decision, desired=snapshot.standing, held_back=(*decision.held_back, *held), services=())

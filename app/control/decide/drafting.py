@@ -7,26 +7,28 @@ from dataclasses import replace
 
 from agents.contract import AssignedInstance
 from app.control.decide.assigning import desired_of
-from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.predicting import paced
-from app.control.formulate.question import Posed
+from app.control.formulate.predicting import predict_paces
+from app.control.formulate.question import Question
 from solvers.planning.judge import Standing, judge
 from solvers.planning.plan import Plan
 from solvers.planning.search.promise import keep
 
 
-def draft(snapshot: Snapshot, posed: Posed, answer: Answer, lane: Lane = Lane.FULL, reason: str = "") -> Decision:
+def draft(
+    snapshot: Snapshot, posed: Question, answer: SolverAnswer, lane: PlanningLane = PlanningLane.FULL, reason: str = ""
+) -> Decision:
     """The decision that an answer makes; its outcome is WRONG where the judge refuses it."""
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
     if any(one.units_per_second <= 0 for one in plan.jobs):  # they go on where they ran, among others perhaps
-        plan = replace(plan, jobs=paced(plan, Standing(posed.problem, plan).job_residents))
+        plan = replace(plan, jobs=predict_paces(plan, Standing(posed.problem, plan).job_residents))
     verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
     if not verdict.is_right:
         wrong = "; ".join(str(one) for one in verdict.violations[:3])
-        answer = replace(answer, outcome=Outcome.WRONG, message=f"the judge refuses the plan: {wrong}")
+        answer = replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the plan: {wrong}")
     plan = replace(plan, changes=verdict.changes)
     desired = desired_of(snapshot, posed, plan)
     return Decision(

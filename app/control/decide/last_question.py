@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.control.domain.decision import Decision, Outcome
+from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.mode import mode_of
-from app.control.domain.snapshot import Declared, Snapshot
-from app.control.formulate.question import Posed
+from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.formulate.question import Question
 
 AGAIN_AFTER = timedelta(seconds=60)  # a question that the solver failed on is asked again, not every cycle
 
@@ -21,17 +21,17 @@ class LastQuestion:
     """The last question, and what came of it: asked again at once, it has the same answer."""
 
     question: bytes = b""
-    outcome: Outcome = Outcome.UNCHANGED
+    outcome: SolveOutcome = SolveOutcome.UNCHANGED
     at: datetime | None = None
     around: tuple[str, ...] = ()
-    answered: tuple[Declared, ...] = ()  # the world of the last answer
+    answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
 
-    def stands(self, snapshot: Snapshot, posed: Posed) -> bool:
+    def stands(self, snapshot: Snapshot, posed: Question) -> bool:
         """Whether asking again would come to the same."""
         now = snapshot.at
         if posed.question != self.question or self.at is None or self.around != plan_conditions(snapshot):
             return False
-        if self.outcome in (Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG):
+        if self.outcome in (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG):
             return now < self.at + AGAIN_AFTER
         return now < self.at + JOBS_AGAIN_AFTER or not posed.problem.jobs
 
@@ -40,15 +40,15 @@ class LastQuestion:
 class CycleResult:
     """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     asked: LastQuestion
     generation: int = 0
     decision: Decision | None = None
     snapshot: Snapshot | None = None
-    posed: Posed | None = None
+    posed: Question | None = None
     message: str = ""
     overtaken: bool = False  # by another decision, while this one was made
-    suspects: tuple[Declared, ...] = ()  # where the solver failed: what may be the cause
+    suspects: tuple[DeclaredObject, ...] = ()  # where the solver failed: what may be the cause
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from solvers.planning.plan import Changes, Plan, Unserved
 from solvers.planning.problem import Problem
 
@@ -34,7 +34,7 @@ def handed_over(changes: Changes) -> int:
     return changes.move + changes.resize + min(changes.start, changes.stop)
 
 
-def follow_rates(posed: Posed) -> tuple[Problem, Plan, Mapping[str, float]]:
+def follow_rates(posed: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     """What the solver's short way is asked: the problem that what stands answers, what stands, the rates to come."""
     stands = posed.stands
     carried = dict.fromkeys(posed.problem.services, 0.0)
@@ -65,4 +65,4 @@ def explain_skipped(decision: Decision, large: Plan) -> Decision:
     one, other = decision.plan.certificate, large.certificate
     saved = one.cost.total - other.cost.total if one and other else 0.0
     told = f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; the least change was made"
-    return replace(decision, held_back=(*decision.held_back, HeldBack("", Reason.TOO_MANY_MOVES, told)))
+    return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, told)))

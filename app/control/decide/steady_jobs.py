@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.control.formulate.predicting import foreseen
+from app.control.formulate.predicting import predict_instances
 from solvers.planning.judge import Change, Standing
 from solvers.planning.plan import Plan
 from solvers.planning.problem import PlacedJob, Problem
@@ -46,7 +46,7 @@ def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | N
         else:
             standing.apply(Change(stop_jobs=(old,), start_jobs=(found[new.job],)))
     places = {one.place for one in changed} | {before[one.job].place for one in changed}
-    told = foreseen(problem, (one for one in standing.residents if one.instance.place in places))
+    told = predict_instances(problem, (one for one in standing.residents if one.instance.place in places))
     return replace(
         plan,
         jobs=tuple(found[one.job] for one in plan.jobs),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.control.domain.snapshot import Declared
+from app.control.domain.snapshot import DeclaredObject
 
 MOST_NAMED = 5
 
 
-def suspects(answered: Sequence[Declared], declared: Sequence[Declared]) -> tuple[Declared, ...]:
+def suspects(answered: Sequence[DeclaredObject], declared: Sequence[DeclaredObject]) -> tuple[DeclaredObject, ...]:
     """What is new or otherwise than in the world of the last answer; nobody where none is known."""
     known = {(one.kind, one.tenant, one.name): one.spec for one in answered}
     if not known:
@@ -17,7 +17,7 @@ def suspects(answered: Sequence[Declared], declared: Sequence[Declared]) -> tupl
     return tuple(one for one in declared if known.get((one.kind, one.tenant, one.name)) != one.spec)
 
 
-def named(found: Sequence[Declared]) -> str:
+def describe_suspects(found: Sequence[DeclaredObject]) -> str:
     """For messages: `declared since it answered last: Service shop/search, Profile resnet-t4`."""
     if not found:
         return ""

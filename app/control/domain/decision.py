@@ -12,7 +12,7 @@ from solvers.planning.judge import Verdict
 from solvers.planning.plan import Plan
 
 
-class Lane(StrEnum):
+class PlanningLane(StrEnum):
     """Who decides."""
 
     FULL = "full"  # the cycle
@@ -21,7 +21,7 @@ class Lane(StrEnum):
     ROLLBACK = "rollback"
 
 
-class State(StrEnum):
+class PlanState(StrEnum):
     """A recorded plan's own life."""
 
     ADVISORY = "advisory"  # shown, and never acted upon
@@ -36,7 +36,7 @@ class State(StrEnum):
     SUPERSEDED = "superseded"
 
 
-class Outcome(StrEnum):
+class SolveOutcome(StrEnum):
     """What came of asking for a plan."""
 
     SOLVED = "solved"
@@ -48,10 +48,10 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SolverAnswer:
     """What the solver's process gave. `recipe` makes the same again anywhere: counted work, no seconds."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     plan: Plan | None = None
     message: str = ""
     recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
@@ -59,7 +59,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBackChange:
     """A change that is not made, and why."""
 
     service: str  # tenant/name; a job's name where it is one
@@ -73,14 +73,14 @@ class HeldBack:
 class Decision:
     """A plan as it is to be recorded: on real GPU indexes, judged, with what it changes and what it holds back."""
 
-    lane: Lane
+    lane: PlanningLane
     plan: Plan
     desired: Desired
-    answer: Answer
+    answer: SolverAnswer
     reason: str = ""  # what called for it: cycle, service_applied, node_lost, load_rose, ...
     message: str = ""
-    held_back: tuple[HeldBack, ...] = ()
-    state: State = State.ROLLING
+    held_back: tuple[HeldBackChange, ...] = ()
+    state: PlanState = PlanState.ROLLING
     base: int = 0  # the plan that it changes
     services: tuple[str, ...] = ()  # whose instances it changes
     verdict: Verdict | None = None  # the judge's on the answer

@@ -25,7 +25,7 @@ Desired: TypeAlias = Mapping[str, NodeDesired]  # by node
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class InstanceStatus:
     """What a node last said of one instance."""
 
     stage: str = ""  # of its most advanced copy; ready once it serves
@@ -39,10 +39,10 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class FleetStatus:
     """What nodes last said of what they run."""
 
-    instances: Mapping[str, Seen] = field(default_factory=dict)  # by instance id
+    instances: Mapping[str, InstanceStatus] = field(default_factory=dict)  # by instance id
     generations: Mapping[str, int] = field(default_factory=dict)  # by node: of the assignment it holds
     silent: frozenset[str] = frozenset()  # nodes that are not heard of
     ailing: frozenset[tuple[str, int]] = frozenset()  # GPUs that failed or are fenced

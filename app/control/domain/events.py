@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from app.store.world.events import NewEvent, Severity
 
-__all__ = ["NewEvent", "Reason", "Severity", "happened", "known"]
+__all__ = ["NewEvent", "Reason", "Severity", "event_of", "reason_of"]
 
 
 class Reason(StrEnum):
@@ -147,12 +147,12 @@ class Reason(StrEnum):
 _WORDS = {reason.value: reason for reason in Reason}
 
 
-def known(word: str) -> Reason | None:
+def reason_of(word: str) -> Reason | None:
     """The reason of this word; None where it is none of ours."""
     return _WORDS.get(word)
 
 
-def happened(
+def event_of(
     reason: Reason, message: str = "", *, kind: str = "", name: str = "", tenant: str = "",
     generation: int | None = None, about: str = "", severity: Severity | None = None,
 ) -> NewEvent:  # fmt: skip

@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.control.domain.decision import State
-from app.control.domain.desired import Desired, Observed
-from app.control.domain.snapshot import Declared
+from app.control.domain.decision import PlanState
+from app.control.domain.desired import Desired, FleetStatus
+from app.control.domain.snapshot import DeclaredObject
 from app.store.plans import plans
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FleetView:
     """What a rollout goes by: the plan in force, what nodes were told, and what they say."""
 
     at: datetime
-    declared: tuple[Declared, ...]
+    declared: tuple[DeclaredObject, ...]
     plan: plans.PlanInForce | None
     target: Desired  # what the plan wants
     told: Desired
-    seen: Observed
+    seen: FleetStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class RolloutProgress:
     """How far a rollout is."""
 
-    state: State
+    state: PlanState
     rollout: Mapping[str, Any]
     message: str | None = None
     desired: Desired | None = None  # in place of what the plan wanted, where it ends somewhere else

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 
-class Seen(Protocol):
+class LoadReading(Protocol):
     """What the last seconds of one service were like."""
 
     @property
@@ -18,7 +18,7 @@ class Seen(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JobReading:
     """What a node said of a job's instance. A count of 0 says nothing: a copy that comes up has no other."""
 
     job: str
@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class CopyTrial:
     """How an instance has answered since it serves."""
 
     requests: int = 0

@@ -14,7 +14,7 @@ NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredObject:
     """One object of the world, as it was written."""
 
     kind: str
@@ -24,7 +24,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeStatus:
     """How a node is, as far as planning goes.
 
     `silent` is not heard of for a while: what runs there goes on, nothing new is sent. `lost` is silent for longer than
@@ -41,7 +41,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedLoad:
     """What is asked of a service in the time that a plan is for."""
 
     rate_per_second: float  # to be planned for
@@ -62,7 +62,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
-class JobFacts:
+class JobProgress:
     """Where a job is on its way."""
 
     phase: str = "queued"
@@ -76,7 +76,7 @@ class JobFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantFacts:
+class TenantSpending:
     """What a tenant has spent in this month, in the currency of prices."""
 
     spent: float = 0.0
@@ -88,13 +88,13 @@ class Snapshot:
 
     at: datetime
     epoch: int
-    declared: tuple[Declared, ...] = ()
-    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    declared: tuple[DeclaredObject, ...] = ()
+    nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
     standing: Mapping[str, NodeDesired] = field(default_factory=dict)  # what the plan in force wants of each node
-    expected: Mapping[str, Expected] = field(default_factory=dict)  # by tenant/name
+    expected: Mapping[str, ExpectedLoad] = field(default_factory=dict)  # by tenant/name
     corrections: Mapping[str, Correction] = field(default_factory=dict)  # by model/variant/gpuType
-    jobs: Mapping[str, JobFacts] = field(default_factory=dict)  # by tenant/name
-    tenants: Mapping[str, TenantFacts] = field(default_factory=dict)
+    jobs: Mapping[str, JobProgress] = field(default_factory=dict)  # by tenant/name
+    tenants: Mapping[str, TenantSpending] = field(default_factory=dict)
     resting: Mapping[str, datetime] = field(default_factory=dict)  # whose last step failed, until when
     moved: int = 0  # full plans of the last hour that moved something
     is_rolling: bool = False  # the plan in force is not yet what runs

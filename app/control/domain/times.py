@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.control.domain.snapshot import Declared
+from app.control.domain.snapshot import DeclaredObject
 from app.manifests.fleet import PolicySpec
 
 START_SECONDS = 20.0
 
 
-def cycle_seconds(declared: Sequence[Declared]) -> float:
+def cycle_seconds(declared: Sequence[DeclaredObject]) -> float:
     """Between two full cycles."""
     policy = next((one.spec for one in declared if one.kind == "Policy"), {})
     return float(str(policy.get("cycleSeconds", PolicySpec.model_fields["cycle_seconds"].default)))
 
 
-def start_seconds(declared: Sequence[Declared]) -> dict[str, float]:
+def start_seconds(declared: Sequence[DeclaredObject]) -> dict[str, float]:
     """From start to warm, by service: that of its model's slowest profile."""
     of_model: dict[str, float] = {}
     for one in declared:

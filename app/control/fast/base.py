@@ -8,12 +8,12 @@ from functools import cached_property
 
 from app.control.decide.assigning import desired_of
 from app.control.decide.drafting import changed_owners
-from app.control.domain.decision import Decision, Lane
-from app.control.domain.snapshot import Expected, Snapshot
+from app.control.domain.decision import Decision, PlanningLane
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.fast import PlannedLoad, QuickStep
 from app.control.formulate.formulate import formulate
-from app.control.formulate.predicting import foreseen, paced
-from app.control.formulate.question import Posed
+from app.control.formulate.predicting import predict_instances, predict_paces
+from app.control.formulate.question import Question
 from solvers.planning.judge import Change, Standing
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
@@ -27,7 +27,7 @@ class StepBase:
     """One plan in force. Problem and plan are the same objects for as long as it is: a solver keeps them warm."""
 
     snapshot: Snapshot
-    posed: Posed
+    posed: Question
     plan: Plan
 
     def planned(self, starts: Mapping[str, float]) -> dict[str, PlannedLoad]:
@@ -65,14 +65,14 @@ class StepBase:
         standing, lines = self.judged, self._known(quick.plan.instances)
         del self.__dict__["judged"]  # it is of the next plan from here on
         verdict = standing.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
-        told = foreseen(problem, standing.residents)
+        told = predict_instances(problem, standing.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
         instances = tuple(told.get(id(line), line) for line in lines)
-        jobs = paced(quick.plan, standing.job_residents)
+        jobs = predict_paces(quick.plan, standing.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
         desired = desired_of(self.snapshot, self.posed, plan)
         decision = Decision(
-            lane=Lane.FAST,
+            lane=PlanningLane.FAST,
             plan=plan,
             desired=desired,
             answer=replace(quick.answer, plan=quick.plan),
@@ -91,7 +91,7 @@ class StepBase:
     def after(self, quick: QuickStep, decision: Decision, generation: int) -> StepBase:
         """The base of the next step, made from nothing but what will be on record: this one was taken."""
         rates = quick.rates
-        known = {**dict.fromkeys(rates, Expected(0.0)), **self.snapshot.expected}
+        known = {**dict.fromkeys(rates, ExpectedLoad(0.0)), **self.snapshot.expected}
         expected = {
             name: replace(one, rate_per_second=rates[name], high=max(one.high, rates[name])) if name in rates else one
             for name, one in known.items()
@@ -100,7 +100,7 @@ class StepBase:
         return step_base(snapshot, formulate(snapshot))
 
 
-def step_base(snapshot: Snapshot, posed: Posed) -> StepBase:
+def step_base(snapshot: Snapshot, posed: Question) -> StepBase:
     """The plan that stands in this snapshot."""
     return StepBase(snapshot, posed, posed.stands)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from app.control.domain.decision import Answer, Outcome
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.fast.neighbourhood import Neighbourhood, cost_on, neighbourhood_of
 from app.control.fast.recording_solver import FollowingSolver, RecordingSolver
 from app.control.fast.resize import blocking_jobs, resize, without_jobs
@@ -45,7 +45,7 @@ class QuickStep:
     cost_delta_per_hour: float = 0.0  # of services
     preempted: tuple[str, ...] = ()  # jobs that make way
     unserved: Mapping[str, float] = field(default_factory=dict)  # of the callers, what even so nobody carries
-    answer: Answer = field(default_factory=lambda: Answer(Outcome.SOLVED))
+    answer: SolverAnswer = field(default_factory=lambda: SolverAnswer(SolveOutcome.SOLVED))
 
     @property
     def rung(self) -> StepKind:
@@ -79,7 +79,7 @@ def find_quick_step(
     order = sorted(known, key=lambda one: (-services[one.service].priority, one.service))
     course = StepDraft(problem, plan)
     outside = [call for call in order if not course.inside(call, strict, ahead=solver is not None)]
-    answer: Answer | None = None
+    answer: SolverAnswer | None = None
     heard = RecordingSolver(solver) if solver else None
     if outside:
         course, answer = _draft_outside(problem, plan, outside, heard, strict, seconds)
@@ -192,7 +192,7 @@ def _draft_outside(
     solver: FollowingSolver | None,
     strict: bool,
     seconds: float,
-) -> tuple[StepDraft, Answer | None]:
+) -> tuple[StepDraft, SolverAnswer | None]:
     """New instances; where these would open a GPU, or leave something unserved, jobs make way instead.
 
     A service never pays for a job's sake: what jobs hold counts as free to it.
@@ -218,11 +218,11 @@ def _draft_outside(
 
 def _draft_by_solver(
     problem: Problem, plan: Plan, calls: Sequence[CapacityNeed], solver: FollowingSolver | None, seconds: float
-) -> tuple[StepDraft | None, Answer | None]:
+) -> tuple[StepDraft | None, SolverAnswer | None]:
     if solver is None:
         return None, None
     answer = solver.follow(problem, plan, {call.service: call.rate_per_second for call in calls}, seconds=seconds)
-    if answer.outcome is not Outcome.SOLVED or answer.plan is None:
+    if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
         return None, answer
     course = StepDraft(problem, plan)
     course.follow(answer.plan, calls)
@@ -280,7 +280,7 @@ def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
 
 
 def _summarise(
-    course: StepDraft, problem: Problem, before: Plan, calls: Sequence[CapacityNeed], answer: Answer | None
+    course: StepDraft, problem: Problem, before: Plan, calls: Sequence[CapacityNeed], answer: SolverAnswer | None
 ) -> QuickStep:
     ran = {one.job for one in before.jobs}
     gone = tuple(sorted(ran - {one.job for one in course.plan.jobs}))
@@ -295,5 +295,5 @@ def _summarise(
         cost_delta_per_hour=cost_delta(problem, before, course.plan),
         preempted=gone,
         unserved=left,
-        answer=Answer(Outcome.SOLVED, course.plan, seconds=answer.seconds if answer else 0.0),
+        answer=SolverAnswer(SolveOutcome.SOLVED, course.plan, seconds=answer.seconds if answer else 0.0),
     )

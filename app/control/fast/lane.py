@@ -9,18 +9,18 @@ from datetime import datetime, timedelta
 
 from app.control.decide.decide import split_by_mode
 from app.control.decide.last_question import CycleResult
-from app.control.domain.decision import State
-from app.control.domain.events import Reason, happened, known
-from app.control.domain.ports import Solving
-from app.control.domain.readings import Seen
+from app.control.domain.decision import PlanState
+from app.control.domain.events import Reason, event_of, reason_of
+from app.control.domain.ports import PlanSolver
+from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
 from app.control.fast.ladder import find_quick_step
 from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
 from app.control.formulate.formulate import formulate
-from app.control.formulate.question import Posed
-from app.control.formulate.running import staying
-from app.control.record.planner_store import Store
+from app.control.formulate.question import Question
+from app.control.formulate.running import without_drains
+from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
 
 SETTLES_AFTER = timedelta(seconds=30)  # a hand-over's late answers are in what is heard for so long
@@ -38,23 +38,23 @@ class LaneResult:
 class FastLane:
     """From the plan in force to the next one by a small step. Its methods may be called from several threads."""
 
-    store: Store
-    solver: Solving
+    store: PlannerStore
+    solver: PlanSolver
     base: StepBase | None = None
     _starts: Mapping[str, float] = field(default_factory=dict)
     _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
     _deciding: threading.RLock = field(default_factory=threading.RLock)  # what follows from the base replaces it
 
-    def stand(self, snapshot: Snapshot, posed: Posed, found: CycleResult, starts: Mapping[str, float]) -> None:
+    def stand(self, snapshot: Snapshot, posed: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
         """The plan that is in force after a cycle is what steps start from."""
         self._starts = starts
         with self._deciding:
-            if found.generation and found.decision and found.decision.state is State.ROLLING:
+            if found.generation and found.decision and found.decision.state is PlanState.ROLLING:
                 snapshot = replace(snapshot, standing=found.decision.desired, target=found.generation)
                 posed = formulate(snapshot)
             # What had no way off a draining GPU serves on there until a full cycle finds one.
-            nodes = staying(snapshot.nodes)
+            nodes = without_drains(snapshot.nodes)
             if nodes != snapshot.nodes:
                 snapshot = replace(snapshot, nodes=nodes)
                 posed = formulate(snapshot)
@@ -73,7 +73,7 @@ class FastLane:
         recent = {name: at for name, at in self._moved_at.items() if at > now - SETTLES_AFTER}
         self._moved_at = recent | dict.fromkeys(services, now)
 
-    def answer(self, seen: Mapping[str, Seen], now: datetime, tell: Callable[[], object]) -> LaneResult:
+    def answer(self, seen: Mapping[str, LoadReading], now: datetime, tell: Callable[[], object]) -> LaneResult:
         """A step for what has moved since the last look, where one is needed; `tell` brings it to the nodes."""
         base = self.base
         if base is None or not base.snapshot.target:
@@ -102,9 +102,9 @@ class FastLane:
             # No small step helps. That a job has come nearer to its turn meanwhile is no reason for a plan.
             return LaneResult(calls_for=short)
         acting = split_by_mode(snapshot, decision)
-        if not acting or acting[0].state is not State.ROLLING:
+        if not acting or acting[0].state is not PlanState.ROLLING:
             return LaneResult()  # who may not act need not be quick: the cycle proposes and shows
-        said = happened(known(quick.reason) or Reason.LOAD_ROSE, quick.message)
+        said = event_of(reason_of(quick.reason) or Reason.LOAD_ROSE, quick.message)
         try:
             (generation,) = self.store.record(snapshot, acting[:1], [said])
         except Overtaken:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import exp, log, sqrt
 
-from app.control.domain.readings import Seen
+from app.control.domain.readings import LoadReading
 
 SLACK = 0.10  # of the planned rate: so much more is the cycle's to follow
 NOISE = 0.10  # of a rate within one second: it is borne, with what arrivals by chance add
@@ -104,7 +104,7 @@ class WatchedLoads:
 
 
 def watch_loads(
-    before: Mapping[str, LoadWatch], planned: Mapping[str, PlannedLoad], seen: Mapping[str, Seen], now: float,
+    before: Mapping[str, LoadWatch], planned: Mapping[str, PlannedLoad], seen: Mapping[str, LoadReading], now: float,
     moving: Collection[str] = (),
 ) -> WatchedLoads:  # fmt: skip
     """One tick. Services in `moving` are being handed over: how late they answer says nothing, how much comes does."""
@@ -123,7 +123,7 @@ def watch_loads(
 
 
 def _ticked(
-    before: LoadWatch | None, name: str, plan: PlannedLoad, seen: Seen, now: float, moving: bool
+    before: LoadWatch | None, name: str, plan: PlannedLoad, seen: LoadReading, now: float, moving: bool
 ) -> tuple[LoadWatch, CapacityNeed | None]:
     rate = seen.rate_per_second
     if before is None:
@@ -204,7 +204,7 @@ def _over(sum_before: float, plan: PlannedLoad, rate: float, passed: float, nois
     return min(max(0.0, sum_before + passed * (rate / _level(plan) - 1 - SLACK)), FULL * called_at(noise))
 
 
-def _missing(sum_before: float, plan: PlannedLoad, seen: Seen, passed: float) -> float:
+def _missing(sum_before: float, plan: PlannedLoad, seen: LoadReading, passed: float) -> float:
     if seen.within_slo is None:
         return sum_before
     promised = 1 - plan.percentile / 100

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.pose import pose
-from app.control.formulate.question import Posed
-from app.control.formulate.tenants import ruled
-from app.control.jobs import queued
+from app.control.formulate.question import Question
+from app.control.formulate.tenants import apply_tenant_rules
+from app.control.jobs import queue_jobs
 
 LEAST_HORIZON_MINUTES = 3.0
 
 
-def formulate(snapshot: Snapshot) -> Posed:
+def formulate(snapshot: Snapshot) -> Question:
     """The problem of this moment, under the rules of its tenants, with the jobs whose turn it is."""
-    queue = queued(snapshot)
+    queue = queue_jobs(snapshot)
     posed = pose(snapshot, jobs=queue.left)
-    problem = queue.weighed(ruled(posed.problem, snapshot, posed.pinned).problem)
+    problem = queue.weighed(apply_tenant_rules(posed.problem, snapshot, posed.pinned).problem)
     # What has moved four times in an hour will move again in a quarter of one: so long has a move to pay for itself.
     horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
     if horizon != problem.policy.horizon_minutes:

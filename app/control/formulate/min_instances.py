@@ -9,7 +9,7 @@ from dataclasses import replace
 from solvers.planning.problem import Instance, Problem, Service
 
 
-def attainable(problem: Problem) -> tuple[Mapping[str, Service], Mapping[str, str]]:
+def relax_min_instances(problem: Problem) -> tuple[Mapping[str, Service], Mapping[str, str]]:
     """Services with no more minInstances than stand, where fewer GPUs than they ask for may run them; and why.
 
     A plan serves a service with minInstances copies or not at all. So one that asks for more GPUs than are there, for

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from agents.contract import AssignedInstance
-from app.control.domain.snapshot import Correction, Declared, NodeFacts, Snapshot
-from app.control.formulate.min_instances import attainable
+from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
+from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.problem import build_problem
-from app.control.formulate.question import Posed
-from app.control.formulate.running import pinned, standing
+from app.control.formulate.question import Question
+from app.control.formulate.running import pinned_instances, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from solvers.planning.problem import Demand, Limit, Node, Problem, Profile, ProfileKey, Service, State, gpu_indexes
@@ -30,7 +30,7 @@ def pose(
     snapshot: Snapshot,
     limits: Mapping[str, Limit] | None = None,
     jobs: Mapping[str, float] | None = None,
-) -> Posed:
+) -> Question:
     """The problem of this moment.
 
     `limits` are what tenants are entitled to now, where that is less than their manifests say; `jobs` those that may be
@@ -39,8 +39,8 @@ def pose(
     counts: dict[str, Any] = {one.name: one.spec["gpus"] for one in snapshot.declared if one.kind == "Node"}
     usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
     usable = {node: gpus for node, gpus in usable.items() if gpus}
-    whole = _whole(_Same(snapshot.declared), frozenset(usable))
-    stays = pinned(snapshot)
+    whole = _whole(_WorldIdentity(snapshot.declared), frozenset(usable))
+    stays = pinned_instances(snapshot)
     taken = _demands(whole, stays)
     left = _left(whole, snapshot) if jobs is None else jobs
     running_jobs = {f"{one.tenant}/{one.job}" for _, one in stays if one.job}
@@ -60,27 +60,27 @@ def pose(
         limits=whole.limits if limits is None else limits,
         state=State(now=snapshot.at),
     )
-    running, placed = standing(snapshot.standing, problem)
+    running, placed = running_instances(snapshot.standing, problem)
     problem = replace(problem, state=State(snapshot.at, running, placed))
-    services, short = attainable(problem)
-    return Posed(replace(problem, services=services), stays, short)
+    services, short = relax_min_instances(problem)
+    return Question(replace(problem, services=services), stays, short)
 
 
-class _Same:
+class _WorldIdentity:
     """What is equal to itself alone: worlds are told apart by who read them, not by looking through them."""
 
-    def __init__(self, declared: tuple[Declared, ...]) -> None:
+    def __init__(self, declared: tuple[DeclaredObject, ...]) -> None:
         self.declared = declared
 
     def __hash__(self) -> int:
         return id(self.declared)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.declared is other.declared
+        return isinstance(other, _WorldIdentity) and self.declared is other.declared
 
 
 @lru_cache(maxsize=2)
-def _whole(world: _Same, usable: frozenset[str]) -> Problem:
+def _whole(world: _WorldIdentity, usable: frozenset[str]) -> Problem:
     """All that is declared, with the nodes that can be planned on. Most cycles ask of the same world again."""
     manifests = [Manifest(Kind(one.kind), one.tenant, one.name, one.spec) for one in world.declared]
     there = (one for one in manifests if one.kind is not Kind.NODE or one.name in usable)
@@ -103,7 +103,7 @@ def _services(
             yield name, replace(service, rate_per_second=rate, min_instances=least)
 
 
-def _usable(facts: NodeFacts, gpus: int) -> tuple[int, ...]:
+def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
     """The GPUs that may be planned on."""
     if facts.state != "reporting":
         return ()
@@ -111,7 +111,7 @@ def _usable(facts: NodeFacts, gpus: int) -> tuple[int, ...]:
     return tuple(index for index in range(gpus) if index not in out) if out else gpu_indexes(gpus)
 
 
-def _less(node: Node, gpus: tuple[int, ...], facts: NodeFacts, taken: Sequence[Demand]) -> Node:
+def _less(node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand]) -> Node:
     """The node without what is pinned there."""
     offered = None if facts.templates is None else frozenset(facts.templates)
     if offered is not None and node.templates is not None:

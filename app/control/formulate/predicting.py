@@ -14,18 +14,18 @@ from solvers.planning.problem import Instance, PlacedJob, Problem
 SAME = 1e-9
 
 
-def foreseen(problem: Problem, residents: Iterable[Resident]) -> Mapping[int, Instance]:
+def predict_instances(problem: Problem, residents: Iterable[Resident]) -> Mapping[int, Instance]:
     """By the `id` of each line: the same with its execution time and latency by the judge's own reading."""
-    return {id(one.instance): _foreseen(problem, one) for one in residents}
+    return {id(one.instance): _predict_instance(problem, one) for one in residents}
 
 
-def paced(plan: Plan, residents: Iterable[JobResident]) -> tuple[PlacedJob, ...]:
+def predict_paces(plan: Plan, residents: Iterable[JobResident]) -> tuple[PlacedJob, ...]:
     """The plan's jobs, each as fast as it gets on among these neighbours."""
     pace = {one.placed: one.units_per_second or 0.0 for one in residents}
     return tuple(replace(one, units_per_second=pace.get(one, one.units_per_second)) for one in plan.jobs)
 
 
-def _foreseen(problem: Problem, resident: Resident) -> Instance:
+def _predict_instance(problem: Problem, resident: Resident) -> Instance:
     line, exec_ms = resident.instance, resident.exec_ms
     if exec_ms is None or abs(exec_ms - line.exec_ms) <= SAME * exec_ms:
         return line

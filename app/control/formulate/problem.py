@@ -70,21 +70,21 @@ def build_problem(world: DeclaredFiles) -> Problem:
         nodes=nodes,
         models={name: _variants(spec) for name, spec in model_specs.items()},
         profiles={profile.key: profile for profile in profiles},
-        services={called(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
-        jobs={called(manifest): _job(manifest, left) for manifest in by_kind[Kind.JOB]},
-        policy=next((policy(manifest.spec) for manifest in by_kind[Kind.POLICY]), policy({})),
+        services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
+        jobs={qualified_name(manifest): _job(manifest, left) for manifest in by_kind[Kind.JOB]},
+        policy=next((planning_policy(manifest.spec) for manifest in by_kind[Kind.POLICY]), planning_policy({})),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
         spare={name: spec["rentable"] for name, spec in gpu_specs.items() if spec.get("rentable")},
     )
 
 
-def called(manifest: Manifest) -> str:
+def qualified_name(manifest: Manifest) -> str:
     """What plans call a service or job."""
     return f"{manifest.tenant}/{manifest.name}"
 
 
-def policy(spec: Spec) -> Policy:
+def planning_policy(spec: Spec) -> Policy:
     """The policy, with the defaults that manifests have."""
     fields = PolicySpec.model_fields
     return Policy(**{name: spec.get(wire, fields[name].default) for name, wire in POLICY_FIELDS.items()})
@@ -148,7 +148,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
     spec: Spec = manifest.spec
     gpu_types = spec.get("gpuTypes")
     return Service(
-        name=called(manifest),
+        name=qualified_name(manifest),
         tenant=manifest.tenant,
         model=spec["model"],
         variants=tuple(admitted_variants(spec, model_specs[spec["model"]])),
@@ -164,7 +164,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
 
 def _job(manifest: Manifest, left: Mapping[str, float]) -> Job:
     spec: Spec = manifest.spec
-    name = called(manifest)
+    name = qualified_name(manifest)
     units = "steps" if spec["type"] == "training" else "requests"
     return Job(
         name=name,

@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 
 from agents.contract import AssignedInstance
-from app.control.formulate.running import as_it_stands
+from app.control.formulate.running import running_plan
 from app.store.plans.pieces import hashed
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.plan import Plan
@@ -17,7 +17,7 @@ from solvers.planning.problem import Problem
 
 
 @dataclass(frozen=True)
-class Posed:
+class Question:
     """A problem, and what of the fleet it is about."""
 
     problem: Problem
@@ -38,7 +38,7 @@ class Posed:
     @cached_property
     def stands(self) -> Plan:
         """The plan in force."""
-        return as_it_stands(self.problem)
+        return running_plan(self.problem)
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired
-from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.domain.snapshot import NodeStatus, Snapshot
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 
 NONE_UNSERVED = 1e-5  # of a rate
 
 
-def as_it_stands(problem: Problem) -> Plan:
+def running_plan(problem: Problem) -> Plan:
     """What runs, as a plan; what it does not carry of today's rates is unserved."""
     running = problem.state.running if problem.state else ()
     carried = dict.fromkeys(problem.services, 0.0)
@@ -28,7 +28,7 @@ def as_it_stands(problem: Problem) -> Plan:
     return Plan(running, problem.state.jobs if problem.state else (), tuple(left))
 
 
-def standing(desired: Desired, problem: Problem) -> tuple[tuple[Instance, ...], tuple[PlacedJob, ...]]:
+def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instance, ...], tuple[PlacedJob, ...]]:
     """What the plan in force wants of the GPUs that the problem has, in the problem's words."""
     running, jobs = [], []
     for node, wanted in sorted(desired.items()):
@@ -72,7 +72,7 @@ def _still_fits(one: AssignedInstance, service: Service | None, problem: Problem
     return profile is not None and one.batch is not None and int(one.batch.planned) in profile.latency_ms
 
 
-def pinned(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], ...]:
+def pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], ...]:
     """What stands where nothing new comes and nothing is lost either."""
     found = []
     owners = {(one.kind, one.tenant, one.name) for one in snapshot.declared if one.kind in ("Service", "Job")}
@@ -90,7 +90,7 @@ def _owner(one: AssignedInstance) -> tuple[str, str, str]:
     return ("Service", one.tenant, one.service) if one.service else ("Job", one.tenant, one.job)
 
 
-def staying(nodes: Mapping[str, NodeFacts]) -> Mapping[str, NodeFacts]:
+def without_drains(nodes: Mapping[str, NodeStatus]) -> Mapping[str, NodeStatus]:
     """Nodes of which nothing has to leave: what stands where GPUs are drained counts, as where they are cordoned."""
     return {
         name: replace(facts, cordoned_gpus=(*facts.cordoned_gpus, *facts.draining_gpus), draining_gpus=())

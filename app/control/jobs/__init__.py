@@ -7,15 +7,45 @@ what its plan means for those that wait, and `said` what their objects say.
 from __future__ import annotations
 
 from app.control.jobs import kept
-from app.control.jobs.life import Lived, lived, predicted_end, removed
-from app.control.jobs.order import Task, in_order
-from app.control.jobs.queue import Queued, answered, queued
-from app.control.jobs.said import said
-from app.control.jobs.state import JobState, Need, Phase, Place, Work, places, readings, work_of, works
-from app.control.jobs.window import Arrived, Window, arrived
+from app.control.jobs.life import JobsStep, advance_jobs, predicted_end, removed_jobs
+from app.control.jobs.order import JobTask, sort_tasks
+from app.control.jobs.queue import JobQueue, apply_answer, queue_jobs
+from app.control.jobs.said import job_status
+from app.control.jobs.state import (
+    JobNeed,
+    JobPhase,
+    JobPlace,
+    JobState,
+    JobWork,
+    assigned_places,
+    declared_work,
+    job_readings,
+    work_of,
+)
+from app.control.jobs.window import Arrivals, GatheringWindow, count_arrivals
 
 __all__ = [
-    "Arrived", "JobState", "Lived", "Need", "Phase", "Place", "Queued", "Task", "Window",
-    "Work", "answered", "arrived", "in_order", "kept", "lived", "places", "predicted_end", "queued",
-    "readings", "removed", "said", "work_of", "works",
+    "Arrivals",
+    "GatheringWindow",
+    "JobNeed",
+    "JobPhase",
+    "JobPlace",
+    "JobQueue",
+    "JobState",
+    "JobTask",
+    "JobWork",
+    "JobsStep",
+    "advance_jobs",
+    "apply_answer",
+    "assigned_places",
+    "count_arrivals",
+    "declared_work",
+    "job_readings",
+    "job_status",
+    "kept",
+    "predicted_end",
+    "queue_jobs",
+    "removed_jobs",
+    "sort_tasks",
+    "work_of",
 ]  # fmt: skip

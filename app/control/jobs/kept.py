@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from app.control.jobs.state import JobState, Phase
+from app.control.jobs.state import JobPhase, JobState
 from app.store.plans import job_states
 from app.store.plans.job_states import JobRow
 
@@ -35,7 +35,7 @@ def state_of(row: JobRow) -> JobState:
         {
             **said,
             "job": f"{row.tenant}/{row.job}",
-            "phase": Phase(row.phase),
+            "phase": JobPhase(row.phase),
             "since": row.since,
             "done": row.done,
             "per_second": row.per_second,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import exp
 
-from app.control.domain.events import NewEvent, Reason, happened
-from app.control.domain.readings import Reading
-from app.control.jobs.state import OVER, WAITING, JobState, Need, Phase, Place, Work
+from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.readings import JobReading
+from app.control.jobs.state import OVER, WAITING, JobNeed, JobPhase, JobPlace, JobState, JobWork
 
 MOST_FAILURES = 5  # without getting on between them
 FALLEN = timedelta(seconds=60)  # still down: counted as another
@@ -28,23 +28,23 @@ OWN_FAULTS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Lived:
+class JobsStep:
     """All jobs a moment later, and what happened to them."""
 
     states: Mapping[str, JobState]
     events: tuple[NewEvent, ...] = ()
 
 
-def lived(
+def advance_jobs(
     states: Mapping[str, JobState],
-    works: Mapping[str, Work],
-    told: Mapping[str, Place],
-    readings: Iterable[Reading],
+    works: Mapping[str, JobWork],
+    told: Mapping[str, JobPlace],
+    readings: Iterable[JobReading],
     now: datetime,
     why: Mapping[str, str] | None = None,
-) -> Lived:
+) -> JobsStep:
     """One moment. `told` is where nodes were told to run jobs, `why` the reasons of those that lost their place."""
-    heard: dict[str, list[Reading]] = {}
+    heard: dict[str, list[JobReading]] = {}
     job_of = {place.instance: job for job, place in told.items()} | {one.instance: name for name, one in states.items()}
     for reading in readings:
         job = reading.job or job_of.get(reading.instance, "")
@@ -60,17 +60,17 @@ def lived(
         life.judged()
         found[name] = life.state
         events += life.events
-    return Lived(found, tuple(events))
+    return JobsStep(found, tuple(events))
 
 
 class _Life:
     """One job through one moment."""
 
-    def __init__(self, state: JobState | None, work: Work, now: datetime) -> None:
+    def __init__(self, state: JobState | None, work: JobWork, now: datetime) -> None:
         self.work, self.now = work, now
         self.events: list[NewEvent] = []
         if state is None:
-            self.state = JobState(work.job, Phase.QUEUED, now, manifest=work.manifest)
+            self.state = JobState(work.job, JobPhase.QUEUED, now, manifest=work.manifest)
             self._tell(Reason.JOB_QUEUED)
         else:
             self.state = state
@@ -80,14 +80,14 @@ class _Life:
         state = self.state
         if state.manifest == self.work.manifest:
             return
-        self.state = replace(state, manifest=self.work.manifest, failures=0, need=Need(), is_late=False)
-        again = state.phase is Phase.FAILED or (state.phase is Phase.FINISHED and state.done < self.work.units)
+        self.state = replace(state, manifest=self.work.manifest, failures=0, need=JobNeed(), is_late=False)
+        again = state.phase is JobPhase.FAILED or (state.phase is JobPhase.FINISHED and state.done < self.work.units)
         if again:
-            self._become(Phase.PREEMPTED if state.first_started_at else Phase.QUEUED)
+            self._become(JobPhase.PREEMPTED if state.first_started_at else JobPhase.QUEUED)
             self.state = replace(self.state, finished_at=None)
             self._tell(Reason.JOB_QUEUED, "it was declared anew")
 
-    def told(self, place: Place | None, why: str) -> None:
+    def told(self, place: JobPlace | None, why: str) -> None:
         """A node was told to run it, another one, or nobody any more."""
         state = self.state
         if state.phase in OVER:
@@ -96,7 +96,7 @@ class _Life:
             if state.phase in WAITING:
                 return
             ran = state.first_started_at is not None
-            self._become(Phase.PREEMPTED if ran else Phase.QUEUED)
+            self._become(JobPhase.PREEMPTED if ran else JobPhase.QUEUED)
             self.state = replace(
                 self.state, per_second=0.0, fell=False, fell_at=None, preemptions=state.preemptions + ran
             )
@@ -110,12 +110,12 @@ class _Life:
                 state, instance=place.instance, node=place.node, order=-1, said=0.0, said_at=None, fell=False,
                 fell_at=None, before=state.instance, before_order=state.order,
             )  # fmt: skip
-        self._become(Phase.STARTING)
-        self.state = replace(self.state, per_second=0.0, need=Need())
+        self._become(JobPhase.STARTING)
+        self.state = replace(self.state, per_second=0.0, need=JobNeed())
         at = f"on {place.node}/{place.gpu} with {place.sm_percent:g} % of its SMs"
         self._tell(Reason.JOB_PLACED, f"{at}, from {self._progress()}" if state.done else at)
 
-    def heard(self, reading: Reading) -> None:
+    def heard(self, reading: JobReading) -> None:
         """A node says how far it is, or that it fell."""
         state = self.state
         if state.phase in OVER:
@@ -132,7 +132,7 @@ class _Life:
             self._fell(reading)
         elif reading.stage in UP or reading.units > state.said:
             self.state = replace(self.state, fell=False, fell_at=None)
-            if self.state.phase is Phase.STARTING:
+            if self.state.phase is JobPhase.STARTING:
                 self._started()
 
     def judged(self) -> None:
@@ -143,13 +143,13 @@ class _Life:
         if state.done >= work.units:
             self._finish("")
         elif state.failures >= MOST_FAILURES:
-            self._become(Phase.FAILED)
+            self._become(JobPhase.FAILED)
             self.state = replace(self.state, per_second=0.0)
             self._tell(Reason.JOB_FAILED, f"it fell {state.failures} times without getting on: {state.message}")
         elif work.deadline is not None:
             self._late(work.deadline)
 
-    def _heard_last(self, reading: Reading) -> None:
+    def _heard_last(self, reading: JobReading) -> None:
         """The last words of the instance before: how far it came. Nobody hears them once the new one has spoken."""
         state = self.state
         if not reading.instance or reading.instance != state.before or state.said:
@@ -159,7 +159,7 @@ class _Life:
         done = max(state.done, min(reading.units, self.work.units))
         self.state = replace(state, before_order=reading.order, done=done)
 
-    def _counted(self, reading: Reading) -> None:
+    def _counted(self, reading: JobReading) -> None:
         state = self.state
         units = min(reading.units, self.work.units)
         back = state.done - units
@@ -169,7 +169,7 @@ class _Life:
             self.state = replace(state, done=units, said=units, said_at=reading.at, repeated=state.repeated + back)
             return
         pace = state.per_second
-        if state.said and state.said_at and state.phase is Phase.RUNNING:
+        if state.said and state.said_at and state.phase is JobPhase.RUNNING:
             passed = (reading.at - state.said_at).total_seconds()
             if passed <= 0:
                 return
@@ -183,14 +183,14 @@ class _Life:
 
     def _started(self) -> None:
         first = self.state.first_started_at is None
-        self._become(Phase.RUNNING)
+        self._become(JobPhase.RUNNING)
         self.state = replace(self.state, first_started_at=self.state.first_started_at or self.now)
         self._tell(
             Reason.JOB_STARTED if first else Reason.JOB_RESUMED,
             f"on {self.state.node}" if first else f"on {self.state.node} at {self._progress()}",
         )
 
-    def _fell(self, reading: Reading) -> None:
+    def _fell(self, reading: JobReading) -> None:
         """Each fall counts once, and again for every minute that it stays down."""
         state = self.state
         again = state.fell_at is None or reading.at - state.fell_at >= FALLEN
@@ -200,8 +200,8 @@ class _Life:
             state, fell=True, fell_at=reading.at, failures=state.failures + 1, done_then=state.done,
             message=f"{reading.reason}: {reading.message}"[:500], per_second=0.0,
         )  # fmt: skip
-        if self.state.phase is Phase.RUNNING:
-            self._become(Phase.STARTING)
+        if self.state.phase is JobPhase.RUNNING:
+            self._become(JobPhase.STARTING)
         pace = state.per_second or state.planned_per_second or self.work.fastest_per_second
         close = self.work.units - state.done <= pace * NEAR_END.total_seconds()
         if close and reading.reason == "exited" and self.state.failures >= 2 and state.done > 0:
@@ -209,8 +209,10 @@ class _Life:
 
     def _finish(self, how: str) -> None:
         units = self.work.units
-        self._become(Phase.FINISHED)
-        self.state = replace(self.state, done=units, per_second=0.0, finished_at=self.now, is_late=False, need=Need())
+        self._become(JobPhase.FINISHED)
+        self.state = replace(
+            self.state, done=units, per_second=0.0, finished_at=self.now, is_late=False, need=JobNeed()
+        )
         late = self.work.deadline is not None and self.now > self.work.deadline
         self._tell(
             Reason.JOB_FINISHED, f"{units:g} {self.work.unit} are done{', after the deadline' if late else ''}{how}"
@@ -228,7 +230,7 @@ class _Life:
         elif state.is_late and end < self.now + (deadline - self.now) * EASED:
             self.state = replace(state, is_late=False)
 
-    def _become(self, phase: Phase) -> None:
+    def _become(self, phase: JobPhase) -> None:
         if self.state.phase is not phase:
             self.state = replace(self.state, phase=phase, since=self.now)
 
@@ -236,24 +238,24 @@ class _Life:
         return f"{self.state.done:g} of {self.work.units:g} {self.work.unit}"
 
     def _tell(self, reason: Reason, message: str = "") -> None:
-        self.events.append(happened(reason, message, kind="Job", name=self.work.job))
+        self.events.append(event_of(reason, message, kind="Job", name=self.work.job))
 
 
-def predicted_end(state: JobState, work: Work, now: datetime) -> datetime | None:
+def predicted_end(state: JobState, work: JobWork, now: datetime) -> datetime | None:
     """When it will be done at its pace; None while it has none."""
-    if state.phase is Phase.FINISHED:
+    if state.phase is JobPhase.FINISHED:
         return state.finished_at
-    if state.phase not in (Phase.STARTING, Phase.RUNNING):
+    if state.phase not in (JobPhase.STARTING, JobPhase.RUNNING):
         return None
     return _after(now, work.units - state.done, state.per_second or state.planned_per_second)
 
 
-def soonest_end(state: JobState, work: Work, now: datetime) -> datetime | None:
+def soonest_end(state: JobState, work: JobWork, now: datetime) -> datetime | None:
     """When it could be done at best, had it the GPU that suits it most for itself from now on."""
     return None if state.phase in OVER else _after(now, work.units - state.done, work.fastest_per_second)
 
 
-def removed(states: Mapping[str, JobState], works: Mapping[str, Work]) -> Sequence[str]:
+def removed_jobs(states: Mapping[str, JobState], works: Mapping[str, JobWork]) -> Sequence[str]:
     """Jobs that are no longer declared."""
     return sorted(states.keys() - works.keys())
 

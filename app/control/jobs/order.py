@@ -16,7 +16,7 @@ STEPS = 4  # of urgency between whole numbers: nearer than that is equal
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class JobTask:
     """A job that waits."""
 
     name: str
@@ -33,6 +33,6 @@ class Task:
         return inf if ratio >= CALM else round(ratio * STEPS) / STEPS
 
 
-def in_order(tasks: Iterable[Task]) -> list[Task]:
+def sort_tasks(tasks: Iterable[JobTask]) -> list[JobTask]:
     """Urgency, who failed before, shortest job; then names, so that it is always the same."""
     return sorted(tasks, key=lambda task: (task.urgency, -task.failed, task.seconds, task.name))

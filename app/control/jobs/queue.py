@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil, floor, inf, log
 
-from app.control.domain.snapshot import JobFacts, Snapshot
-from app.control.jobs.order import Task, in_order
-from app.control.jobs.room import free, widest
-from app.control.jobs.state import JobState, Need, Work, works
+from app.control.domain.snapshot import JobProgress, Snapshot
+from app.control.jobs.order import JobTask, sort_tasks
+from app.control.jobs.room import free_capacity, widest_free
+from app.control.jobs.state import JobNeed, JobState, JobWork, declared_work
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
 
@@ -32,7 +32,7 @@ STEP = 1.02  # what is left is told in such steps: a steady fleet asks the same 
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class JobQueue:
     """The throughput-oriented queue at one moment."""
 
     left: Mapping[str, float] = field(default_factory=dict)  # of jobs that go into the problem
@@ -64,18 +64,18 @@ class Queued:
         return replace(plan, unplaced=tuple(sorted([*plan.unplaced, *more], key=lambda one: one.job)))
 
 
-def queued(snapshot: Snapshot) -> Queued:
+def queue_jobs(snapshot: Snapshot) -> JobQueue:
     """Jobs that are not over, in order."""
-    known = works(snapshot.declared)
+    known = declared_work(snapshot.declared)
     if not known:
-        return Queued()
-    room = free(snapshot)
+        return JobQueue()
+    room = free_capacity(snapshot)
     running = {
         f"{one.tenant}/{one.job}" for wanted in snapshot.standing.values() for one in wanted.instances if one.job
     }
-    facts = {name: snapshot.jobs.get(name, JobFacts()) for name in known}
+    facts = {name: snapshot.jobs.get(name, JobProgress()) for name in known}
     open_ = {name: work for name, work in known.items() if facts[name].phase not in ("finished", "failed")}
-    tasks = in_order(_task(work, facts[name], snapshot.at) for name, work in open_.items())
+    tasks = sort_tasks(_task(work, facts[name], snapshot.at) for name, work in open_.items())
     too_late = frozenset(task.name for task in tasks if task.seconds > task.left_seconds)
     left, weights, resting = {}, {}, []
     for rank, task in enumerate(tasks):
@@ -86,33 +86,33 @@ def queued(snapshot: Snapshot) -> Queued:
             continue
         left[task.name] = _left(work, fact, task.name in running)
         weights[task.name] = _weight(task, work, task.name in running) * (1 + TIE * (1 - rank / len(tasks)))
-    return Queued(left, tuple(task.name for task in tasks), weights, tuple(resting), too_late)
+    return JobQueue(left, tuple(task.name for task in tasks), weights, tuple(resting), too_late)
 
 
-def answered(
-    states: Mapping[str, JobState], asked: Queued, plan: Plan, snapshot: Snapshot, now: datetime
+def apply_answer(
+    states: Mapping[str, JobState], asked: JobQueue, plan: Plan, snapshot: Snapshot, now: datetime
 ) -> dict[str, JobState]:
     """What the plan means for the queue: who got a place at which pace, who did not and rests (OLTunes' feedback)."""
     placed = {one.job: one for one in plan.jobs}
     unplaced = {one.job: one for one in plan.unplaced}
-    room, known = free(snapshot), works(snapshot.declared)
+    room, known = free_capacity(snapshot), declared_work(snapshot.declared)
     found = dict(states)
     for name in asked.left:
         state = states.get(name)
         if state is None or name not in known:
             continue
         if name in placed:
-            found[name] = replace(state, need=Need(), planned_per_second=placed[name].units_per_second)
+            found[name] = replace(state, need=JobNeed(), planned_per_second=placed[name].units_per_second)
             continue
         said = unplaced.get(name, Unplaced(name, "nothing that costs it nothing is free", ""))
         attempts = state.need.attempts + 1
         rest = min(REST * 2 ** min(attempts - 1, 10), MOST_REST)
-        need = Need(said.reason, said.relaxation, attempts, now + rest, widest(room, known[name]))
+        need = JobNeed(said.reason, said.relaxation, attempts, now + rest, widest_free(room, known[name]))
         found[name] = replace(state, need=need)
     return found
 
 
-def _left(work: Work, fact: JobFacts, runs: bool) -> float:
+def _left(work: JobWork, fact: JobProgress, runs: bool) -> float:
     """Units to do. Where there is no deadline nothing depends on them, and they stay what they were declared.
 
     What runs is given the benefit of the doubt: for a step too many it shall not lose its place.
@@ -124,19 +124,21 @@ def _left(work: Work, fact: JobFacts, runs: bool) -> float:
     return float(STEP ** (floor(steps + 1e-9) if runs else ceil(steps - 1e-9)))
 
 
-def _task(work: Work, fact: JobFacts, now: datetime) -> Task:
+def _task(work: JobWork, fact: JobProgress, now: datetime) -> JobTask:
     seconds = (work.units - fact.done) / work.fastest_per_second if work.fastest_per_second > 0 else inf
     left = inf if work.deadline is None else (work.deadline - now).total_seconds()
-    return Task(work.job, max(seconds, 0.0), left, fact.attempts)
+    return JobTask(work.job, max(seconds, 0.0), left, fact.attempts)
 
 
-def _rests(task: Task, fact: JobFacts, work: Work, room: Mapping[str, list[tuple[int, float]]], now: datetime) -> bool:
+def _rests(
+    task: JobTask, fact: JobProgress, work: JobWork, room: Mapping[str, list[tuple[int, float]]], now: datetime
+) -> bool:
     if fact.retry_at is None or now >= fact.retry_at or 0 < task.left_seconds <= PRESSING * task.seconds:
         return False
-    return all(sm <= fact.room.get(kind, 0) for kind, sm in widest(room, work).items())
+    return all(sm <= fact.room.get(kind, 0) for kind, sm in widest_free(room, work).items())
 
 
-def _weight(task: Task, work: Work, runs: bool) -> float:
+def _weight(task: JobTask, work: JobWork, runs: bool) -> float:
     weight = work.priority * (1 + FAILED_BEFORE * min(task.failed, MOST_FAILED))
     if task.left_seconds < inf and task.seconds > 0:
         ratio = round(max(0.0, task.left_seconds) / task.seconds * RATIO_STEPS) / RATIO_STEPS

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.control.domain.snapshot import Snapshot
-from app.control.jobs.state import Work
+from app.control.jobs.state import JobWork
 
 
-def free(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
+def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
     """By GPU type, SM% and memory that no instance holds on each GPU that may be planned on."""
     types: dict[str, Any] = {one.name: one.spec for one in snapshot.declared if one.kind == "GpuType"}
     found: dict[str, list[tuple[int, float]]] = {}
@@ -31,7 +31,7 @@ def free(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def widest(room: Mapping[str, list[tuple[int, float]]], work: Work) -> dict[str, int]:
+def widest_free(room: Mapping[str, list[tuple[int, float]]], work: JobWork) -> dict[str, int]:
     """By GPU type that suits the job, the most SM% free on one GPU whose free memory would hold it; at least 0."""
     return {
         kind: max((sm for sm, memory in room.get(kind, ()) if memory >= needed), default=0)

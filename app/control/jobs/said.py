@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from app.control.jobs.life import predicted_end, soonest_end
-from app.control.jobs.state import WAITING, JobState, Phase, Work
+from app.control.jobs.state import WAITING, JobPhase, JobState, JobWork
 
 
-def said(state: JobState, work: Work, now: datetime) -> dict[str, Any]:
+def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
     """For the status of a job's object; moments in RFC 3339, what is not known left out."""
     end = predicted_end(state, work, now)
     found: dict[str, Any] = {
@@ -31,24 +31,30 @@ def said(state: JobState, work: Work, now: datetime) -> dict[str, Any]:
     ):
         if moment is not None:
             found[name] = _text(moment)
-    if state.phase in (Phase.STARTING, Phase.RUNNING):
+    if state.phase in (JobPhase.STARTING, JobPhase.RUNNING):
         found["node"] = state.node
     return found
 
 
-def conditions(state: JobState, work: Work, now: datetime) -> list[dict[str, str]]:
+def conditions(state: JobState, work: JobWork, now: datetime) -> list[dict[str, str]]:
     """Placed, Finished and, where there is a deadline, OnTime."""
     need = state.need
     if state.phase in WAITING:
         why = "; ".join(part for part in (need.reason, need.relaxation) if part)
-        placed = ("False", "Preempted" if state.phase is Phase.PREEMPTED else "Queued", why or "it waits for a place")
-    elif state.phase is Phase.FAILED:
+        placed = (
+            "False",
+            "Preempted" if state.phase is JobPhase.PREEMPTED else "Queued",
+            why or "it waits for a place",
+        )
+    elif state.phase is JobPhase.FAILED:
         placed = ("False", "Failed", state.message)
-    elif state.phase is Phase.FINISHED:
+    elif state.phase is JobPhase.FINISHED:
         placed = ("False", "Finished", "it needs no place any more")
     else:
         placed = ("True", state.phase.value.capitalize(), state.message if state.fell else f"it runs on {state.node}")
-    over = {Phase.FINISHED: ("True", "Done"), Phase.FAILED: ("False", "Failed")}.get(state.phase, ("False", "NotYet"))
+    over = {JobPhase.FINISHED: ("True", "Done"), JobPhase.FAILED: ("False", "Failed")}.get(
+        state.phase, ("False", "NotYet")
+    )
     found = [
         _condition("Placed", *placed),
         _condition("Finished", *over, f"{state.done:g} of {work.units:g} {work.unit}"),
@@ -58,10 +64,10 @@ def conditions(state: JobState, work: Work, now: datetime) -> list[dict[str, str
     return found
 
 
-def _on_time(state: JobState, work: Work, now: datetime) -> tuple[str, str, str]:
+def _on_time(state: JobState, work: JobWork, now: datetime) -> tuple[str, str, str]:
     assert work.deadline is not None
     deadline = _text(work.deadline)
-    if state.phase is Phase.FINISHED and state.finished_at:
+    if state.phase is JobPhase.FINISHED and state.finished_at:
         late = state.finished_at > work.deadline
         return ("False" if late else "True", "Late" if late else "InTime", f"the deadline was {deadline}")
     end = predicted_end(state, work, now) or soonest_end(state, work, now)

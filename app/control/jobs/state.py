@@ -13,15 +13,15 @@ import msgspec
 
 from agents.contract import Copy, HeldBack, InstanceMinute
 from app.control.domain.desired import Desired
-from app.control.domain.readings import Reading
-from app.control.domain.snapshot import Declared, JobFacts, NodeFacts
+from app.control.domain.readings import JobReading
+from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus
 from app.manifests.work import JobSpec
 
 PRIORITY: int = JobSpec.model_fields["priority"].default
 ORDINAL_BITS = 31  # of a report's sequence inside its node's ordinal
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """Where a job is on its way."""
 
     QUEUED = "queued"  # it never ran
@@ -32,12 +32,12 @@ class Phase(StrEnum):
     FAILED = "failed"  # it fell again and again without getting on; another manifest begins anew
 
 
-WAITING = (Phase.QUEUED, Phase.PREEMPTED)
-OVER = (Phase.FINISHED, Phase.FAILED)
+WAITING = (JobPhase.QUEUED, JobPhase.PREEMPTED)
+OVER = (JobPhase.FINISHED, JobPhase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobWork:
     """What is declared of a job. Units are steps of training, or requests of a manifest for offline inference."""
 
     job: str  # tenant/name
@@ -53,7 +53,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """Where a job was told to run."""
 
     instance: str
@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class JobNeed:
     """What a job that found no place would have needed, and what there was."""
 
     reason: str = ""
@@ -78,7 +78,7 @@ class JobState:
     """What is known of a job."""
 
     job: str
-    phase: Phase
+    phase: JobPhase
     since: datetime
     done: float = 0.0
     per_second: float = 0.0  # as measured; 0 while it does not run
@@ -101,19 +101,19 @@ class JobState:
     planned_per_second: float = 0.0
     is_late: bool = False
     message: str = ""
-    need: Need = Need()
+    need: JobNeed = JobNeed()
 
     @property
-    def facts(self) -> JobFacts:
+    def facts(self) -> JobProgress:
         """What a snapshot says of it."""
         need = self.need
-        return JobFacts(
+        return JobProgress(
             self.phase.value, self.done, self.per_second, need.attempts, need.retry_at, dict(need.room), need.reason,
             need.relaxation,
         )  # fmt: skip
 
 
-def works(declared: tuple[Declared, ...]) -> dict[str, Work]:
+def declared_work(declared: tuple[DeclaredObject, ...]) -> dict[str, JobWork]:
     """Every declared job."""
     found = {}
     for one in declared:
@@ -123,14 +123,14 @@ def works(declared: tuple[Declared, ...]) -> dict[str, Work]:
     return found
 
 
-def work_of(declared: Declared) -> Work:
+def work_of(declared: DeclaredObject) -> JobWork:
     """A job as it was declared."""
     spec: Mapping[str, Any] = declared.spec
     unit = "steps" if spec["type"] == "training" else "requests"
     profiles: Mapping[str, Mapping[str, Any]] = spec["profiles"]
     deadline: str | None = spec.get("deadline")
     tables = {kind: profile[f"{unit}PerSecond"] for kind, profile in profiles.items()}
-    return Work(
+    return JobWork(
         job=f"{declared.tenant}/{declared.name}",
         units=float(spec[unit]),
         unit=unit,
@@ -144,7 +144,7 @@ def work_of(declared: Declared) -> Work:
     )
 
 
-def places(told: Desired, nodes: Mapping[str, NodeFacts]) -> dict[str, Place]:
+def assigned_places(told: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str, JobPlace]:
     """Where jobs were told to run, on nodes that are not lost."""
     found = {}
     for node, wanted in sorted(told.items()):
@@ -152,11 +152,11 @@ def places(told: Desired, nodes: Mapping[str, NodeFacts]) -> dict[str, Place]:
             continue
         for one in wanted.instances:
             if one.job:
-                found[f"{one.tenant}/{one.job}"] = Place(one.id, node, one.gpu, one.sm_percent)
+                found[f"{one.tenant}/{one.job}"] = JobPlace(one.id, node, one.gpu, one.sm_percent)
     return found
 
 
-class Said(Protocol):
+class JobReport(Protocol):
     """A report, or what of one has been read."""
 
     @property
@@ -173,7 +173,7 @@ class Said(Protocol):
     def held_back(self) -> Sequence[HeldBack]: ...
 
 
-def readings(report: Said, at: datetime) -> Iterator[Reading]:
+def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
     """What a report says of jobs; `at` is when it was heard."""
     held = {one.instance: one for one in report.held_back}
     copies = {one.instance: one for one in report.copies}  # the newest is last
@@ -183,10 +183,10 @@ def readings(report: Said, at: datetime) -> Iterator[Reading]:
         if one.job:
             told.add(one.id)
             why, copy = held.get(one.id), copies.get(one.id)
-            yield Reading(
+            yield JobReading(
                 f"{one.tenant}/{one.job}", one.id, report.node, order, at, one.steps,
                 copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")),
             )  # fmt: skip
     for id_, why in held.items():  # what has no process at the moment is no instance of the report
         if id_ not in told:
-            yield Reading("", id_, report.node, order, at, reason=why.reason, message=why.message)
+            yield JobReading("", id_, report.node, order, at, reason=why.reason, message=why.message)

@@ -9,7 +9,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from app.control.domain.decision import Decision, Lane, Outcome, State
+from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent
 from app.http.metrics import REGISTRY
 
@@ -39,9 +39,9 @@ FAST_SECONDS = Histogram(
     registry=REGISTRY,
 )
 # A rate over a series that appears with its first increment misses that increment: an alert would sleep through it.
-for _outcome in Outcome:
+for _outcome in SolveOutcome:
     CYCLES.labels(_outcome.value)
-for _state in (State.DONE, State.STOPPED, State.ABORTED, State.SUPERSEDED):
+for _state in (PlanState.DONE, PlanState.STOPPED, PlanState.ABORTED, PlanState.SUPERSEDED):
     ROLLOUTS.labels(_state.value)
 
 
@@ -68,7 +68,7 @@ class TenantFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PlannerFigures:
     """What the planner knows now. One that does not lead shows only that it does not."""
 
     leads: bool = False
@@ -90,11 +90,11 @@ class Figures:
     corrections: Mapping[str, float] = field(default_factory=dict)  # of latency, by model/variant/gpuType
 
 
-class Board(Collector):
+class FigureCollector(Collector):
     """Shows the newest figures when somebody scrapes: what is gone leaves no series behind."""
 
     def __init__(self) -> None:
-        self.figures = Figures()
+        self.figures = PlannerFigures()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Every family, also those without a value."""
@@ -128,23 +128,23 @@ class Board(Collector):
         )
 
 
-BOARD = Board()
-REGISTRY.register(BOARD)
+COLLECTOR = FigureCollector()
+REGISTRY.register(COLLECTOR)
 
 
-def show(figures: Figures) -> None:
+def show_figures(figures: PlannerFigures) -> None:
     """These are the figures from now on."""
-    BOARD.figures = figures
+    COLLECTOR.figures = figures
 
 
-def recorded(decision: Decision) -> None:
+def count_decision(decision: Decision) -> None:
     """Count a decision that was recorded."""
-    DECISIONS.labels(Lane(decision.lane).value, decision.reason or "none").inc()
+    DECISIONS.labels(PlanningLane(decision.lane).value, decision.reason or "none").inc()
     for change in CHANGES:
         INSTANCE_CHANGES.labels(change).inc(getattr(decision.plan.changes, change))
 
 
-def happened(events: Iterable[NewEvent]) -> None:
+def count_events(events: Iterable[NewEvent]) -> None:
     """Count events that were recorded."""
     for event in events:
         EVENTS.labels(event.reason, event.severity).inc()

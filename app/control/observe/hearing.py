@@ -9,15 +9,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agents.contract import AssignedInstance
-from app.control.domain.readings import Reading, Trial
-from app.control.domain.snapshot import Correction, Declared, Expected
-from app.control.jobs import readings as jobs_said
-from app.control.observe.drift import Drift, predictions
-from app.control.observe.drift.kept import of_row
-from app.control.observe.learning import learnt
-from app.control.observe.loads import Loads, Recent, hear
-from app.control.observe.loads.believed import Believed
-from app.control.observe.loads.hearing import Cursor, Heard, Readings
+from app.control.domain.readings import CopyTrial, JobReading
+from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
+from app.control.jobs import job_readings as jobs_said
+from app.control.observe.drift import Drift, predict_standing
+from app.control.observe.drift.kept import from_row
+from app.control.observe.learning import record_corrections
+from app.control.observe.loads import Loads, RecentLoad, read_reports
+from app.control.observe.loads.believed import TrustedInstances
+from app.control.observe.loads.hearing import ReceivedReport, ReportBatch, ReportCursor
 from app.control.observe.loads.trials import Trials
 from app.store.database import clock
 from app.store.database.database import Database, Unavailable
@@ -29,17 +29,17 @@ from solvers.planning.problem import Problem
 REMEMBERED = timedelta(minutes=35)
 
 
-class Hearing:
+class ReportListener:
     """Loads that are read from the database; for several threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._loads = Loads()
         self._drift = Drift()
-        self._believed = Believed()
+        self._believed = TrustedInstances()
         self._trials = Trials()
         self._turn = threading.Lock()
-        self._of_jobs: list[Reading] = []
+        self._of_jobs: list[JobReading] = []
         self._unkept: list[rows.LoadBucket] = []
 
     def begin(self) -> None:
@@ -49,9 +49,9 @@ class Hearing:
         with self._turn:
             self._loads, self._drift, self._trials = Loads(), Drift(), Trials()
             self._loads.restore(courses)
-            self._drift.restore(map(of_row, known))
+            self._drift.restore(map(from_row, known))
 
-    def promise(self, declared: Sequence[Declared]) -> None:
+    def promise(self, declared: Sequence[DeclaredObject]) -> None:
         """The SLOs that answers are held against."""
         slos: dict[str, Any] = {
             f"{one.tenant}/{one.name}": one.spec["slo"] for one in declared if one.kind == "Service"
@@ -62,7 +62,7 @@ class Hearing:
                 {name: float(slo["percentile"]) for name, slo in slos.items()},
             )
 
-    def look(self) -> dict[str, Recent]:
+    def look(self) -> dict[str, RecentLoad]:
         """Hear what was said since the last look; how every service does just now."""
         with self._turn:
             loads = self._loads
@@ -74,25 +74,25 @@ class Hearing:
                 self._trials.take(heard.word)
             return {name: recent for name in loads.services if (recent := loads.recent(name)) is not None}
 
-    def _believed_of(self, cursor: Cursor) -> Readings:
+    def _believed_of(self, cursor: ReportCursor) -> ReportBatch:
         """What was said since, as far as nodes may speak of it."""
         try:
             told, readings = self._database.read(
-                lambda connection: (observed.told(connection, self._believed.version), hear(connection, cursor))
+                lambda connection: (observed.told(connection, self._believed.version), read_reports(connection, cursor))
             )
         except Unavailable:
-            self._believed = Believed()  # versions may have gone back: it was restored, or is another one
+            self._believed = TrustedInstances()  # versions may have gone back: it was restored, or is another one
             raise
         self._believed.take(told, readings.at)
-        reports = [Heard(heard.received_at, self._believed.of(heard.word)) for heard in readings.reports]
+        reports = [ReceivedReport(heard.received_at, self._believed.of(heard.word)) for heard in readings.reports]
         return replace(readings, reports=reports)
 
-    def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, Trial]:
+    def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, CopyTrial]:
         """How copies on trial have answered since they were first asked for here."""
         with self._turn:
             return self._trials.of(wanted)
 
-    def of_jobs(self) -> list[Reading]:
+    def of_jobs(self) -> list[JobReading]:
         """What was said of jobs since the last time; each is given once."""
         with self._turn:
             said, self._of_jobs = self._of_jobs, []
@@ -100,12 +100,12 @@ class Hearing:
 
     def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool:
         """Hold what was heard against what profiles promise of what stands; whether a correction moved."""
-        predicted = predictions(problem, applied)
+        predicted = predict_standing(problem, applied)
         now = self._database.read(clock.now)
         with self._turn:
             changed = self._drift.correct(now)
             self._drift.expects(predicted)
-        return bool(changed) and learnt(self._database, epoch, changed, now)
+        return bool(changed) and record_corrections(self._database, epoch, changed, now)
 
     def keep(self) -> None:
         """Store what is full; what the database does not take is offered again, while a leader would remember it."""
@@ -123,7 +123,7 @@ class Hearing:
 
     def expect(
         self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
-    ) -> Mapping[str, Expected]:
+    ) -> Mapping[str, ExpectedLoad]:
         """What each service will be asked."""
         with self._turn:
             return self._loads.expect(declared, planned, ahead, now)

@@ -7,22 +7,22 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.control.domain.events import Reason, happened
+from app.control.domain.events import Reason, event_of
 from app.control.domain.leading import Deposed
 from app.control.measure import metrics
-from app.control.observe.drift import Corrected
-from app.control.observe.drift.kept import row_of
+from app.control.observe.drift import ProfileCorrection
+from app.control.observe.drift.kept import to_row
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import corrections
 from app.store.world import events
 
 
-def learnt(database: Database, epoch: int, changed: Sequence[Corrected], now: datetime) -> bool:
+def record_corrections(database: Database, epoch: int, changed: Sequence[ProfileCorrection], now: datetime) -> bool:
     """Keep what changed and say so. Whether a correction moved: then there is something to plan anew."""
     # That a correction moved is told with what follows from the next cycle; what is wrong beyond it, at once.
     said = [
-        happened(Reason.PROFILE_WRONG, one.alarm, kind="Profile", name=one.key.replace("/", "-"), about=one.key)
+        event_of(Reason.PROFILE_WRONG, one.alarm, kind="Profile", name=one.key.replace("/", "-"), about=one.key)
         for one in changed
         if one.alarm
     ]
@@ -30,9 +30,9 @@ def learnt(database: Database, epoch: int, changed: Sequence[Corrected], now: da
     def write(connection: Connection) -> None:
         if not lease.held(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
-        corrections.keep(connection, [row_of(one, now) for one in changed])
+        corrections.keep(connection, [to_row(one, now) for one in changed])
         events.record(connection, said)
 
     database.write(write)
-    metrics.happened(said)
+    metrics.count_events(said)
     return any(one.message for one in changed)

@@ -7,32 +7,32 @@ from typing import Any
 
 import msgspec
 
-from app.control.domain.snapshot import NodeFacts, NodeState
+from app.control.domain.snapshot import NodeState, NodeStatus
 from app.control.observe.silence import SILENT_SECONDS
 from app.nodes.detail import AilingGpu
 from app.store.fleet.cordons import WHOLE, Cordon
 from app.store.fleet.observed import ObservedNode
 
 
-def node_facts(
+def node_statuses(
     rows: Sequence[ObservedNode],
     silent_seconds: Mapping[str, float],
     cordoned: Sequence[Cordon],
     lost_after_seconds: float,
-) -> dict[str, NodeFacts]:
+) -> dict[str, NodeStatus]:
     """How each node is, as far as planning goes."""
     asked: dict[tuple[str, str], set[int]] = {}
     for one in cordoned:
         asked.setdefault((one.node, one.mode), set()).add(one.gpu)
-    return {row.name: _facts(row, silent_seconds.get(row.name), asked, lost_after_seconds) for row in rows}
+    return {row.name: _node_status(row, silent_seconds.get(row.name), asked, lost_after_seconds) for row in rows}
 
 
-def _facts(
+def _node_status(
     row: ObservedNode,
     silent_seconds: float | None,
     asked: Mapping[tuple[str, str], set[int]],
     lost_after_seconds: float,
-) -> NodeFacts:
+) -> NodeStatus:
     gpus: list[dict[str, Any]] = row.status.get("gpus") or []
     conditions = {one["type"]: one["status"] for one in row.status.get("conditions", ())}
     indexes = [int(gpu["index"]) for gpu in gpus]
@@ -44,7 +44,7 @@ def _facts(
         )
 
     ailing = msgspec.convert(row.ailing or [], list[AilingGpu])
-    return NodeFacts(
+    return NodeStatus(
         name=row.name,
         state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", lost_after_seconds),
         failed_gpus=tuple(sorted(gpu.index for gpu in ailing if is_out(gpu))),

@@ -11,13 +11,13 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract import Assignment, Copy
-from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
-from app.control.domain.snapshot import Correction, Declared, Expected, NodeFacts, Snapshot, TenantFacts
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad, NodeStatus, Snapshot, TenantSpending
 from app.control.jobs import kept
-from app.control.observe.nodes import is_out, node_facts
+from app.control.observe.nodes import is_out, node_statuses
 from app.control.observe.silence import SILENT_SECONDS, Silence
-from app.control.observe.spending import Spending
-from app.control.observe.world import World
+from app.control.observe.spending import SpendingCache
+from app.control.observe.world import WorldCache
 from app.manifests.fleet import PolicySpec
 from app.nodes.detail import NodeDetail
 from app.store.fleet import cordons, observed
@@ -30,7 +30,7 @@ FIRST_REST, LONGEST_REST = timedelta(seconds=30), timedelta(minutes=2)
 REMEMBERED_HOURS = 2.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Expecting = Callable[["Knowledge"], Mapping[str, Expected]]
+ExpectLoads = Callable[["ForecastInput"], Mapping[str, ExpectedLoad]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ _unserved = msgspec.json.Decoder(_LeftOut)
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class ForecastInput:
     """What a forecast needs: the moment, what is declared, and what is planned for now."""
 
     at: datetime
-    declared: tuple[Declared, ...]
+    declared: tuple[DeclaredObject, ...]
     planned: Mapping[str, float]  # by service: the rate that the plan in force was made for
 
 
@@ -58,8 +58,8 @@ class Observer:
     """Reads, and keeps what has not changed since. A failed read begins anew, with a new one."""
 
     silence: Silence = field(default_factory=Silence)
-    _spending: Spending = field(default_factory=Spending)
-    _world: World = field(default_factory=World)
+    _spending: SpendingCache = field(default_factory=SpendingCache)
+    _world: WorldCache = field(default_factory=WorldCache)
     _told: dict[str, NodeDesired] = field(default_factory=dict)
     _told_version: int = 0
     _asked: dict[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Observer:
     _details_at: datetime = EPOCH
     _in_force: tuple[tuple[bytes, bytes], Desired, Mapping[str, float]] = ((b"", b""), {}, {})
 
-    def snapshot(self, connection: Connection, epoch: int, expecting: Expecting) -> Snapshot:
+    def snapshot(self, connection: Connection, epoch: int, expecting: ExpectLoads) -> Snapshot:
         """All that a decision is made from, as of one moment."""
         at = observed.moment(connection)
         declared = self.world(connection)
@@ -83,17 +83,17 @@ class Observer:
             declared=declared,
             nodes=self._nodes(connection, at),
             standing=standing,
-            expected=expecting(Knowledge(at, declared, planned)),
+            expected=expecting(ForecastInput(at, declared, planned)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(*factors)
                 for model, variant, gpu_type, *factors in observed.corrections(connection)
             },
             jobs={name: state.facts for name, state in kept.read(connection).items()},
-            tenants={tenant: TenantFacts(amount) for tenant, amount in self._spending.spent(connection).items()},
+            tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},
             resting={
-                owner: last_at + rest(times)
+                owner: last_at + retry_delay(times)
                 for owner, times, last_at in plans.failed(connection, REMEMBERED_HOURS)
-                if at < last_at + rest(times)
+                if at < last_at + retry_delay(times)
             },
             moved=plans.moved(connection),
             is_rolling=in_force is not None and in_force.state == "rolling",
@@ -101,12 +101,12 @@ class Observer:
             target=in_force.generation if in_force else 0,
         )
 
-    def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeFacts]:
+    def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeStatus]:
         rows = observed.nodes(connection)
         silent = self.silence.seconds({row.name: row.received_at for row in rows if row.received_at}, at)
-        return node_facts(rows, silent, cordons.listed(connection), self._lost_after)
+        return node_statuses(rows, silent, cordons.listed(connection), self._lost_after)
 
-    def world(self, connection: Connection) -> tuple[Declared, ...]:
+    def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         """Every declared object; the same ones, while none of them is declared otherwise."""
         return self._world.read(connection)
 
@@ -114,12 +114,12 @@ class Observer:
         """What every node was told last."""
         for node, version, body in observed.told(connection, self._told_version):
             assignment = msgspec.json.decode(body, type=Assignment)
-            self._told[node] = told_of(assignment)
+            self._told[node] = content_of(assignment)
             self._asked[node] = assignment.generation
             self._told_version = max(self._told_version, version)
         return dict(self._told)
 
-    def observed(self, connection: Connection) -> Observed:
+    def observed(self, connection: Connection) -> FleetStatus:
         """What nodes last said of what they run. Of what one was told, no other one is heard."""
         for node, at, detail in observed.details(connection, self._details_at):
             self._details[node] = msgspec.convert(detail, NodeDetail)
@@ -127,12 +127,12 @@ class Observer:
         heard = observed.generations(connection)
         silent_seconds = self.silence.seconds({node: at for node, _, at in heard}, observed.moment(connection))
         known = silent_seconds.keys()
-        instances: dict[str, Seen] = {}
+        instances: dict[str, InstanceStatus] = {}
         generations = {node: generation for node, generation, _ in heard}
         teller = {one.id: node for node, wanted in self._told.items() for one in wanted.instances}
         for node, said in self._details.items():
             if node in known:
-                seen = seen_of(said, generations[node])
+                seen = instance_statuses(said, generations[node])
                 instances |= {id_: one for id_, one in seen.items() if teller.get(id_, node) == node}
         silent = frozenset(node for node, seconds in silent_seconds.items() if seconds > SILENT_SECONDS)
         lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > self._lost_after)
@@ -142,7 +142,7 @@ class Observer:
             for gpu in self._details[node].gpus
             if is_out(gpu)
         )
-        return Observed(instances, generations, silent, ailing, lost, dict(self._asked))
+        return FleetStatus(instances, generations, silent, ailing, lost, dict(self._asked))
 
     def wanted(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
         """What the plan in force wants, and for which rates it was made."""
@@ -162,12 +162,12 @@ class Observer:
         return desired, planned
 
 
-def rest(failures: int) -> timedelta:
+def retry_delay(failures: int) -> timedelta:
     """How long nothing is tried of what failed so often of late."""
     return min(FIRST_REST * int(2 ** min(failures - 1, 10)), LONGEST_REST)
 
 
-def told_of(assignment: Assignment) -> NodeDesired:
+def content_of(assignment: Assignment) -> NodeDesired:
     """An assignment's content, without its numbers."""
     return NodeDesired(
         assignment.instances,
@@ -179,7 +179,7 @@ def told_of(assignment: Assignment) -> NodeDesired:
     )
 
 
-def seen_of(said: NodeDetail, generation: int) -> dict[str, Seen]:
+def instance_statuses(said: NodeDetail, generation: int) -> dict[str, InstanceStatus]:
     """By instance, what a node says of its copies and of what it holds back."""
     held = {one.instance: one for one in said.held_back}
     copies: dict[str, list[Copy]] = {}
@@ -191,7 +191,7 @@ def seen_of(said: NodeDetail, generation: int) -> dict[str, Seen]:
         best = mine[-1] if mine else None
         why = held.get(instance)
         failed = next((copy for copy in mine if copy.reason), None)
-        found[instance] = Seen(
+        found[instance] = InstanceStatus(
             stage=best.stage if best else "",
             routed=bool(best and best.routed),
             reason=why.reason if why else (failed.reason if failed else ""),

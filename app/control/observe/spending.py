@@ -16,7 +16,7 @@ EVERY = timedelta(minutes=5)  # budgets are for months
 
 
 @dataclass(slots=True)
-class Spending:
+class SpendingCache:
     """Asks the database now and then, and remembers the answer."""
 
     _at: datetime | None = None

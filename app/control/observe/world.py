@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from app.control.domain.snapshot import Declared
+from app.control.domain.snapshot import DeclaredObject
 from app.store.fleet import observed
 
 
 @dataclass(slots=True)
-class World:
+class WorldCache:
     """Every declared object. While nothing is declared otherwise it gives the very same ones again."""
 
     _version: int = -1
-    _known: dict[tuple[str, str, str], Declared] = field(default_factory=dict)
-    _declared: tuple[Declared, ...] = ()
+    _known: dict[tuple[str, str, str], DeclaredObject] = field(default_factory=dict)
+    _declared: tuple[DeclaredObject, ...] = ()
 
-    def read(self, connection: Connection) -> tuple[Declared, ...]:
+    def read(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         version, floor = observed.object_version(connection)
         if version == self._version:
             return self._declared
@@ -34,7 +34,7 @@ class World:
             key = (kind, tenant, name)
             there = before.get(key)
             # Versions count statuses, too.
-            known[key] = there if there and there.spec == spec else Declared(kind, tenant, name, spec)
+            known[key] = there if there and there.spec == spec else DeclaredObject(kind, tenant, name, spec)
         if known != before:
             self._declared = tuple(known[key] for key in sorted(known))
         self._version, self._known = version, known

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.snapshot import Snapshot
 from app.control.solve.versions import versions
 from app.store.plans import plans
@@ -22,7 +22,7 @@ HEAD = ("at", "epoch", "target", "moved", "is_rolling", "rolled_back_at")
 PARTS = ("nodes", "expected", "corrections", "jobs", "tenants", "resting")
 
 
-def parts(snapshot: Snapshot) -> list[bytes]:
+def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
     """A snapshot in parts that change apart from each other: the moment, what is declared, then those of PARTS."""
     head = {name: getattr(snapshot, name) for name in HEAD}
     by_kind: dict[str, list[Any]] = {}
@@ -33,7 +33,7 @@ def parts(snapshot: Snapshot) -> list[bytes]:
     return [_encoded(part) for part in (*whole, snapshot.standing)]
 
 
-def whole(bodies: Sequence[bytes]) -> Snapshot:
+def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
     """The snapshot that these are the parts of."""
     *rest, standing = bodies
     said: dict[str, Any] = {"declared": [], "standing": msgspec.json.decode(standing)}
@@ -51,9 +51,9 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     return plans.PlanDraft(
         lane=str(decision.lane),
         state=str(decision.state),
-        body=_encoded(sayable(plan)),
+        body=_encoded(make_finite(plan)),
         desired=_encoded(decision.desired),
-        snapshot=parts(snapshot),
+        snapshot=snapshot_parts(snapshot),
         reason=decision.reason,
         message=decision.message,
         base=decision.base,
@@ -75,7 +75,7 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     )
 
 
-def _held_back(one: HeldBack) -> dict[str, Any]:
+def _held_back(one: HeldBackChange) -> dict[str, Any]:
     return {
         "service": one.service,
         "reason": one.reason,
@@ -96,7 +96,7 @@ def _encoded(value: object) -> bytes:
 NEVER_MS = 1e9  # said in place of infinity, which JSON has no word for: more arrives than is ever answered
 
 
-def sayable(plan: Plan) -> Plan:
+def make_finite(plan: Plan) -> Plan:
     """The plan in numbers that can be written down."""
     if all(isfinite(one.latency_ms) for one in plan.instances):
         return plan

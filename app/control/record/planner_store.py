@@ -12,15 +12,15 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract import Assignment
-from app.control.domain.decision import Decision, Outcome, State
+from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import NewEvent
-from app.control.domain.leading import Deposed, Look, Settled
-from app.control.domain.snapshot import Declared, Snapshot
+from app.control.domain.leading import Deposed, FleetView, RolloutProgress
+from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.measure import metrics
-from app.control.observe.observer import Expecting, Observer
+from app.control.observe.observer import ExpectLoads, Observer
 from app.control.observe.silence import Silence
-from app.control.record.encoding import parts, plan_row
+from app.control.record.encoding import plan_row, snapshot_parts
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import assignments
@@ -29,7 +29,7 @@ from app.store.plans import plan_reads, plans
 from app.store.world import events
 
 
-class Store:
+class PlannerStore:
     """One planner's. `epoch` is that of its lease, 0 while it has none."""
 
     def __init__(self, database: Database, holder: str, lease_seconds: float = 10.0) -> None:
@@ -72,23 +72,23 @@ class Store:
                 self._is_new = True
                 raise
 
-    def snapshot(self, expecting: Expecting) -> Snapshot:
+    def snapshot(self, expecting: ExpectLoads) -> Snapshot:
         """All that a decision is made from, as of one moment."""
         found: Snapshot = self.read(lambda c, observer: observer.snapshot(c, self.epoch, expecting))
         return found
 
-    def world(self) -> tuple[Declared, ...]:
+    def world(self) -> tuple[DeclaredObject, ...]:
         """Every declared object."""
-        found: tuple[Declared, ...] = self.read(lambda c, observer: observer.world(c))
+        found: tuple[DeclaredObject, ...] = self.read(lambda c, observer: observer.world(c))
         return found
 
-    def look(self) -> Look:
-        def read(c: Connection, observer: Observer) -> Look:
+    def look(self) -> FleetView:
+        def read(c: Connection, observer: Observer) -> FleetView:
             plan = plans.in_force(c)
             target, _ = observer.wanted(c, plan)
-            return Look(rows.moment(c), observer.world(c), plan, target, observer.told(c), observer.observed(c))
+            return FleetView(rows.moment(c), observer.world(c), plan, target, observer.told(c), observer.observed(c))
 
-        found: Look = self.read(read)
+        found: FleetView = self.read(read)
         return found
 
     def record(
@@ -108,7 +108,7 @@ class Store:
                 if generation is None:
                     raise Deposed(f"epoch {snapshot.epoch} is over")
                 found.append(generation)
-                if decision.state is State.ROLLING:
+                if decision.state is PlanState.ROLLING:
                     base = generation
                 plans.cycled(
                     connection, snapshot.epoch, str(decision.answer.outcome), reason=decision.reason,
@@ -118,16 +118,16 @@ class Store:
             return tuple(found)
 
         generations = self.database.write(write)
-        metrics.happened(said)
+        metrics.count_events(said)
         for decision, _ in rows:
-            metrics.recorded(decision)
+            metrics.count_decision(decision)
         return generations
 
     def note(
-        self, outcome: Outcome, reason: str, message: str, snapshot: Snapshot | None, said: Sequence[NewEvent] = ()
+        self, outcome: SolveOutcome, reason: str, message: str, snapshot: Snapshot | None, said: Sequence[NewEvent] = ()
     ) -> None:
         """Write down a cycle that decided nothing, with what it saw where that could be another time's question."""
-        kept = parts(snapshot) if snapshot else ()
+        kept = snapshot_parts(snapshot) if snapshot else ()
 
         def write(connection: Connection) -> None:
             if not plans.cycled(connection, self.epoch, str(outcome), reason=reason, message=message, snapshot=kept):
@@ -135,9 +135,11 @@ class Store:
             events.record(connection, said)
 
         self.database.write(write)
-        metrics.happened(said)
+        metrics.count_events(said)
 
-    def tell(self, plan: plans.PlanInForce, desired: Desired, settled: Settled, said: Sequence[NewEvent] = ()) -> bool:
+    def tell(
+        self, plan: plans.PlanInForce, desired: Desired, settled: RolloutProgress, said: Sequence[NewEvent] = ()
+    ) -> bool:
         """Give these nodes their new assignments, and keep how far the rollout is: both or neither.
 
         False where the plan's state was changed meanwhile, by an operator: then nothing is told.
@@ -161,10 +163,12 @@ class Store:
 
         told = self.database.write(write)
         if told:
-            metrics.happened(said)
+            metrics.count_events(said)
         return told
 
-    def move(self, generation: int, before: State, after: State, why: str, said: Sequence[NewEvent] = ()) -> None:
+    def move(
+        self, generation: int, before: PlanState, after: PlanState, why: str, said: Sequence[NewEvent] = ()
+    ) -> None:
         """Give a plan that is not in force another state, if it is still in the one before."""
 
         def write(connection: Connection) -> None:

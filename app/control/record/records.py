@@ -12,13 +12,13 @@ from sqlalchemy import Connection
 
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.record.encoding import whole
+from app.control.record.encoding import join_snapshot
 from app.store.plans import pieces, plans
 from solvers.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedPlan:
     """One decision as it stands on record. `row` is the table's own, with hashes where pieces are."""
 
     generation: int
@@ -35,7 +35,7 @@ class Recorded:
     row: Mapping[str, Any]
 
 
-def recorded(connection: Connection, generation: int) -> Recorded | None:
+def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
     """The decision of this generation, if it is still kept."""
     row = plans.one(connection, generation)
     if row is None:
@@ -43,7 +43,7 @@ def recorded(connection: Connection, generation: int) -> Recorded | None:
     body, desired = bytes(row["body"]), bytes(row["desired"])
     found = pieces.get(connection, [body, desired])
     solved: Mapping[str, Any] = row["solved_by"]
-    return Recorded(
+    return RecordedPlan(
         generation=generation,
         at=row["at"],
         lane=row["lane"],
@@ -59,8 +59,8 @@ def recorded(connection: Connection, generation: int) -> Recorded | None:
     )
 
 
-def snapshot_of(connection: Connection, one: Recorded) -> Snapshot:
+def snapshot_of(connection: Connection, one: RecordedPlan) -> Snapshot:
     """What the decision was made from."""
     hashes = [bytes.fromhex(digest) for digest in one.row["snapshot"]]
     found = pieces.get(connection, hashes)
-    return whole([found[digest] for digest in hashes])
+    return join_snapshot([found[digest] for digest in hashes])

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from app.control.domain.desired import Desired, NodeDesired, Observed
+from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
-from app.control.domain.readings import Trial
+from app.control.domain.readings import CopyTrial
 from app.control.rollout import canary
 from app.control.rollout.changes import NOTHING, changes, owner_of
 from app.control.rollout.check import check
@@ -23,11 +23,11 @@ from app.control.rollout.taking_back import taken_back
 def advance(
     target: Desired,
     told: Desired,
-    observed: Observed,
+    observed: FleetStatus,
     state: RolloutState,
     rules: RolloutRules,
     now: datetime,
-    trials: Mapping[str, Trial] | None = None,
+    trials: Mapping[str, CopyTrial] | None = None,
 ) -> Advance:
     """The next thing to tell. Asked again with the same, it says the same; asked again later, it goes on.
 
@@ -77,7 +77,7 @@ def _differing(after: Desired, given: Desired) -> dict[str, NodeDesired]:
     return {node: wanted for node, wanted in after.items() if wanted != given.get(node)}
 
 
-def _without_lost(told: Desired, target: Desired, observed: Observed) -> dict[str, NodeDesired]:
+def _without_lost(told: Desired, target: Desired, observed: FleetStatus) -> dict[str, NodeDesired]:
     """What is there of what was told: of a lost node what the target does not have is gone, and not waited for."""
     found = dict(told)
     for node in observed.lost & told.keys():
@@ -88,7 +88,7 @@ def _without_lost(told: Desired, target: Desired, observed: Observed) -> dict[st
     return found
 
 
-def _with_settings(scene: Scene, target: Desired, observed: Observed) -> tuple[dict[str, NodeDesired], bool]:
+def _with_settings(scene: Scene, target: Desired, observed: FleetStatus) -> tuple[dict[str, NodeDesired], bool]:
     """Devices and rules of every node as they may be set now, and whether all are as they shall be."""
     unsettled: dict[str, set[int]] = defaultdict(set)  # GPUs, by node
     for change in scene.todo.values():

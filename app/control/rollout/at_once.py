@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from app.control.domain.desired import Observed, Seen
+from app.control.domain.desired import FleetStatus, InstanceStatus
 
 
-class _AllServe(Mapping[str, Seen]):
+class _AllServe(Mapping[str, InstanceStatus]):
     """Whatever instance is asked for."""
 
-    _seen = Seen(stage="ready", routed=True)
+    _seen = InstanceStatus(stage="ready", routed=True)
 
-    def __getitem__(self, key: str) -> Seen:
+    def __getitem__(self, key: str) -> InstanceStatus:
         return self._seen
 
     def __iter__(self) -> Iterator[str]:
@@ -22,4 +22,4 @@ class _AllServe(Mapping[str, Seen]):
         return 0
 
 
-AT_ONCE = Observed(instances=_AllServe())
+AT_ONCE = FleetStatus(instances=_AllServe())

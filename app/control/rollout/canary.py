@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agents.contract import AssignedInstance
-from app.control.domain.desired import Desired, Observed
+from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
-from app.control.domain.readings import Trial
+from app.control.domain.readings import CopyTrial
 from app.control.rollout.capacity import serves
 from app.control.rollout.rules import Canary, PendingStep, RolloutRules
 
@@ -29,8 +29,8 @@ class CanaryResult:
 
 
 def watch_canaries(
-    canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, PendingStep], observed: Observed,
-    trials: Mapping[str, Trial], rules: RolloutRules, now: float,
+    canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, PendingStep], observed: FleetStatus,
+    trials: Mapping[str, CopyTrial], rules: RolloutRules, now: float,
 ) -> CanaryResult:  # fmt: skip
     """Where each canary stands now. One that is not told any more is forgotten: nobody knows how it would have been."""
     if not canaries:
@@ -47,7 +47,7 @@ def watch_canaries(
             continue
         since = canary.ready_since or now
         left[key] = replace(canary, ready_since=since)
-        said = trials.get(canary.instance, Trial())
+        said = trials.get(canary.instance, CopyTrial())
         if now - since < rules.canary_seconds:
             continue
         if said.requests >= rules.canary_requests:

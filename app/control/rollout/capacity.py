@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from agents.contract import AssignedInstance
-from app.control.domain.desired import Desired, Observed
+from app.control.domain.desired import Desired, FleetStatus
 from app.control.rollout.changes import owner_of
 from app.control.rollout.rules import PendingStep, RolloutRules
 
 TINY = 1e-6  # of a rate
 
 
-def serves(one: AssignedInstance, node: str, observed: Observed) -> bool:
+def serves(one: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Whether its requests are answered, as far as anybody knows."""
     seen = observed.instances.get(one.id)
     return seen is not None and seen.stage == "ready" and seen.routed and node not in observed.silent | observed.lost
 
 
-def carried(one: AssignedInstance, node: str, pending: PendingStep | None, observed: Observed) -> float | None:
+def carried(one: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus) -> float | None:
     """What it carries: by its shape, while it is handed over the lesser of both; None while it does not serve."""
     if not serves(one, node, observed):
         return None
@@ -34,7 +34,7 @@ class CapacityLedger:
 
     def __init__(
         self, services: Collection[str], told: Desired, target: Desired, pending: Mapping[str, PendingStep],
-        observed: Observed, rules: RolloutRules,
+        observed: FleetStatus, rules: RolloutRules,
     ) -> None:  # fmt: skip
         self.now: dict[str, float | None] = {}  # by instance
         self._rate = dict.fromkeys(services, 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agents.contract import AssignedInstance
-from app.control.domain.desired import Desired, Observed, Seen
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
 from app.control.rollout.canary import key_of
 from app.control.rollout.capacity import serves
@@ -33,7 +33,7 @@ def check(
     told: Desired,
     pending: Mapping[str, PendingStep],
     leaving: Mapping[str, Leaving],
-    observed: Observed,
+    observed: FleetStatus,
     rules: RolloutRules,
     now: float,
 ) -> Checked:
@@ -69,18 +69,18 @@ def check(
     return Checked(left, going, tuple(id_ for id_, _, _ in failed), failed[0][1], failed[0][2])
 
 
-def _is_gone(id_: str, one: Leaving, observed: Observed) -> bool:
+def _is_gone(id_: str, one: Leaving, observed: FleetStatus) -> bool:
     seen = observed.instances.get(id_)
     return _is_current(one.node, observed) and (seen is None or seen.stage in ("", "gone"))
 
 
-def _is_current(node: str, observed: Observed) -> bool:
+def _is_current(node: str, observed: FleetStatus) -> bool:
     """Whether the node has what it was told last."""
     return observed.generations.get(node, 0) >= observed.asked.get(node, 0)
 
 
 def _is_settled(
-    one: AssignedInstance, node: str, step: PendingStep, observed: Observed, now: float, start_seconds: float
+    one: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
 ) -> bool:
     """Whether it serves by the process that was asked for."""
     seen = observed.instances.get(one.id)
@@ -92,27 +92,27 @@ def _is_settled(
     return _is_shaped(one, seen)
 
 
-def _has_changed(job: AssignedInstance, node: str, observed: Observed) -> bool:
+def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Whether a job's process in the shape before has ended; how the new one fares is the queue's business."""
     seen = observed.instances.get(job.id)
     return _is_current(node, observed) and (seen is None or (seen.copies <= 1 and _is_shaped(job, seen)))
 
 
-def _is_shaped(one: AssignedInstance, seen: Seen) -> bool:
+def _is_shaped(one: AssignedInstance, seen: InstanceStatus) -> bool:
     """Whether what serves is what was asked for; a node that does not say is believed."""
     return not seen.sm_percent or (
         abs(seen.sm_percent - one.sm_percent) < 0.01 and abs(seen.memory_gib - one.memory_gib) < 0.01
     )
 
 
-def _watched(step: PendingStep, seen: Seen | None, is_current: bool, now: float) -> PendingStep:
+def _watched(step: PendingStep, seen: InstanceStatus | None, is_current: bool, now: float) -> PendingStep:
     if seen is None or not is_current or not seen.reason or seen.reason in HARMLESS:
         return replace(step, held_since=0.0)
     return step if step.held_since else replace(step, held_since=now)
 
 
 def _failure(
-    step: PendingStep, seen: Seen | None, rules: RolloutRules, now: float, start_seconds: float
+    step: PendingStep, seen: InstanceStatus | None, rules: RolloutRules, now: float, start_seconds: float
 ) -> tuple[str, str] | None:
     if seen and step.held_since and now - step.held_since >= rules.held_seconds:
         return Reason.STEP_FAILED, f"{seen.reason}: {seen.message}" if seen.message else seen.reason

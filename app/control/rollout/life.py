@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from app.control.domain.decision import HeldBack
+from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import NodeFacts
+from app.control.domain.snapshot import NodeStatus
 from app.control.rollout.changes import owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
@@ -24,7 +24,7 @@ def begin(before: RolloutState, told: Desired, target: Desired, rules: RolloutRu
 
 
 def roll_back(
-    earlier: Desired, told: Desired, nodes: Mapping[str, NodeFacts], declared: Collection[str], rules: RolloutRules
+    earlier: Desired, told: Desired, nodes: Mapping[str, NodeStatus], declared: Collection[str], rules: RolloutRules
 ) -> RolloutOrder:
     """The way back to what an earlier plan wanted, as far as that is still there.
 
@@ -43,7 +43,7 @@ def roll_back(
     return replace(found, stuck=(*gone.values(), *found.stuck))
 
 
-def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeFacts]) -> Iterator[HeldBack]:
+def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeStatus]) -> Iterator[HeldBackChange]:
     """Owners of what would have to start where nothing may."""
     for node, wanted in sorted(target.items()):
         facts = nodes.get(node)
@@ -53,8 +53,8 @@ def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeFacts]) ->
                 continue
             if facts is None or facts.state != "reporting":
                 state = facts.state if facts else "not declared"
-                yield HeldBack(owner_of(one), Reason.NODE_SILENT, f"{one.id} stood on {node}, which is {state}")
+                yield HeldBackChange(owner_of(one), Reason.NODE_SILENT, f"{one.id} stood on {node}, which is {state}")
             elif one.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
-                yield HeldBack(
+                yield HeldBackChange(
                     owner_of(one), Reason.CORDONED, f"{one.id} stood on {node}/{one.gpu}, which takes nothing"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from app.control.domain.decision import Decision, HeldBack, State
+from app.control.domain.decision import Decision, HeldBackChange, PlanState
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.rollout.changes import changes
@@ -47,9 +47,11 @@ def by_mode(
         whole = replace(decision, state=_state(default))
         acted, proposed, shown = (whole if default == mode else None for mode in (AUTO, APPROVE, ADVISORY))
         return ByMode(acted, proposed, shown)
-    acted = _part(decision, standing, asked[APPROVE], asked[ADVISORY], State.ROLLING, rules) if asked[AUTO] else None
-    proposed = _part(decision, standing, (), asked[ADVISORY], State.PROPOSED, rules) if asked[APPROVE] else None
-    shown = replace(decision, state=State.ADVISORY) if asked[ADVISORY] else None
+    acted = (
+        _part(decision, standing, asked[APPROVE], asked[ADVISORY], PlanState.ROLLING, rules) if asked[AUTO] else None
+    )
+    proposed = _part(decision, standing, (), asked[ADVISORY], PlanState.PROPOSED, rules) if asked[APPROVE] else None
+    shown = replace(decision, state=PlanState.ADVISORY) if asked[ADVISORY] else None
     return ByMode(acted, proposed, shown)
 
 
@@ -58,11 +60,11 @@ def _part(
     standing: Desired,
     approve: Collection[str],
     advisory: Collection[str],
-    state: State,
+    state: PlanState,
     rules: RolloutRules,
 ) -> Decision | None:
     held = {
-        owner: HeldBack(owner, *WHY[mode])
+        owner: HeldBackChange(owner, *WHY[mode])
         for mode, owners in ((APPROVE, approve), (ADVISORY, advisory))
         for owner in sorted(owners)
     }
@@ -83,5 +85,5 @@ def _part(
     )
 
 
-def _state(mode: str) -> State:
-    return {AUTO: State.ROLLING, APPROVE: State.PROPOSED}.get(mode, State.ADVISORY)
+def _state(mode: str) -> PlanState:
+    return {AUTO: PlanState.ROLLING, APPROVE: PlanState.PROPOSED}.get(mode, PlanState.ADVISORY)

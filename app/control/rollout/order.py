@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from app.control.domain.decision import HeldBack
+from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout.at_once import AT_ONCE
@@ -23,7 +23,7 @@ GENTLE_ROUNDS = 3  # of holding back only what lacks room itself; after that, al
 def order(told: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
     """The steps from what is told to the target. What is stuck stays as it is told, and is named."""
     rules = replace(rules, unproven=frozenset())
-    held: dict[str, HeldBack] = {}
+    held: dict[str, HeldBackChange] = {}
     goal: Desired = _possible(told, target, held, rules)
     turn = 0
     while True:
@@ -74,7 +74,7 @@ def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple
     return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
 
 
-def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBack]:
+def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
     """What to hold back: at first only that which itself finds no room, for the rest may then go."""
     here = walk.steps[-1] if walk.steps else told
     todo = {change.id: change for change in changes(here, goal)}
@@ -93,7 +93,7 @@ def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of
     ]
     if all_of_it or not held:
         held += [
-            HeldBack(owner, Reason.NO_ROOM_TO_HAND_OVER, f"nothing else can make room first: {message}")
+            HeldBackChange(owner, Reason.NO_ROOM_TO_HAND_OVER, f"nothing else can make room first: {message}")
             for owner, message in others.items()
             if owner not in lacking
         ]
@@ -104,11 +104,11 @@ def _alone(change: InstanceChange, scene: Scene) -> Lack | None:
     return scene.room_for(change) if change.takes_room else None
 
 
-def _held(owner: str, lacks: Lack) -> HeldBack:
-    return HeldBack(owner, Reason.NO_ROOM_TO_HAND_OVER, lacks.message, lacks.sm_percent, lacks.memory_gib)
+def _held(owner: str, lacks: Lack) -> HeldBackChange:
+    return HeldBackChange(owner, Reason.NO_ROOM_TO_HAND_OVER, lacks.message, lacks.sm_percent, lacks.memory_gib)
 
 
-def _possible(told: Desired, target: Desired, held: dict[str, HeldBack], rules: RolloutRules) -> Desired:
+def _possible(told: Desired, target: Desired, held: dict[str, HeldBackChange], rules: RolloutRules) -> Desired:
     """The target without what is held back, and without what then finds its place still taken."""
     while True:
         goal = without(target, told, held) if held else target
@@ -118,7 +118,7 @@ def _possible(told: Desired, target: Desired, held: dict[str, HeldBack], rules: 
         held |= added
 
 
-def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: RolloutRules) -> Iterator[HeldBack]:
+def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: RolloutRules) -> Iterator[HeldBackChange]:
     """Owners of what comes to GPUs that cannot hold all of it; jobs give way to services."""
     if not held:
         return

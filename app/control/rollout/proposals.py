@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.control.domain.snapshot import Expected, NodeFacts, Snapshot
+from app.control.domain.snapshot import ExpectedLoad, NodeStatus, Snapshot
 
 NOISE = 0.05  # of a rate, where its forecast gave no band
 
@@ -38,13 +38,13 @@ def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
             yield f"{service} is expected at {rate.rate_per_second:g}/s, and it was {expected.rate_per_second:g}/s"
 
 
-def _usable(facts: NodeFacts | None) -> tuple[object, ...] | None:
+def _usable(facts: NodeStatus | None) -> tuple[object, ...] | None:
     if facts is None:
         return None
     return facts.state, facts.failed_gpus, facts.cordoned_gpus, facts.draining_gpus, facts.uuids, facts.templates
 
 
-def _in_band(then: Expected, rate: float) -> bool:
+def _in_band(then: ExpectedLoad, rate: float) -> bool:
     low = min(then.low or then.rate_per_second, then.rate_per_second * (1 - NOISE))
     high = max(then.high or then.rate_per_second, then.rate_per_second * (1 + NOISE))
     return low <= rate <= high

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agents.contract import AssignedInstance
-from app.control.domain.decision import HeldBack
+from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 
 
@@ -102,6 +102,6 @@ class RolloutOrder:
     """The steps from what nodes are told to what they shall be told."""
 
     steps: tuple[Desired, ...]  # each the whole fleet
-    stuck: tuple[HeldBack, ...]  # what has no order, with the least room that would help
+    stuck: tuple[HeldBackChange, ...]  # what has no order, with the least room that would help
     target: Desired  # what the steps end at: what is wanted, but for what is stuck, which stays as it is
     sequence: tuple[str, ...] = ()  # for the rollout's state

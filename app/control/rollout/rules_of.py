@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.control.domain.snapshot import Declared
+from app.control.domain.snapshot import DeclaredObject
 from app.control.rollout.rules import RolloutRules
 from app.manifests.fleet import PolicySpec
 from app.manifests.work import ServiceSpec
@@ -15,7 +15,7 @@ JOBS: int = PolicySpec.model_fields["jobs_per_gpu"].default
 START_SECONDS = 20.0
 
 
-def rules_of(declared: Iterable[Declared], unproven: frozenset[str] = frozenset()) -> RolloutRules:
+def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = frozenset()) -> RolloutRules:
     """What nodes have, services need and profiles say. `unproven`: shapes that have to show themselves first."""
     memory: dict[str, float] = {}
     types: dict[str, str] = {}

@@ -10,7 +10,7 @@ from functools import cached_property
 import msgspec
 
 from agents.contract import AssignedInstance
-from app.control.domain.desired import Desired, NodeDesired, Observed
+from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout import canary
 from app.control.rollout.capacity import CapacityLedger
@@ -36,7 +36,7 @@ class Scene:
     """Changes are asked for one by one, and made one by one; what is made counts for the next."""
 
     def __init__(
-        self, told: Desired, target: Desired, state: RolloutState, observed: Observed, rules: RolloutRules,
+        self, told: Desired, target: Desired, state: RolloutState, observed: FleetStatus, rules: RolloutRules,
         todo: Sequence[InstanceChange], now: float,
     ) -> None:  # fmt: skip
         self.before, self.target, self.observed, self.rules, self.now = told, target, observed, rules, now

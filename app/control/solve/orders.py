@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.control.domain.decision import Answer, Outcome
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from solvers.planning.again import again
 from solvers.planning.plan import Plan
@@ -50,11 +50,11 @@ class Follow:
     base: int = 0
 
 
-def solved(order: Solve, *, alone: bool = False) -> Answer:
+def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     """The best plan within the budget. Its recipe counts the steps to it, whatever ended the search."""
     began = time.monotonic()
 
-    def made() -> Answer:
+    def made() -> SolverAnswer:
         budget = Budget(order.seconds, order.work, order.seed)
         found = find(order.problem, budget, alone=alone)
         recipe: dict[str, JSON] = {
@@ -66,7 +66,7 @@ def solved(order: Solve, *, alone: bool = False) -> Answer:
         }
         is_short = found.is_cut and order.work is not None
         cut = f"cut by the seconds; the plan is that of step {found.work}" if is_short else ""
-        return Answer(Outcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began)
 
     return _as_outcome(made, asked(order), began)
 
@@ -76,16 +76,16 @@ def asked(order: Solve) -> dict[str, JSON]:
     return {"kind": "solve", "seed": order.seed, "work": order.work}
 
 
-def solved_again(order: Again) -> Answer:
+def solved_again(order: Again) -> SolverAnswer:
     """The same plan by the same steps."""
     began, recipe = time.monotonic(), order.recipe
 
-    def made() -> Answer:
+    def made() -> SolverAnswer:
         seed, work = recipe["seed"], recipe["work"]
         assert isinstance(seed, int)
         assert isinstance(work, int)
         plan = again(order.problem, seed, work, is_exact=bool(recipe["exact"]))
-        return Answer(Outcome.SOLVED, plan, "", recipe, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.SOLVED, plan, "", recipe, time.monotonic() - began)
 
     return _as_outcome(made, recipe, began)
 
@@ -95,7 +95,7 @@ def prepared(order: Prepare) -> Replanner:
     return Replanner.of(order.problem, order.plan)
 
 
-def followed(replanner: Replanner, order: Follow) -> Answer:
+def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
     """The plan with what new rates change in it. The replanner is spent: its next answer would rest on this one.
 
     Made of problem, plan and rates alone, each time from the beginning, so that anyone can make it again who has them.
@@ -103,18 +103,20 @@ def followed(replanner: Replanner, order: Follow) -> Answer:
     began = time.monotonic()
     recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
 
-    def made() -> Answer:
+    def made() -> SolverAnswer:
         change = replanner.change(order.rates)
-        return Answer(Outcome.SOLVED, replanner.plan, "; ".join(change.reasons), recipe, time.monotonic() - began)
+        return SolverAnswer(
+            SolveOutcome.SOLVED, replanner.plan, "; ".join(change.reasons), recipe, time.monotonic() - began
+        )
 
     return _as_outcome(made, recipe, began)
 
 
-def _as_outcome(made: Callable[[], Answer], recipe: Mapping[str, JSON], began: float) -> Answer:
+def _as_outcome(made: Callable[[], SolverAnswer], recipe: Mapping[str, JSON], began: float) -> SolverAnswer:
     try:
         return made()
     except Exception as error:  # a solver's fault is told, and the last plan stands
-        return Answer(Outcome.WRONG, None, told(error), recipe, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.WRONG, None, told(error), recipe, time.monotonic() - began)
 
 
 def told(error: Exception) -> str:

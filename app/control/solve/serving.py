@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.control.domain.decision import Answer, Outcome
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
 from app.manifests.model import JSON
@@ -35,22 +35,22 @@ class Serving:
             case Follow():
                 return self._follow(order)
 
-    def _prepare(self, order: Prepare) -> Answer:
+    def _prepare(self, order: Prepare) -> SolverAnswer:
         self._warm, self._base = None, order.base
         try:
             self._warm = prepared(order)
         except Exception as error:  # told with the answer to who asks it to follow
-            return Answer(Outcome.WRONG, None, told(error), {"kind": "follow"})
-        return Answer(Outcome.SOLVED, None)  # who asked has the plan
+            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": "follow"})
+        return SolverAnswer(SolveOutcome.SOLVED, None)  # who asked has the plan
 
-    def _follow(self, order: Follow) -> Answer:
+    def _follow(self, order: Follow) -> SolverAnswer:
         """In a fork, which is spent thereby: what is warm here stays as it was prepared."""
         recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
         if self._warm is None or self._base != order.base:
-            return Answer(Outcome.CRASHED, None, "what was made ready to follow is lost", recipe)
-        answers: Iterator[Answer] = gathered([Worker("follower", _once(self._warm, order))], None)
-        return next(answers, Answer(Outcome.CRASHED, None, "the follower died", recipe))
+            return SolverAnswer(SolveOutcome.CRASHED, None, "what was made ready to follow is lost", recipe)
+        answers: Iterator[SolverAnswer] = gathered([Worker("follower", _once(self._warm, order))], None)
+        return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the follower died", recipe))
 
 
-def _once(warm: Replanner, order: Follow) -> Iterator[Answer]:
+def _once(warm: Replanner, order: Follow) -> Iterator[SolverAnswer]:
     yield followed(warm, order)

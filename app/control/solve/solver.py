@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic
 
-from app.control.domain.decision import Answer, Outcome
-from app.control.domain.ports import Meanwhile, nothing
+from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.orders import Again, Follow, Prepare, Solve, asked
 from app.control.solve.process import Child, Died, Late
 from app.manifests.model import JSON
@@ -34,13 +34,13 @@ class Solver:
         self.full.start()
 
     def solve(
-        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
-    ) -> Answer:
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
+    ) -> SolverAnswer:
         """A plan within so many seconds of search and so much work; the process has a grace to tell it."""
         order = Solve(problem, seconds, work, seed)
         return _asked(self.full, order, seconds + self._grace_seconds, asked(order), meanwhile)
 
-    def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> Answer:
+    def again(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
         """The plan that a recipe makes."""
         return _asked(self.full, Again(problem, recipe), seconds, recipe)
 
@@ -48,21 +48,21 @@ class Solver:
         """Begin to make ready for following this plan; nobody waits for it. What waited to be made ready is dropped."""
         self._prepared(problem, plan)
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         """The plan with what new rates change in it. Out of time also where it is not ready yet to follow this plan."""
         recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(rates)}
         began = monotonic()
         base = self._prepared(problem, plan)
         try:
-            ready: Answer = base.ready.result(seconds)
-            if ready.outcome is Outcome.SOLVED:
+            ready: SolverAnswer = base.ready.result(seconds)
+            if ready.outcome is SolveOutcome.SOLVED:
                 left = max(seconds - (monotonic() - began), 0.0)
                 ready = _asked(self.fast, Follow(rates, base.number), left, recipe)
         except TimeoutError:
-            return Answer(Outcome.OUT_OF_TIME, None, "not ready yet to follow this plan", recipe, seconds)
+            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "not ready yet to follow this plan", recipe, seconds)
         except (Died, Late, CancelledError) as error:
-            ready = Answer(Outcome.CRASHED, None, str(error))
-        if ready.outcome is not Outcome.SOLVED:
+            ready = SolverAnswer(SolveOutcome.CRASHED, None, str(error))
+        if ready.outcome is not SolveOutcome.SOLVED:
             self._forget(base)
         return replace(ready, recipe=recipe)
 
@@ -96,19 +96,19 @@ class _Base:
     problem: Problem
     plan: Plan
     number: int
-    ready: Future[Answer]
+    ready: Future[SolverAnswer]
 
 
 def _asked(
-    child: Child, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = nothing
-) -> Answer:
+    child: Child, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = just_wait
+) -> SolverAnswer:
     began = monotonic()
     answering = child.ask(order, seconds)
     meanwhile()
     try:
-        answer: Answer = answering.result()
+        answer: SolverAnswer = answering.result()
     except Late as late:
-        return Answer(Outcome.OUT_OF_TIME, None, str(late), recipe, monotonic() - began)
+        return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, str(late), recipe, monotonic() - began)
     except Died as died:
-        return Answer(Outcome.CRASHED, None, str(died), recipe, monotonic() - began)
+        return SolverAnswer(SolveOutcome.CRASHED, None, str(died), recipe, monotonic() - began)
     return answer

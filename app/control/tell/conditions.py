@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.control.domain.events import Reason
-from app.control.formulate.tenants import Account, Terms, Used
+from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
 from app.control.tell.degrade import Degraded
 from app.manifests.model import Key, Kind
 from solvers.planning.plan import Plan, Unserved
@@ -42,10 +42,10 @@ class CycleFacts:
     reasons: Mapping[str, Unserved] = field(default_factory=dict)  # by service
     attained: Mapping[str, float] = field(default_factory=dict)  # by service: share of requests in time
     degraded: Mapping[str, Degraded] = field(default_factory=dict)  # by service
-    terms: Mapping[str, Terms] = field(default_factory=dict)  # by tenant, and so the others
-    accounts: Mapping[str, Account] = field(default_factory=dict)
+    terms: Mapping[str, TenantTerms] = field(default_factory=dict)  # by tenant, and so the others
+    accounts: Mapping[str, BudgetAccount] = field(default_factory=dict)
     limits: Mapping[str, Limit] = field(default_factory=dict)  # entitled
-    used: Mapping[str, Used] = field(default_factory=dict)
+    used: Mapping[str, GpuUsage] = field(default_factory=dict)
     mode: str = "auto"
     currency: str = ""  # of all prices; empty: it is not known
 
@@ -115,7 +115,7 @@ def describe_attained(service: Service, share: float | None) -> Statement:
     return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"fewer are in time than promised: {promised}")
 
 
-def describe_budget(tenant: str, account: Account, currency: str) -> Statement:
+def describe_budget(tenant: str, account: BudgetAccount, currency: str) -> Statement:
     """How the tenant stands with its budget, and what follows."""
     amount = f"{account.per_month:.12g} {currency}".strip()
     budget = f"the budget of {amount} a month"
@@ -136,7 +136,7 @@ def describe_budget(tenant: str, account: Account, currency: str) -> Statement:
 def describe_tenant(ground: CycleFacts, tenant: str) -> tuple[Statement, ...]:
     """WithinBudget where there is one, and whether it gets what it asks for or has borrowed."""
     terms, limit = ground.terms[tenant], ground.limits.get(tenant, Limit())
-    gpus = ground.used.get(tenant, Used()).gpus
+    gpus = ground.used.get(tenant, GpuUsage()).gpus
     account = ground.accounts.get(tenant)
     found = [describe_budget(tenant, account, ground.currency)] if account else []
     is_cut = limit.gpus is not None and (terms.limit.gpus is None or limit.gpus < terms.limit.gpus * (1 - 1e-6))

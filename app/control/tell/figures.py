@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.control.domain.decision import Decision, HeldBack
+from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.question import Posed
-from app.control.formulate.tenants import Used
-from app.control.measure.metrics import Figures, ServiceFigures, TenantFigures
+from app.control.formulate.question import Question
+from app.control.formulate.tenants import GpuUsage
+from app.control.measure.metrics import PlannerFigures, ServiceFigures, TenantFigures
 from app.control.tell.conditions import CycleFacts
 from app.control.tell.degrade import Shedding
 from app.control.tell.rates import cost_rates, top_tenants
@@ -24,7 +24,7 @@ class CycleOutcome:
     """What a cycle leaves behind. `plan` is the one that stands, in the problem's words."""
 
     snapshot: Snapshot
-    posed: Posed
+    posed: Question
     plan: Plan
     decision: Decision | None = None  # of this cycle, where it made one
     blamed: Mapping[str, str] = field(default_factory=dict)  # by service: why it may be that no plan came
@@ -35,14 +35,14 @@ def make_figures(
     after: CycleOutcome,
     ground: CycleFacts,
     certificate: Certificate | None,
-    held_back: Sequence[HeldBack],
+    held_back: Sequence[HeldBackChange],
     sheds: Mapping[str, Shedding],
     promises: Mapping[str, SloStatus],
     free: Sequence[Releasable],
-) -> Figures:
+) -> PlannerFigures:
     """All of them; `certificate` is that of the last plan that was made."""
     snapshot, accounts = after.snapshot, ground.accounts
-    return Figures(
+    return PlannerFigures(
         leads=True,
         epoch=epoch,
         generation=snapshot.target,
@@ -61,7 +61,7 @@ def make_figures(
             tenant: TenantFigures(
                 spent=accounts[tenant].spent if tenant in accounts else 0.0,
                 budget=one.budget_per_month,
-                gpus=ground.used.get(tenant, Used()).gpus,
+                gpus=ground.used.get(tenant, GpuUsage()).gpus,
                 guarantee_gpus=one.guarantee_gpus,
             )
             for tenant, one in ground.terms.items()

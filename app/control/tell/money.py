@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from app.control.formulate.tenants.demand import Used, gpus_per_rate, used_by_service, used_by_tenant
+from app.control.formulate.tenants.demand import GpuUsage, gpus_per_rate, used_by_service, used_by_tenant
 from solvers.planning.plan import Plan, Releasable
 from solvers.planning.problem import Limit, Node, Problem, Service
 
@@ -77,7 +77,7 @@ def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float
     if not nodes:
         return None
     used = used_by_tenant(problem, used_by_service(problem, plan.instances))
-    limits = {tenant: _rest(limit, used.get(tenant, Used())) for tenant, limit in problem.limits.items()}
+    limits = {tenant: _rest(limit, used.get(tenant, GpuUsage())) for tenant, limit in problem.limits.items()}
     policy = replace(problem.policy, pricing="gpu", power_budget_w=None)
     return replace(asked, nodes=nodes, limits=limits, policy=policy)
 
@@ -141,7 +141,7 @@ def _counts(asked: Problem, spare: Mapping[str, int]) -> dict[str, int]:
     return {gpu_type: min(spare[gpu_type], MOST_RENTED, ceil(wanted[gpu_type])) for gpu_type in spare}
 
 
-def _rest(limit: Limit, used: Used) -> Limit:
+def _rest(limit: Limit, used: GpuUsage) -> Limit:
     gpus, price = limit.gpus, limit.price_per_hour
     return Limit(
         None if gpus is None else max(gpus - used.gpus, 0.0),

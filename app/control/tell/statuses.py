@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from app.access import Principal, Scope
-from app.control.domain.events import NewEvent, happened
+from app.control.domain.events import NewEvent, event_of
 from app.control.measure import metrics
 from app.control.tell.conditions import Statement
 from app.manifests.model import JSON, Key
@@ -68,7 +68,7 @@ class StatusWriter:
             if done is None:
                 self._known = {}
                 return looked
-            metrics.happened(done)
+            metrics.count_events(done)
             looked += len(some)
             self._known |= {key: there[key] for key in some}
         return looked
@@ -110,7 +110,7 @@ def _turned(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
     if was is None and statement.why.severity == "info":
         return ()
     key = before.key
-    return [happened(statement.why, statement.message, kind=str(key.kind), tenant=key.tenant, name=key.name)]
+    return [event_of(statement.why, statement.message, kind=str(key.kind), tenant=key.tenant, name=key.name)]
 
 
 def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:

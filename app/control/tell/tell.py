@@ -13,15 +13,22 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.control.decide.cordons import Drain, progress
-from app.control.domain.decision import HeldBack
-from app.control.domain.events import NewEvent, Reason, happened
+from app.control.domain.decision import HeldBackChange
+from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.mode import mode_of
-from app.control.domain.ports import Solving
+from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.question import Posed
-from app.control.formulate.tenants import accounts, gpu_types, gpus_per_rate, terms_of, used_by_service, used_by_tenant
-from app.control.jobs import JobState, kept, works
-from app.control.jobs import said as said_of_job
+from app.control.formulate.question import Question
+from app.control.formulate.tenants import (
+    budget_accounts,
+    gpu_types,
+    gpus_per_rate,
+    terms_of,
+    used_by_service,
+    used_by_tenant,
+)
+from app.control.jobs import JobState, declared_work, kept
+from app.control.jobs import job_status as said_of_job
 from app.control.measure import metrics
 from app.control.tell import slo
 from app.control.tell.conditions import CycleFacts, make_statements
@@ -56,12 +63,12 @@ class Announcer:
     """Remembers what it told, so that only what is new is told again. A new leader begins with a new one."""
 
     database: Database
-    solver: Solving
+    solver: PlanSolver
     currency: str = ""  # of all prices
     _saying: StatusWriter = field(default_factory=StatusWriter)
     _sheds: Mapping[str, Shedding] = field(default_factory=dict)
     _reasons: dict[str, Unserved] = field(default_factory=dict)
-    _held_back: Sequence[HeldBack] = ()
+    _held_back: Sequence[HeldBackChange] = ()
     _certificate: Certificate | None = None
     _rent: tuple[bytes, datetime, Addition | None] | None = None
     _kept: tuple[datetime, Mapping[str, slo.SloStatus]] | None = None
@@ -71,7 +78,7 @@ class Announcer:
     _releasable: frozenset[str] = frozenset()
     _drains: tuple[Drain, ...] | None = None
 
-    def prepare(self, snapshot: Snapshot, posed: Posed) -> None:
+    def prepare(self, snapshot: Snapshot, posed: Question) -> None:
         """Read what telling will need whatever is decided; what cannot be read now is read then."""
         with suppress(Unavailable):
             self._promises_kept(snapshot, posed.problem)
@@ -83,7 +90,7 @@ class Announcer:
         mode = mode_of(snapshot)
         terms = terms_of(snapshot.declared)
         spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
-        known = accounts(terms, spent, snapshot.at)
+        known = budget_accounts(terms, spent, snapshot.at)
         used = used_by_tenant(problem, used_by_service(problem, plan.instances))
         heard = self.database.read(gateways.heard)
         self._sheds = self._shed(after, heard) if snapshot.target > 0 else {}
@@ -95,7 +102,7 @@ class Announcer:
         if found is None:
             return False
         free, jobs, happenings = found
-        metrics.happened(happenings)
+        metrics.count_events(happenings)
         self._releasable = frozenset(one.node for one in free)
         self._before, self._burned, self._heard = snapshot, promises, heard
         attained = {
@@ -107,7 +114,7 @@ class Announcer:
         told = {key: ObjectStatus(statements) for key, statements in make_statements(ground).items()} | jobs
         specs = {Key(Kind(one.kind), one.tenant, one.name): one.spec for one in snapshot.declared}
         self._saying.say(self.database, epoch, told, specs)
-        metrics.show(
+        metrics.show_figures(
             make_figures(epoch, after, ground, self._certificate, self._held_back, self._sheds, promises, free)
         )
         return True
@@ -150,19 +157,19 @@ class Announcer:
         outlook.put(connection, outlook.MONEY, encode_money(free, rent))
         fresh = [one for one in free if one.node not in self._releasable]
         happenings = [
-            happened(Reason.RELEASABLE, f"empty for long; giving it back saves {one.price_per_hour:g} an hour",
+            event_of(Reason.RELEASABLE, f"empty for long; giving it back saves {one.price_per_hour:g} an hour",
                      kind="Node", name=one.node)
             for one in fresh
         ]  # fmt: skip
         if self._before is None:
-            happenings.append(happened(Reason.LEADER_CHANGED, f"epoch {epoch} began", kind="Planner"))
+            happenings.append(event_of(Reason.LEADER_CHANGED, f"epoch {epoch} began", kind="Planner"))
         else:
             happenings += find_fleet_events(self._before, snapshot)
             happenings += find_gateway_events(self._heard, heard)
         happenings += find_burn_events(self._burned, promises)
         happenings += self._drained(connection, snapshot)
         if rent and rent.gpus:
-            happenings.append(happened(Reason.RENT_MORE, rent.words, kind="Plan"))
+            happenings.append(event_of(Reason.RENT_MORE, rent.words, kind="Plan"))
         events.record(connection, happenings)
         return free, _jobs(snapshot, kept.read(connection)), happenings
 
@@ -247,7 +254,7 @@ def _idle_minutes(snapshot: Snapshot) -> float:
 
 
 def _jobs(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:
-    known = works(snapshot.declared)
+    known = declared_work(snapshot.declared)
     return {
         Key(Kind.JOB, *name.split("/", 1)): make_job_status(said_of_job(state, known[name], snapshot.at))
         for name, state in states.items()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from app.control.decide.cordons import Drain
-from app.control.domain.events import NewEvent, Reason, happened
-from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
+from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.snapshot import Correction, NodeStatus, Snapshot
 from app.control.tell.slo import SloStatus
 from app.store.fleet.cordons import WHOLE
 
@@ -40,19 +40,19 @@ def find_drain_events(before: Iterable[Drain], now: Iterable[Drain]) -> list[New
         known = was.get((one.asked.node, one.asked.gpu))
         about = "" if one.asked.gpu == WHOLE else str(one.asked.gpu)
         if one.is_done and not (known and known.is_done):
-            found.append(happened(Reason.DRAIN_DONE, kind="Node", name=one.asked.node, about=about))
+            found.append(event_of(Reason.DRAIN_DONE, kind="Node", name=one.asked.node, about=about))
         elif one.is_late and not (known and known.is_late):
             told = f"{', '.join(one.left[:NAMED])}{' and more' if len(one.left) > NAMED else ''} cannot leave"
             if one.is_under_way and not one.left:
                 told = "its deadline has passed, and the rollout that empties it is still under way"
-            found.append(happened(Reason.DRAIN_STUCK, told, kind="Node", name=one.asked.node, about=about))
+            found.append(event_of(Reason.DRAIN_STUCK, told, kind="Node", name=one.asked.node, about=about))
     return found
 
 
 def find_burn_events(before: Mapping[str, SloStatus], now: Mapping[str, SloStatus]) -> list[NewEvent]:
     """Services that began to spend what may be missed too fast."""
     return [
-        happened(ALARMS[kept.alarm], kind="Service", name=name)
+        event_of(ALARMS[kept.alarm], kind="Service", name=name)
         for name, kept in sorted(now.items())
         if kept.alarm in ALARMS and kept.alarm != before.get(name, SloStatus()).alarm
     ]
@@ -64,28 +64,28 @@ def find_gateway_events(before: Mapping[str, float], now: Mapping[str, float]) -
     for name, seconds in sorted(now.items()):
         was = before.get(name, 0.0) > SILENT_SECONDS
         if (seconds > SILENT_SECONDS) is not was:
-            found.append(happened(Reason.GATEWAY_BACK if was else Reason.GATEWAY_SILENT, kind="Gateway", name=name))
+            found.append(event_of(Reason.GATEWAY_BACK if was else Reason.GATEWAY_SILENT, kind="Gateway", name=name))
     return found
 
 
-def _of_node(before: NodeFacts | None, now: NodeFacts, runs: int) -> Iterator[NewEvent]:
+def _of_node(before: NodeStatus | None, now: NodeStatus, runs: int) -> Iterator[NewEvent]:
     was = before.state if before else "never"
     if was != now.state:
         if now.state in NODE_TURNS:
-            yield happened(NODE_TURNS[now.state], kind="Node", name=now.name)
+            yield event_of(NODE_TURNS[now.state], kind="Node", name=now.name)
         elif now.state == "reporting":
-            yield happened(Reason.NODE_JOINED if was == "never" else Reason.NODE_BACK, kind="Node", name=now.name)
+            yield event_of(Reason.NODE_JOINED if was == "never" else Reason.NODE_BACK, kind="Node", name=now.name)
     if before is None:
         return
     for gpu in sorted(set(now.failed_gpus) - set(before.failed_gpus)):
-        yield happened(Reason.GPU_FAILED, f"GPU {gpu} is failed or fenced", kind="Node", name=now.name, about=str(gpu))
+        yield event_of(Reason.GPU_FAILED, f"GPU {gpu} is failed or fenced", kind="Node", name=now.name, about=str(gpu))
     for gpu in sorted(set(before.failed_gpus) - set(now.failed_gpus)):
-        yield happened(Reason.GPU_BACK, f"GPU {gpu} is well again", kind="Node", name=now.name, about=str(gpu))
+        yield event_of(Reason.GPU_BACK, f"GPU {gpu} is well again", kind="Node", name=now.name, about=str(gpu))
     if now.draining_gpus and not before.draining_gpus:
-        yield happened(Reason.DRAIN_STARTED, f"{runs} instances and jobs are to leave", kind="Node", name=now.name)
+        yield event_of(Reason.DRAIN_STARTED, f"{runs} instances and jobs are to leave", kind="Node", name=now.name)
 
 
-def _leave(before: Snapshot, now: NodeFacts) -> int:
+def _leave(before: Snapshot, now: NodeStatus) -> int:
     """What stood there: the plan that is told of now may have moved it already."""
     wanted = before.standing.get(now.name)
     return sum(one.gpu in now.draining_gpus for one in wanted.instances) if wanted else 0
@@ -96,6 +96,6 @@ def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[NewEv
     is_wrong, was_wrong = (not WRONG[0] <= one <= WRONG[1] for one in (factor, was))
     told = f"{key}: measured execution time is {factor:.2f} of the profile's"
     if is_wrong and not was_wrong:
-        yield happened(Reason.PROFILE_WRONG, told, kind="Profile", name=key.replace("/", "-"))
+        yield event_of(Reason.PROFILE_WRONG, told, kind="Profile", name=key.replace("/", "-"))
     elif abs(factor - was) >= MOVED:
-        yield happened(Reason.PROFILE_CORRECTED, told, kind="Profile", name=key.replace("/", "-"))
+        yield event_of(Reason.PROFILE_CORRECTED, told, kind="Profile", name=key.replace("/", "-"))

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.control.domain.decision import Outcome
-from app.control.observe.hearing import Hearing
+from app.control.domain.decision import SolveOutcome
+from app.control.observe.hearing import ReportListener
 from app.control.planner import Planner
-from app.control.record.planner_store import Store
+from app.control.record.planner_store import PlannerStore
 from app.control.solve import Inline
 from app.manifests.model import Key, Kind
 from simulation.run import Simulation, simulated
@@ -42,7 +42,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 def another(simulation: Simulation) -> Planner:
     """A second planner on the same database."""
     database = simulation.database
-    return Planner(Store(database, "another", 30.0), Inline(), Hearing(database))
+    return Planner(PlannerStore(database, "another", 30.0), Inline(), ReportListener(database))
 
 
 def test_a_declared_fleet_is_served_and_then_left_alone(database_url: str) -> None:
@@ -120,7 +120,7 @@ def test_the_same_question_is_answered_once(database_url: str) -> None:
     with fleet(database_url) as simulation:
         simulation.go_on(120)
         outcomes = [one for (one,) in rows(simulation, "SELECT outcome FROM cycle ORDER BY id DESC LIMIT 2")]
-        assert outcomes == [Outcome.UNCHANGED, Outcome.UNCHANGED]
+        assert outcomes == [SolveOutcome.UNCHANGED, SolveOutcome.UNCHANGED]
         kept = rows(simulation, "SELECT jsonb_array_length(snapshot) FROM cycle ORDER BY id DESC LIMIT 1")
         assert kept == [(0,)], "a cycle that saw nothing new stores nothing"
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from app.control.observe.hearing import Hearing
+from app.control.observe.hearing import ReportListener
 from app.control.planner import Planner
-from app.control.record.encoding import sayable
-from app.control.record.planner_store import Store
+from app.control.record.encoding import make_finite
+from app.control.record.planner_store import PlannerStore
 from app.control.solve import Inline
 from app.manifests.model import Key, Kind
 from app.store.database.database import Unavailable
@@ -94,14 +94,14 @@ def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database
 
 def test_a_plan_of_instances_that_never_answer_can_be_read_again() -> None:
     line = Instance("i1", "shop/a", "node-1", 0, "fp16", 1, 0.0, 10, 1.0, 1530.0, 200.0, latency_ms=inf)
-    written = msgspec.json.encode(sayable(Plan((line,))))
+    written = msgspec.json.encode(make_finite(Plan((line,))))
     assert msgspec.json.decode(written, type=Plan).instances[0].latency_ms >= 1e9
 
 
 class Flaky:
     """A planner's hearing whose database is away when it begins, so often."""
 
-    def __init__(self, inner: Hearing, times: int) -> None:
+    def __init__(self, inner: ReportListener, times: int) -> None:
         self.inner, self.times = inner, times
 
     def __getattr__(self, name: str) -> Any:
@@ -122,7 +122,7 @@ def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url
         simulation.plans = False
         simulation.go_on(31)
         database = simulation.database
-        new = Planner(Store(database, "another", 30.0), Inline(), Flaky(Hearing(database), 1))
+        new = Planner(PlannerStore(database, "another", 30.0), Inline(), Flaky(ReportListener(database), 1))
         with pytest.raises(Unavailable):
             new.lead()
         assert new.store.epoch == 0
@@ -151,7 +151,7 @@ def test_case_18_nobody_waits_for_a_lease_that_was_renewed_in_times_to_come(data
         simulation.go_on(10)
         _set_back(simulation)
         database = simulation.database
-        assert Planner(Store(database, "another", 30.0), Inline(), Hearing(database)).lead()
+        assert Planner(PlannerStore(database, "another", 30.0), Inline(), ReportListener(database)).lead()
 
 
 def _set_back(simulation: Simulation) -> None:

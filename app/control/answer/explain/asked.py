@@ -10,9 +10,9 @@ from app.control.answer.explain.counting import counted, predicted
 from app.control.answer.explain.instance import InstanceWhy, described, spelled, why_instance
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.service import spelled_service, why_service
-from app.control.domain.snapshot import JobFacts, Snapshot
+from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from app.control.solve.aside import Aside
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
@@ -42,7 +42,7 @@ class Explain(Aside):
         return {"sentences": spelled(why), **_instance(why)}
 
 
-def _service(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
     if name not in posed.problem.services:
         pinned = [one.id for _, one in posed.pinned if f"{one.tenant}/{one.service}" == name]
         late = f"{name} was not there yet when this plan was made; the next cycle plans for it"
@@ -70,8 +70,8 @@ def _service(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[st
     }
 
 
-def _job(posed: Posed, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
-    facts = snapshot.jobs.get(name, JobFacts())
+def _job(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+    facts = snapshot.jobs.get(name, JobProgress())
     why = why_job(posed.problem, plan, name, snapshot.at, facts)
     placed = why.placed
     return {

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from app.control.answer.explain.words import money
-from app.control.domain.snapshot import JobFacts
+from app.control.domain.snapshot import JobProgress
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Job, PlacedJob, Problem
@@ -28,7 +28,7 @@ class JobWhy:
     sentences: tuple[str, ...]
 
 
-NO_FACTS = JobFacts()
+NO_FACTS = JobProgress()
 
 
 def why_job(
@@ -36,7 +36,7 @@ def why_job(
     plan: Plan,
     name: str,
     now: datetime,
-    facts: JobFacts = NO_FACTS,
+    facts: JobProgress = NO_FACTS,
     waiting: Mapping[str, str] = MappingProxyType({}),
 ) -> JobWhy:
     """All that can be said of one job of a plan; `waiting` are jobs that the queue kept back, and why."""

@@ -10,8 +10,8 @@ from app.control.answer.savings.baselines import costs, plan_costs
 from app.control.domain.leading import Deposed
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.record.planner_store import Store
-from app.control.record.records import Recorded, recorded, snapshot_of
+from app.control.record.planner_store import PlannerStore
+from app.control.record.records import RecordedPlan, read_plan, snapshot_of
 from app.store.database import lease
 from app.store.money import savings
 from app.store.money.savings import Due, Saving
@@ -20,7 +20,7 @@ MOST_PLANS = 3  # looked at in one turn: the rest has its own
 NANO = 10**9
 
 
-def keep(store: Store) -> int:
+def keep(store: PlannerStore) -> int:
     """Bring savings up to the last hour that is over; how many hours were added."""
     if not store.epoch:
         return 0
@@ -36,7 +36,7 @@ def keep(store: Store) -> int:
     return hours
 
 
-def judged(snapshot: Snapshot, one: Recorded) -> list[Saving]:
+def judged(snapshot: Snapshot, one: RecordedPlan) -> list[Saving]:
     """What a recorded plan and the baselines cost each tenant an hour, for what the plan serves."""
     problem = formulate(snapshot).problem
     services = problem.services.keys()
@@ -49,17 +49,17 @@ def judged(snapshot: Snapshot, one: Recorded) -> list[Saving]:
     ]
 
 
-def _of_plan(store: Store, due: Due) -> Sequence[Saving]:
-    def read(connection: Connection) -> tuple[Sequence[Saving], tuple[Snapshot, Recorded] | None]:
+def _of_plan(store: PlannerStore, due: Due) -> Sequence[Saving]:
+    def read(connection: Connection) -> tuple[Sequence[Saving], tuple[Snapshot, RecordedPlan] | None]:
         before = savings.last(connection, due.generation)
-        one = None if before else recorded(connection, due.generation)
+        one = None if before else read_plan(connection, due.generation)
         return before, (snapshot_of(connection, one), one) if one else None
 
     before, found = store.database.read(read)
     return judged(*found) if found else before
 
 
-def _write(store: Store, due: Due, rows: Sequence[Saving]) -> None:
+def _write(store: PlannerStore, due: Due, rows: Sequence[Saving]) -> None:
     epoch = store.epoch
 
     def write(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, changed
 from app.control.answer.whatif.compare import Side, compared, in_words
 from app.control.answer.whatif.prices import HourlyCost, SloPrice, slo_prices
-from app.control.domain.decision import Outcome
+from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
@@ -50,7 +50,7 @@ class WhatIf(Aside):
         now, then = formulate(self.snapshot).problem, formulate(changed(self.snapshot, self.change)).problem
         found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
         for answer in found:
-            if answer.outcome is not Outcome.SOLVED or answer.plan is None:
+            if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
                 return {"failed": answer.message or str(answer.outcome)}
         plans = [answer.plan for answer in found if answer.plan]
         before = after = Side(now, plans[0])

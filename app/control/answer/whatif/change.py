@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 
 CORES, MEMORY_GIB = 16, 128  # for each GPU of a node that nothing in the fleet is like
 PREFIX = "what-if"
@@ -28,7 +28,7 @@ class RateChange:
 class WhatIfChange:
     """What is asked about."""
 
-    declared: tuple[Declared, ...] = ()  # put in place of what has the same name, or beside it
+    declared: tuple[DeclaredObject, ...] = ()  # put in place of what has the same name, or beside it
     gone: tuple[tuple[str, str, str], ...] = ()  # kind, tenant, name
     gpus: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more
     slos_ms: Mapping[str, float] = field(default_factory=dict)  # service -> its latency
@@ -66,17 +66,17 @@ def changed(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
         for node in _more(world, gpu_type, count):
             world["Node", "", node.name] = node
     facts = {
-        name: snapshot.nodes.get(name, NodeFacts(name, "reporting")) for kind, _, name in world if kind == "Node"
+        name: snapshot.nodes.get(name, NodeStatus(name, "reporting")) for kind, _, name in world if kind == "Node"
     }  # fmt: skip
     declared = tuple(world[key] for key in sorted(world))
     return replace(snapshot, declared=declared, expected=expected, nodes=facts)
 
 
-def _asked(per_second: float) -> Expected:
-    return Expected(per_second, per_second, per_second, reason="what_if")
+def _asked(per_second: float) -> ExpectedLoad:
+    return ExpectedLoad(per_second, per_second, per_second, reason="what_if")
 
 
-def _service(world: Mapping[tuple[str, str, str], Declared], name: str) -> Declared:
+def _service(world: Mapping[tuple[str, str, str], DeclaredObject], name: str) -> DeclaredObject:
     tenant, _, own = name.partition("/")
     found = world.get(("Service", tenant, own))
     if found is None:
@@ -84,11 +84,11 @@ def _service(world: Mapping[tuple[str, str, str], Declared], name: str) -> Decla
     return found
 
 
-def _put(world: dict[tuple[str, str, str], Declared], one: Declared, fields: Mapping[str, Any]) -> None:
+def _put(world: dict[tuple[str, str, str], DeclaredObject], one: DeclaredObject, fields: Mapping[str, Any]) -> None:
     world[one.kind, one.tenant, one.name] = replace(one, spec={**one.spec, **fields})
 
 
-def _more(world: Mapping[tuple[str, str, str], Declared], gpu_type: str, count: int) -> list[Declared]:
+def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, count: int) -> list[DeclaredObject]:
     """Nodes like the fleet's smallest of that type, or plain ones where it has none."""
     if ("GpuType", "", gpu_type) not in world:
         known = ", ".join(sorted(name for kind, _, name in world if kind == "GpuType")) or "none"
@@ -96,7 +96,7 @@ def _more(world: Mapping[tuple[str, str, str], Declared], gpu_type: str, count: 
     alike = [one for one in world.values() if one.kind == "Node" and one.spec["gpuType"] == gpu_type]
     like = min(alike, key=lambda one: (int(str(one.spec["gpus"])), one.name), default=None)
     each = int(str(like.spec["gpus"])) if like else count
-    found: list[Declared] = []
+    found: list[DeclaredObject] = []
     left = count
     while left > 0:
         gpus = min(each, left)
@@ -105,6 +105,6 @@ def _more(world: Mapping[tuple[str, str, str], Declared], gpu_type: str, count: 
             if like
             else {"gpuType": gpu_type, "gpus": gpus, "cpuCores": CORES * gpus, "memoryGib": MEMORY_GIB * gpus}
         )
-        found.append(Declared("Node", "", f"{PREFIX}-{gpu_type}-{len(found) + 1}", spec))
+        found.append(DeclaredObject("Node", "", f"{PREFIX}-{gpu_type}-{len(found) + 1}", spec))
         left -= gpus
     return found

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from app.control.formulate.tenants.demand import Used, gpu_types, gpus_per_rate
-from app.control.formulate.tenants.terms import Terms
+from app.control.formulate.tenants.demand import GpuUsage, gpu_types, gpus_per_rate
+from app.control.formulate.tenants.terms import TenantTerms
 from solvers.planning.problem import Limit, Problem, Service
 
 LESS_URGENT = 10  # over budget and degraded, its services weigh a tenth
@@ -15,7 +15,7 @@ NEAR = 0.9  # of a budget; pace alone is no alarm on the first day of a month
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetAccount:
     """How a tenant stands with its budget."""
 
     spent: float
@@ -37,13 +37,15 @@ class Account:
         return not self.is_over and self.spent >= NEAR * self.per_month and self.by_month_end > self.per_month
 
 
-def accounts(terms: Mapping[str, Terms], spent: Mapping[str, float], now: datetime) -> dict[str, Account]:
+def budget_accounts(
+    terms: Mapping[str, TenantTerms], spent: Mapping[str, float], now: datetime
+) -> dict[str, BudgetAccount]:
     """Of every tenant with a budget."""
     began = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     ends = (began + timedelta(days=32)).replace(day=1)
     passed = max((now - began) / (ends - began), 1e-6)
     return {
-        tenant: Account(
+        tenant: BudgetAccount(
             spent=spent.get(tenant, 0.0),
             per_month=one.budget_per_month,
             by_month_end=spent.get(tenant, 0.0) / passed,
@@ -54,8 +56,11 @@ def accounts(terms: Mapping[str, Terms], spent: Mapping[str, float], now: dateti
     }
 
 
-def frozen(
-    limits: Mapping[str, Limit], over: Mapping[str, Account], held: Mapping[str, Used], aside: Mapping[str, Used]
+def freeze_limits(
+    limits: Mapping[str, Limit],
+    over: Mapping[str, BudgetAccount],
+    held: Mapping[str, GpuUsage],
+    aside: Mapping[str, GpuUsage],
 ) -> dict[str, Limit]:
     """Limits under which frozen tenants get nothing more than they hold, in GPUs and in money.
 
@@ -64,7 +69,7 @@ def frozen(
     found = dict(limits)
     for tenant, account in over.items():
         if account.is_frozen:
-            has, out, limit = held.get(tenant, Used()), aside.get(tenant, Used()), found.get(tenant, Limit())
+            has, out, limit = held.get(tenant, GpuUsage()), aside.get(tenant, GpuUsage()), found.get(tenant, Limit())
             found[tenant] = Limit(
                 _least(limit.gpus, has.gpus - out.gpus),
                 _least(limit.price_per_hour, has.price_per_hour - out.price_per_hour),
@@ -72,20 +77,20 @@ def frozen(
     return found
 
 
-def degraded(problem: Problem, over: Mapping[str, Account]) -> Problem:
+def degrade_services(problem: Problem, over: Mapping[str, BudgetAccount]) -> Problem:
     """Services of tenants that are to be degraded: the variant that takes least, and a tenth of the weight."""
     tenants = {tenant for tenant, account in over.items() if account.is_over and account.over_budget == "degrade"}
     if not tenants:
         return problem
     types = gpu_types(problem)
     services = {
-        name: _degraded(problem, service, types) if service.tenant in tenants else service
+        name: _degrade(problem, service, types) if service.tenant in tenants else service
         for name, service in problem.services.items()
     }
     return replace(problem, services=services)
 
 
-def _degraded(problem: Problem, service: Service, types: Sequence[str]) -> Service:
+def _degrade(problem: Problem, service: Service, types: Sequence[str]) -> Service:
     least = min(
         service.variants,
         key=lambda variant: gpus_per_rate(problem, replace(service, variants=(variant,)), types),

@@ -19,7 +19,7 @@ ROOM = 1.1  # whole SM%, whole instances and neighbours take more than the least
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class GpuUsage:
     """What instances take of GPUs: shares, their price, and the rate they carry."""
 
     gpus: float = 0.0
@@ -39,11 +39,11 @@ class _Sums(defaultdict[str, list[float]]):
         found[1] += price_per_hour
         found[2] += rate_per_second
 
-    def used(self) -> dict[str, Used]:
-        return {name: Used(*found) for name, found in self.items()}
+    def used(self) -> dict[str, GpuUsage]:
+        return {name: GpuUsage(*found) for name, found in self.items()}
 
 
-def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, Used]:
+def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, GpuUsage]:
     """As tenants' limits count it: a dedicated service's GPU whole, other instances by their SM%."""
     found = _Sums()
     for one in instances:
@@ -52,7 +52,7 @@ def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str
     return found.used()
 
 
-def used_by_tenant(problem: Problem, by_service: dict[str, Used]) -> dict[str, Used]:
+def used_by_tenant(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[str, GpuUsage]:
     """The sums of a tenant's services."""
     found = _Sums()
     for service, used in by_service.items():
@@ -62,7 +62,7 @@ def used_by_tenant(problem: Problem, by_service: dict[str, Used]) -> dict[str, U
 
 def used_by_assigned(
     assigned: Iterable[tuple[str, AssignedInstance]], price_per_hour: Mapping[str, float]
-) -> dict[str, Used]:
+) -> dict[str, GpuUsage]:
     """What tenants' services hold by (node, instance), also on nodes that are lost; prices are by node."""
     found = _Sums()
     for node, one in assigned:
@@ -72,12 +72,14 @@ def used_by_assigned(
     return found.used()
 
 
-def demands(problem: Problem, by_service: dict[str, Used]) -> dict[str, dict[int, float]]:
+def tenant_demands(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[str, dict[int, float]]:
     """GPUs that each tenant's services need for the whole of their rates, by priority."""
     found: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     types = gpu_types(problem)
     for name, service in problem.services.items():
-        found[service.tenant][service.priority] += needed(problem, service, by_service.get(name, Used()), types)
+        found[service.tenant][service.priority] += gpus_needed(
+            problem, service, by_service.get(name, GpuUsage()), types
+        )
     return {tenant: dict(by) for tenant, by in found.items()}
 
 
@@ -86,7 +88,7 @@ def gpu_types(problem: Problem) -> tuple[str, ...]:
     return tuple(sorted({node.gpu_type for node in problem.nodes.values()}))
 
 
-def needed(problem: Problem, service: Service, used: Used, types: Sequence[str]) -> float:
+def gpus_needed(problem: Problem, service: Service, used: GpuUsage, types: Sequence[str]) -> float:
     """What it has, as far as that is needed, and an estimate for the rest; 0 where nothing could serve it."""
     rate = service.rate_per_second
     if used.rate_per_second >= rate * (1 - SHORT):

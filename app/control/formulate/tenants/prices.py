@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.control.domain.snapshot import Declared
+from app.control.domain.snapshot import DeclaredObject
 from app.manifests.prices import price_per_hour
 
 
-def node_prices(declared: Sequence[Declared]) -> dict[str, float]:
+def node_prices(declared: Sequence[DeclaredObject]) -> dict[str, float]:
     """By node: the rate in force for its type, region and purchase."""
     types: dict[str, Any] = {one.name: one.spec for one in declared if one.kind == "GpuType"}
     found = {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.control.observe.drift.correct import Corrected, corrected
+from app.control.observe.drift.correct import ProfileCorrection, update_correction
 from app.control.observe.drift.drift import Drift
 from app.control.observe.drift.observe import Observation
-from app.control.observe.drift.predict import Prediction, predictions
+from app.control.observe.drift.predict import Prediction, predict_standing
 
-__all__ = ["Corrected", "Drift", "Observation", "Prediction", "corrected", "predictions"]
+__all__ = ["Drift", "Observation", "Prediction", "ProfileCorrection", "predict_standing", "update_correction"]

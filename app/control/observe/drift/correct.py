@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift.evidence import Shown, share_late, shown, told_of
+from app.control.observe.drift.evidence import ShapeEvidence, agreed_ratio, gather_evidence, late_share
 from app.control.observe.drift.observe import Observation
-from app.control.observe.drift.settings import Settings
+from app.control.observe.drift.settings import DriftTuning
 
 UNTOUCHED = Correction()
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class ProfileCorrection:
     """A profile's correction, what it rests on, and what is wrong beyond it."""
 
     key: str  # model/variant/gpuType
@@ -27,34 +27,38 @@ class Corrected:
     at: datetime | None = None  # of the last step
     since: datetime | None = None  # it has been away from 1
     profile: int = 0  # the profile that was measured: another one begins anew
-    shapes: Mapping[str, Shown] = field(default_factory=dict)
+    shapes: Mapping[str, ShapeEvidence] = field(default_factory=dict)
     late: float = 0.0  # what lateness alone has added
     late_at: datetime | None = None
     message: str = ""  # of the last step
     alarm: str = ""
 
 
-def corrected(before: Corrected, observations: Sequence[Observation], now: datetime, settings: Settings) -> Corrected:
+def update_correction(
+    before: ProfileCorrection, observations: Sequence[Observation], now: datetime, settings: DriftTuning
+) -> ProfileCorrection:
     """The correction after what was observed of this profile in the last window; the same where it stands."""
     mark = observations[-1].profile if observations else before.profile
     if mark != before.profile:
         anew = before.profile != 0
-        before = Corrected(before.key, profile=mark, correction=UNTOUCHED if anew else before.correction)
+        before = ProfileCorrection(before.key, profile=mark, correction=UNTOUCHED if anew else before.correction)
         if anew:
             return replace(before, at=now, message=f"profile {before.key} was taken anew: its correction is gone")
     own = [one for one in observations if one.profile == mark and one.at > now - _seconds(settings.window_seconds)]
     oldest = now - _seconds(settings.remember_seconds)
     remembered = {shape: one for shape, one in before.shapes.items() if one.at > oldest}
-    shapes = shown(own, remembered, settings)
+    shapes = gather_evidence(own, remembered, settings)
     waiting = before.at is not None and now < before.at + _seconds(settings.step_seconds)
     late, late_at = _late(replace(before, shapes=shapes), own, now, settings)
     after = replace(before, shapes=shapes, late=late, late_at=late_at)
     if not waiting:
-        after = _stepped(after, own, now, settings)
+        after = _take_step(after, own, now, settings)
     return replace(after, alarm=_alarm(after, now, settings))
 
 
-def _stepped(before: Corrected, own: Sequence[Observation], now: datetime, settings: Settings) -> Corrected:
+def _take_step(
+    before: ProfileCorrection, own: Sequence[Observation], now: datetime, settings: DriftTuning
+) -> ProfileCorrection:
     standing = before.correction
     wanted = Correction(
         latency_factor=_step(standing.latency_factor, *_latency(before), settings),
@@ -78,7 +82,7 @@ def _stepped(before: Corrected, own: Sequence[Observation], now: datetime, setti
     return replace(before, correction=wanted, at=now, since=since, message=said)
 
 
-def _latency(before: Corrected) -> tuple[float, float]:
+def _latency(before: ProfileCorrection) -> tuple[float, float]:
     """The ratio of the worst shape, for its promises count as well, with what lateness adds; and its error."""
     if not before.shapes:
         return (1.0 + before.late if before.late else before.correction.latency_factor), 0.0
@@ -86,18 +90,18 @@ def _latency(before: Corrected) -> tuple[float, float]:
     return worst.ratio + before.late, worst.error
 
 
-def _memory(standing: Correction, own: Sequence[Observation], settings: Settings) -> tuple[float, float]:
+def _memory(standing: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
     """Only ever more: who takes less than told leaves room for its own peaks."""
-    told = told_of([one.memory_ratio for one in own if one.memory_ratio is not None], settings)
+    told = agreed_ratio([one.memory_ratio for one in own if one.memory_ratio is not None], settings)
     return max(standing.memory_factor, told or 0.0), 0.0
 
 
-def _power(standing: Correction, own: Sequence[Observation], settings: Settings) -> tuple[float, float]:
-    told = told_of([one.power_ratio for one in own if one.power_ratio is not None], settings)
+def _power(standing: Correction, own: Sequence[Observation], settings: DriftTuning) -> tuple[float, float]:
+    told = agreed_ratio([one.power_ratio for one in own if one.power_ratio is not None], settings)
     return (standing.power_factor if told is None else told), 0.02
 
 
-def _step(standing: float, ratio: float, error: float, settings: Settings) -> float:
+def _step(standing: float, ratio: float, error: float, settings: DriftTuning) -> float:
     """Towards what was shown, if that is news: at most a step, in whole quanta, inside the bounds."""
     if abs(ratio / standing - 1) <= settings.dead_band + 2 * error:
         return standing
@@ -107,7 +111,7 @@ def _step(standing: float, ratio: float, error: float, settings: Settings) -> fl
 
 
 def _late(
-    before: Corrected, own: Sequence[Observation], now: datetime, settings: Settings
+    before: ProfileCorrection, own: Sequence[Observation], now: datetime, settings: DriftTuning
 ) -> tuple[float, datetime | None]:
     """Where execution is as expected and promises are missed all the same, a little more is asked for, step by step.
 
@@ -116,7 +120,7 @@ def _late(
     patience = _seconds(settings.late_step_seconds)
     if any(moment is not None and now < moment + patience for moment in (before.late_at, before.at)):
         return before.late, before.late_at
-    share, minutes = share_late(own, now - patience)
+    share, minutes = late_share(own, now - patience)
     watched = bool(own) and own[0].at <= now - patience
     if not watched or minutes < settings.fewest or share < settings.late_share:
         return before.late, before.late_at
@@ -127,7 +131,7 @@ def _late(
     return min(before.late + settings.dead_band + settings.late_step, settings.most_late), now
 
 
-def _alarm(after: Corrected, now: datetime, settings: Settings) -> str:
+def _alarm(after: ProfileCorrection, now: datetime, settings: DriftTuning) -> str:
     wanted, _ = _latency(after)
     if wanted > settings.highest * (1 + settings.dead_band) or wanted < settings.lowest * (1 - settings.dead_band):
         return (

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from app.control.observe.drift.correct import Corrected, corrected
-from app.control.observe.drift.observe import Minutes, Observation, ShedSince, nobody
+from app.control.observe.drift.correct import ProfileCorrection, update_correction
+from app.control.observe.drift.observe import NodeMinutes, Observation, ShedSince, no_shedding
 from app.control.observe.drift.predict import Prediction
-from app.control.observe.drift.settings import Settings
-from app.control.observe.loads.hearing import Readings
+from app.control.observe.drift.settings import DriftTuning
+from app.control.observe.loads.hearing import ReportBatch
 
 MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
 
@@ -19,14 +19,14 @@ MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
 class Drift:
     """Not for several threads at once."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, settings: DriftTuning | None = None) -> None:
+        self.settings = settings or DriftTuning()
         self._predicted: Mapping[str, Prediction] = {}
-        self._nodes: dict[str, Minutes] = {}
+        self._nodes: dict[str, NodeMinutes] = {}
         self._seen: dict[str, deque[Observation]] = {}
-        self._known: dict[str, Corrected] = {}
+        self._known: dict[str, ProfileCorrection] = {}
 
-    def restore(self, known: Iterable[Corrected]) -> None:
+    def restore(self, known: Iterable[ProfileCorrection]) -> None:
         """Begin with what an earlier leader knew."""
         self._known = {one.key: one for one in known}
 
@@ -34,14 +34,14 @@ class Drift:
         """What stands from now on, and what profiles promise of it."""
         self._predicted = predicted
 
-    def take(self, readings: Readings, shed_since: ShedSince = nobody) -> None:
+    def take(self, readings: ReportBatch, shed_since: ShedSince = no_shedding) -> None:
         """Add what was heard. `shed_since` names services that more was asked than was let in."""
         for heard in readings.reports:
-            node = self._nodes.setdefault(heard.word.node, Minutes())
+            node = self._nodes.setdefault(heard.word.node, NodeMinutes())
             for one in node.next(heard.word, self._predicted, self.settings, shed_since):
                 self._seen.setdefault(one.key, deque(maxlen=MOST_OBSERVATIONS)).append(one)
 
-    def correct(self, now: datetime) -> list[Corrected]:
+    def correct(self, now: datetime) -> list[ProfileCorrection]:
         """Profiles whose correction or alarm has changed: to be kept, and told of."""
         changed = []
         oldest = now - timedelta(seconds=self.settings.window_seconds)
@@ -51,14 +51,14 @@ class Drift:
             if not seen:
                 del self._seen[key]
                 continue
-            before = self._known.get(key, Corrected(key))
-            after = corrected(replace(before, message=""), list(seen), now, self.settings)
+            before = self._known.get(key, ProfileCorrection(key))
+            after = update_correction(replace(before, message=""), list(seen), now, self.settings)
             self._known[key] = after
             if (after.correction, after.alarm, after.late) != (before.correction, before.alarm, before.late):
                 changed.append(after)
         return changed
 
     @property
-    def known(self) -> Mapping[str, Corrected]:
+    def known(self) -> Mapping[str, ProfileCorrection]:
         """By model/variant/gpuType."""
         return self._known

@@ -8,11 +8,11 @@ from datetime import datetime
 from statistics import median
 
 from app.control.observe.drift.observe import Observation
-from app.control.observe.drift.settings import Settings
+from app.control.observe.drift.settings import DriftTuning
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShapeEvidence:
     """What one shape has shown of its execution time."""
 
     ratio: float
@@ -21,7 +21,9 @@ class Shown:
     at: datetime
 
 
-def shown(observations: Sequence[Observation], before: Mapping[str, Shown], settings: Settings) -> dict[str, Shown]:
+def gather_evidence(
+    observations: Sequence[Observation], before: Mapping[str, ShapeEvidence], settings: DriftTuning
+) -> dict[str, ShapeEvidence]:
     """By shape. One that was not seen of late shows what it showed before.
 
     Slower than the profile counts however full batches were. Quicker counts only with full batches and without
@@ -35,7 +37,7 @@ def shown(observations: Sequence[Observation], before: Mapping[str, Shown], sett
     for shape, seen in by_shape.items():
         proving = [one for one in seen if one.alone and one.fill >= settings.full_share]
         for counted in (proving, seen):
-            told = _told(counted, settings)
+            told = _evidence_of(counted, settings)
             if told is None or (told.ratio < 1 and counted is not proving):
                 continue
             found[shape] = told
@@ -43,18 +45,18 @@ def shown(observations: Sequence[Observation], before: Mapping[str, Shown], sett
     return found
 
 
-def share_late(observations: Iterable[Observation], since: datetime) -> tuple[float, int]:
+def late_share(observations: Iterable[Observation], since: datetime) -> tuple[float, int]:
     """The share of minutes that missed what was promised, and of how many."""
     told = [one.late for one in observations if one.late is not None and one.at >= since]
     return (sum(told) / len(told) if told else 0.0), len(told)
 
 
-def told_of(ratios: Sequence[float], settings: Settings) -> float | None:
+def agreed_ratio(ratios: Sequence[float], settings: DriftTuning) -> float | None:
     """What ratios agree on; None of too few."""
     return median(ratios) if len(ratios) >= settings.fewest else None
 
 
-def _told(seen: Sequence[Observation], settings: Settings) -> Shown | None:
+def _evidence_of(seen: Sequence[Observation], settings: DriftTuning) -> ShapeEvidence | None:
     """The median over instances of the median of each: one broken instance accuses itself only."""
     if len(seen) < settings.fewest:
         return None
@@ -66,4 +68,4 @@ def _told(seen: Sequence[Observation], settings: Settings) -> Shown | None:
     scatter = 1.4826 * median(abs(ratio - middle) for ratios in by_instance.values() for ratio in ratios)
     # A scatter that few show is itself not known well.
     error = scatter / (len(seen) - 2) ** 0.5
-    return Shown(middle, error, len(seen), max(one.at for one in seen))
+    return ShapeEvidence(middle, error, len(seen), max(one.at for one in seen))

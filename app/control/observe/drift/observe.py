@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from agents.contract import InstanceMinute
 from app.control.observe.drift.predict import Prediction
-from app.control.observe.drift.settings import Settings
-from app.control.observe.loads.hearing import Word
+from app.control.observe.drift.settings import DriftTuning
+from app.control.observe.loads.hearing import ReportExcerpt
 from app.control.observe.loads.latencies import within_at_best
 
 WHOLE_SECONDS = 50.0  # of a minute must have been told
@@ -27,7 +27,7 @@ SURE = 2.5  # deviations
 ShedSince: TypeAlias = Callable[[datetime], Collection[str]]  # services of which gateways turned requests away
 
 
-def nobody(moment: datetime) -> Collection[str]:
+def no_shedding(moment: datetime) -> Collection[str]:
     """Where no gateway says so."""
     return ()
 
@@ -49,18 +49,22 @@ class Observation:
     power_ratio: float | None = None
 
 
-class Minutes:
+class NodeMinutes:
     """One node's minutes, as its words tell them."""
 
     def __init__(self) -> None:
-        self._first: Word | None = None
-        self._last: Word | None = None
+        self._first: ReportExcerpt | None = None
+        self._last: ReportExcerpt | None = None
         self._disturbed: set[int] = set()  # GPUs, in the minute so far
         self._moved: set[str] = set()  # instances, likewise
         self._ready_since: dict[str, datetime] = {}
 
     def next(
-        self, word: Word, predicted: Mapping[str, Prediction], settings: Settings, shed_since: ShedSince = nobody
+        self,
+        word: ReportExcerpt,
+        predicted: Mapping[str, Prediction],
+        settings: DriftTuning,
+        shed_since: ShedSince = no_shedding,
     ) -> Iterator[Observation]:
         """What the minute before showed, once this word is of the next one."""
         last = self._last
@@ -74,7 +78,7 @@ class Minutes:
         self._look(word, last)
         self._last = word
 
-    def _look(self, word: Word, last: Word | None) -> None:
+    def _look(self, word: ReportExcerpt, last: ReportExcerpt | None) -> None:
         """What of this word spoils the minute."""
         copies = {copy.id: copy for copy in word.copies}
         for copy in word.copies:
@@ -101,7 +105,7 @@ class Minutes:
             self._ready_since[instance] = word.at
 
     def _finished(
-        self, predicted: Mapping[str, Prediction], settings: Settings, shed_since: ShedSince
+        self, predicted: Mapping[str, Prediction], settings: DriftTuning, shed_since: ShedSince
     ) -> Iterator[Observation]:
         first, last = self._first, self._last
         if first is None or last is None or first.generation != last.generation:
@@ -131,7 +135,12 @@ class Minutes:
 
 
 def _observation(
-    one: InstanceMinute, said: Prediction, minute: datetime, late: bool | None, power: float | None, settings: Settings
+    one: InstanceMinute,
+    said: Prediction,
+    minute: datetime,
+    late: bool | None,
+    power: float | None,
+    settings: DriftTuning,
 ) -> Observation:
     batches = one.batches or (one.requests / one.batch_mean if one.batch_mean > 0 else 0.0)
     exec_ratio = None
@@ -177,7 +186,7 @@ def _is_company(one: InstanceMinute, here: Sequence[InstanceMinute], said: Predi
     return services == said.beside and sum(bool(other.job) for other in here) == said.jobs_beside
 
 
-def _power_ratios(word: Word, predicted: Mapping[str, Prediction], disturbed: set[int]) -> dict[int, float]:
+def _power_ratios(word: ReportExcerpt, predicted: Mapping[str, Prediction], disturbed: set[int]) -> dict[int, float]:
     """By GPU: watts above idle over what its instances should draw for the time they were busy.
 
     Only where all that runs there is of one profile: what several draw together accuses none of them.

@@ -46,7 +46,7 @@ class Prediction:
 NOTHING = Correction()
 
 
-def predictions(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
+def predict_standing(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
     """By instance: what stands in the problem's state. The problem's profiles are the corrected ones."""
     if problem.state is None:
         return {}
@@ -69,13 +69,13 @@ def predictions(problem: Problem, corrections: Mapping[str, Correction]) -> dict
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
         for resident in gpu.residents:
-            said = _said(resident, gpu, corrections, marks)
+            said = _predict(resident, gpu, corrections, marks)
             if said is not None:
                 found[resident.instance.id] = said
     return found
 
 
-def _said(
+def _predict(
     resident: Resident, gpu: Gpu, corrections: Mapping[str, Correction], marks: dict[str, int]
 ) -> Prediction | None:
     profile, service, instance = resident.profile, resident.service, resident.instance

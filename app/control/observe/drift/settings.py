@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DriftTuning:
     """Factors are of what the profile says."""
 
     lowest: float = 0.7

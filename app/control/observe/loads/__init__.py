@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.control.observe.loads.hearing import Cursor, Readings, hear
+from app.control.observe.loads.hearing import ReportBatch, ReportCursor, read_reports
 from app.control.observe.loads.loads import Loads
-from app.control.observe.loads.recent import Recent
+from app.control.observe.loads.recent import RecentLoad
 
-__all__ = ["Cursor", "Loads", "Readings", "Recent", "hear"]
+__all__ = ["Loads", "RecentLoad", "ReportBatch", "ReportCursor", "read_reports"]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from agents.contract import Assignment
-from app.control.observe.loads.hearing import Word
+from app.control.observe.loads.hearing import ReportExcerpt
 
 KEPT = timedelta(minutes=10)  # that what has left is spoken of: the minute it left in, and a report that was late
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Assignment)
 
 
-class Believed:
+class TrustedInstances:
     """What nodes were told, as far as `version`."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Believed:
             self._told[node], self._left[node] = wanted, left
             self.version = max(self.version, version)
 
-    def of(self, word: Word) -> Word:
+    def of(self, word: ReportExcerpt) -> ReportExcerpt:
         """The word without what its node may not speak of."""
         known = {id_: owner for id_, (owner, _) in self._left.get(word.node, {}).items()}
         known |= self._told.get(word.node, {})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.contract import GatewayCounts
-from app.control.observe.loads.hearing import Word
+from app.control.observe.loads.hearing import ReportExcerpt
 from app.control.observe.loads.latencies import add, within, within_at_best
 
 MINUTE = timedelta(seconds=60)
@@ -20,7 +20,7 @@ MOST_RATE = 1e7  # a second, of one speaker: more is a counter that lies
 
 
 @dataclass(slots=True)
-class Came:
+class CountedRequests:
     """What came to one service between two words."""
 
     requests: float = 0.0
@@ -46,11 +46,11 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CountedSpan:
     """What one speaker counted in some seconds, by service. `rates` bears short spans: it looks further back."""
 
     seconds: float = 0.0
-    came: Mapping[str, Came] = field(default_factory=dict)
+    came: Mapping[str, CountedRequests] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     lies: int = 0  # counts that cannot be
 
@@ -71,18 +71,18 @@ class NodeTotals:
     """One node's totals by instance."""
 
     def __init__(self) -> None:
-        self._word: Word | None = None
+        self._word: ReportExcerpt | None = None
         self._totals: dict[str, _Total] = {}
         self._short: tuple[float, dict[str, float]] = (0.0, {})
 
-    def next(self, word: Word) -> Span | None:
+    def next(self, word: ReportExcerpt) -> CountedSpan | None:
         """What came with this word; None where it is older than the last."""
         before = self._word
         if before is not None and word.order <= before.order:
             return None
         seconds, same = _seconds(before, word)
         totals: dict[str, _Total] = {}
-        came: dict[str, Came] = {}
+        came: dict[str, CountedRequests] = {}
         lies = 0
         for one in word.instances:
             if not one.service:
@@ -103,13 +103,13 @@ class NodeTotals:
                 requests, errors, counts, lies = 0.0, 0, (), lies + 1
             rate = requests / seconds if seconds > 0 else known.rate if known else 0.0
             totals[one.id] = _Total(one.requests, one.errors, one.latency_counts, rate)
-            service = came.setdefault(f"{one.tenant}/{one.service}", Came())
+            service = came.setdefault(f"{one.tenant}/{one.service}", CountedRequests())
             service.requests += requests
             service.errors += errors
             add(service.counts, counts)
         self._word, self._totals = word, totals
         rates, self._short = _rates(seconds, came, self._short)
-        return Span(seconds, came, rates, lies)
+        return CountedSpan(seconds, came, rates, lies)
 
 
 class GatewayTotals:
@@ -120,7 +120,7 @@ class GatewayTotals:
         self._totals: dict[str, _Total] = {}
         self._short: tuple[float, dict[str, float]] = (0.0, {})
 
-    def next(self, received_at: datetime, said: GatewayCounts) -> Span | None:
+    def next(self, received_at: datetime, said: GatewayCounts) -> CountedSpan | None:
         """What came with this word; None where it is older than the last."""
         before = self._said
         if before is not None and said.sequence <= before[1].sequence:
@@ -128,7 +128,7 @@ class GatewayTotals:
         seconds = (received_at - before[0]).total_seconds() if before else 0.0
         goes_on = before is not None and before[1].began == said.began
         totals: dict[str, _Total] = {}
-        came: dict[str, Came] = {}
+        came: dict[str, CountedRequests] = {}
         lies = 0
         for one in said.services:
             known = self._totals.get(one.service) if goes_on else None
@@ -141,7 +141,7 @@ class GatewayTotals:
                 timed=one.timed,
                 late=one.late,
             )
-            service = came.setdefault(one.service, Came())
+            service = came.setdefault(one.service, CountedRequests())
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[one.service]  # the first word is where counting begins
             ended = one.requests - (known.requests if known else 0)
@@ -158,10 +158,10 @@ class GatewayTotals:
             add(service.counts, _grown(one.latency_counts, known.counts if known else ()))
         self._said, self._totals = (received_at, said), totals
         rates, self._short = _rates(seconds, came, self._short)
-        return Span(seconds, came, rates, lies)
+        return CountedSpan(seconds, came, rates, lies)
 
 
-def _seconds(before: Word | None, word: Word) -> tuple[float, bool]:
+def _seconds(before: ReportExcerpt | None, word: ReportExcerpt) -> tuple[float, bool]:
     """The time that the word speaks of beyond the one before it, and whether it counts on from there.
 
     By the agent's own clock, whose error cancels. A clock that was set back speaks of no time at all.
@@ -185,7 +185,7 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
 
 
 def _rates(
-    seconds: float, came: Mapping[str, Came], short: tuple[float, dict[str, float]]
+    seconds: float, came: Mapping[str, CountedRequests], short: tuple[float, dict[str, float]]
 ) -> tuple[dict[str, float], tuple[float, dict[str, float]]]:
     """Rates over at least `LEAST_SECONDS` where there were as many, and what the next short span adds to."""
     requests = {name: one.requests for name, one in came.items()}

@@ -21,7 +21,7 @@ OVERLAP = timedelta(seconds=3)  # that a report may show late after its own time
 log = logging.getLogger(__name__)
 
 
-class GpuWord(msgspec.Struct, rename="camel", gc=False):
+class GpuExcerpt(msgspec.Struct, rename="camel", gc=False):
     """Of a GPU's minute, what tells whether its readings mean anything."""
 
     index: GpuIndex
@@ -30,7 +30,7 @@ class GpuWord(msgspec.Struct, rename="camel", gc=False):
     throttle_reasons: tuple[Reason, ...] = ()
 
 
-class Word(msgspec.Struct, rename="camel", gc=False):
+class ReportExcerpt(msgspec.Struct, rename="camel", gc=False):
     """Of a report, what is learnt from."""
 
     node: str
@@ -39,7 +39,7 @@ class Word(msgspec.Struct, rename="camel", gc=False):
     at: Moment  # the agent's clock, which may be wrong
     minute: Moment
     generation: int = 0
-    gpus: tuple[GpuWord, ...] = ()
+    gpus: tuple[GpuExcerpt, ...] = ()
     instances: tuple[InstanceMinute, ...] = ()
     copies: tuple[Copy, ...] = ()
     held_back: tuple[HeldBack, ...] = ()
@@ -51,15 +51,15 @@ class Word(msgspec.Struct, rename="camel", gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedReport:
     """A node's report, and when the database heard it."""
 
     received_at: datetime
-    word: Word
+    word: ReportExcerpt
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class ReportCursor:
     """How far one has listened."""
 
     reports_at: datetime | None = None
@@ -68,27 +68,27 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class ReportBatch:
     """What was said since; reports of one node stand in their order."""
 
     at: datetime
-    reports: Sequence[Heard] = ()
+    reports: Sequence[ReceivedReport] = ()
     gateways: Sequence[GatewayTold] = ()
-    cursor: Cursor = field(default_factory=Cursor)
+    cursor: ReportCursor = field(default_factory=ReportCursor)
     unreadable: int = 0
 
 
-_decoder = msgspec.json.Decoder(Word)
+_decoder = msgspec.json.Decoder(ReportExcerpt)
 
 
-def hear(connection: Connection, after: Cursor) -> Readings:
+def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
     """Everything said after a cursor, and the cursor to go on from."""
     rows = loads.heard(connection, after.reports_at - OVERLAP if after.reports_at else None, list(after.known))
     reports = []
     unreadable = 0
     for row in rows:
         try:
-            reports.append(Heard(row.received_at, _decoder.decode(zlib.decompress(row.body))))
+            reports.append(ReceivedReport(row.received_at, _decoder.decode(zlib.decompress(row.body))))
         except (msgspec.MsgspecError, zlib.error):
             unreadable += 1
             log.warning("report_unreadable", extra={"node": row.node})
@@ -97,4 +97,4 @@ def hear(connection: Connection, after: Cursor) -> Readings:
     known = {key: at for key, at in {**after.known, **came}.items() if newest and at > newest - OVERLAP}
     told = gateways.newest(connection, after.gateways_at)
     gateways_at = max((one.received_at for one in told), default=after.gateways_at)
-    return Readings(clock.now(connection), reports, told, Cursor(newest, known, gateways_at), unreadable)
+    return ReportBatch(clock.now(connection), reports, told, ReportCursor(newest, known, gateways_at), unreadable)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from app.control.domain.snapshot import Expected
-from app.control.observe.loads.differences import GatewayTotals, NodeTotals, Span
-from app.control.observe.loads.hearing import Cursor, Readings
-from app.control.observe.loads.recent import Recent, recent
-from app.control.observe.loads.window import GATEWAY, NODE, Window
+from app.control.domain.snapshot import ExpectedLoad
+from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
+from app.control.observe.loads.hearing import ReportBatch, ReportCursor
+from app.control.observe.loads.recent import RecentLoad, summarize_recent
+from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
 from solvers.forecast import Forecaster, ForecastTuning, Sample, expect
 
@@ -21,7 +21,7 @@ SAME = 1e-4  # relative: rates add up over instances
 
 
 @dataclass(slots=True)
-class _Speaker:
+class _Sender:
     """A node or gateway that speaks of services."""
 
     totals: NodeTotals | GatewayTotals
@@ -30,7 +30,7 @@ class _Speaker:
 
 
 @dataclass(slots=True)
-class _Said:
+class _LastForecast:
     """What was expected of a service last, and what it was said on."""
 
     rate: float
@@ -44,12 +44,12 @@ class Loads:
 
     def __init__(self, settings: ForecastTuning | None = None, forecaster: Forecaster = expect) -> None:
         self.settings = settings or ForecastTuning()
-        self.cursor = Cursor()
+        self.cursor = ReportCursor()
         self.dropped = 0  # counts that cannot be
         self._forecaster = forecaster
-        self._windows: dict[str, Window] = {}
-        self._speakers: dict[str, dict[str, _Speaker]] = {GATEWAY: {}, NODE: {}}
-        self._said: dict[str, _Said] = {}
+        self._windows: dict[str, LoadWindow] = {}
+        self._speakers: dict[str, dict[str, _Sender]] = {GATEWAY: {}, NODE: {}}
+        self._said: dict[str, _LastForecast] = {}
         self._last: float | None = None
         self._full: list[LoadBucket] = []
 
@@ -69,17 +69,17 @@ class Loads:
             window.slo_ms = slo_ms
             window.percentile = (percentiles or {}).get(service, 0.0)
 
-    def take(self, readings: Readings, now: datetime | None = None) -> None:
+    def take(self, readings: ReportBatch, now: datetime | None = None) -> None:
         """Add what was heard; rates stand from here on, until the speaker's next word."""
         at = (now or readings.at).timestamp()
         self.cursor = readings.cursor
         self.dropped += readings.unreadable
         for told in readings.gateways:
-            speaker = self._speakers[GATEWAY].setdefault(told.gateway, _Speaker(GatewayTotals()))
+            speaker = self._speakers[GATEWAY].setdefault(told.gateway, _Sender(GatewayTotals()))
             if isinstance(speaker.totals, GatewayTotals):
                 self._add(GATEWAY, told.gateway, speaker, speaker.totals.next(told.received_at, told.counts), at)
         for heard in readings.reports:
-            speaker = self._speakers[NODE].setdefault(heard.word.node, _Speaker(NodeTotals()))
+            speaker = self._speakers[NODE].setdefault(heard.word.node, _Sender(NodeTotals()))
             if isinstance(speaker.totals, NodeTotals):
                 self._add(NODE, heard.word.node, speaker, speaker.totals.next(heard.word), at)
         self._forget_silent(at)
@@ -93,7 +93,7 @@ class Loads:
 
     def expect(
         self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
-    ) -> dict[str, Expected]:
+    ) -> dict[str, ExpectedLoad]:
         """What each declared service will be asked. What was expected before stands until there is news."""
         for gone in [name for name, window in self._windows.items() if name not in declared and not window.is_spoken]:
             del self._windows[gone]
@@ -103,12 +103,14 @@ class Loads:
             for service, rate in declared.items()
         }
 
-    def recent(self, service: str) -> Recent | None:
+    def recent(self, service: str) -> RecentLoad | None:
         """The last seconds of a service; None where nobody speaks of it."""
         window = self._windows.get(service)
         if window is None or not window.rates[window.source]:
             return None
-        return recent(window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.heard_at)
+        return summarize_recent(
+            window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.heard_at
+        )
 
     def shed_since(self, moment: datetime) -> set[str]:
         """Services of which requests were turned away since then."""
@@ -124,13 +126,13 @@ class Loads:
         full, self._full = self._full, []
         return full
 
-    def _window(self, service: str) -> Window:
+    def _window(self, service: str) -> LoadWindow:
         window = self._windows.get(service)
         if window is None:
-            window = self._windows[service] = Window(service)
+            window = self._windows[service] = LoadWindow(service)
         return window
 
-    def _add(self, source: str, name: str, speaker: _Speaker, span: Span | None, now: float) -> None:
+    def _add(self, source: str, name: str, speaker: _Sender, span: CountedSpan | None, now: float) -> None:
         if span is None:
             return
         self.dropped += span.lies
@@ -153,7 +155,7 @@ class Loads:
                     self._windows[service].rates[source].pop(name, None)
                 speaker.services = set()
 
-    def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> Expected:
+    def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
         before = self._said.get(service)
         base, risen_at = planned, -math.inf
@@ -181,5 +183,5 @@ class Loads:
         )
         if found.rate > base > 0:
             risen_at = now
-        self._said[service] = _Said(found.rate, planned, declared, risen_at)
-        return Expected(found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason)
+        self._said[service] = _LastForecast(found.rate, planned, declared, risen_at)
+        return ExpectedLoad(found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason)

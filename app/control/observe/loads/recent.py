@@ -9,7 +9,7 @@ from app.control.observe.loads.latencies import add, quantile_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AnswerCounts:
     """Answers that were heard of at one moment."""
 
     at: float
@@ -20,14 +20,14 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentLoad:
     """The last seconds of a service."""
 
     rate_per_second: float
     answers: float = 0.0
     errors: int = 0
     within: float | None = None  # of the answers, inside the SLO; None where no SLO is known
-    last: Sequence[Answers] = ()
+    last: Sequence[AnswerCounts] = ()
     silent_seconds: float = 0.0
 
     @property
@@ -44,8 +44,8 @@ class Recent:
         return quantile_ms(counts, percentile)
 
 
-def recent(rate: float, last: Sequence[Answers], has_slo: bool, silent_seconds: float) -> Recent:
+def summarize_recent(rate: float, last: Sequence[AnswerCounts], has_slo: bool, silent_seconds: float) -> RecentLoad:
     """Summed over what was heard last."""
     within = sum(one.within for one in last) if has_slo else None
     answers, errors = sum(one.answers for one in last), sum(one.errors for one in last)
-    return Recent(rate, answers, errors, within, last, silent_seconds)
+    return RecentLoad(rate, answers, errors, within, last, silent_seconds)

@@ -8,8 +8,8 @@ from datetime import datetime
 from math import sqrt
 
 from agents.contract import AssignedInstance, InstanceMinute
-from app.control.domain.readings import Trial
-from app.control.observe.loads.hearing import Word
+from app.control.domain.readings import CopyTrial
+from app.control.observe.loads.hearing import ReportExcerpt
 from app.control.observe.loads.latencies import add, within_at_best
 
 BURST_SLOS = 5.0  # misses come together: one chance of a burst in so many times the SLO
@@ -18,7 +18,7 @@ MORE = 1.02  # times what it was planned for: of an instance that is asked more,
 
 
 @dataclass(slots=True)
-class _Heard:
+class _TrialRecord:
     """What was said of one instance."""
 
     first: datetime | None = None  # the minute in which it was first heard: what it replaced may be in that
@@ -29,9 +29,9 @@ class Trials:
     """Of those that were asked for last. Not for several threads at once."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _TrialRecord] = {}
 
-    def take(self, word: Word) -> None:
+    def take(self, word: ReportExcerpt) -> None:
         """Add what a node says; a minute's later word holds the earlier ones."""
         if not self._heard:
             return
@@ -44,14 +44,14 @@ class Trials:
                 seconds = min(60.0, (word.at - word.minute).total_seconds())
                 known.minutes[word.minute] = one, max(seconds, known.minutes.get(word.minute, (one, 0.0))[1])
 
-    def of(self, wanted: Mapping[str, AssignedInstance]) -> dict[str, Trial]:
+    def of(self, wanted: Mapping[str, AssignedInstance]) -> dict[str, CopyTrial]:
         """What these have shown so far; others are forgotten. What is neither kept nor surely missed is left out."""
-        self._heard = {id_: self._heard.get(id_, _Heard()) for id_ in wanted}
-        found = {id_: _shown(self._heard[id_], one) for id_, one in wanted.items()}
+        self._heard = {id_: self._heard.get(id_, _TrialRecord()) for id_ in wanted}
+        found = {id_: _judge_trial(self._heard[id_], one) for id_, one in wanted.items()}
         return {id_: trial for id_, trial in found.items() if trial}
 
 
-def _shown(heard: _Heard, one: AssignedInstance) -> Trial | None:
+def _judge_trial(heard: _TrialRecord, one: AssignedInstance) -> CopyTrial | None:
     counts: list[int] = []
     asked = seconds = 0.0
     for told, lasted in heard.minutes.values():
@@ -67,4 +67,4 @@ def _shown(heard: _Heard, one: AssignedInstance) -> Trial | None:
         is_sure = 1 - inside > allowed + SURE * sqrt(allowed * (1 - allowed) / max(chances, 1.0))
         if not is_sure or asked / seconds > MORE * one.rate_per_second:
             return None
-    return Trial(int(asked), 100 * inside)
+    return CopyTrial(int(asked), 100 * inside)

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from app.control.observe.loads.differences import Came
+from app.control.observe.loads.differences import CountedRequests
 from app.control.observe.loads.latencies import add
-from app.control.observe.loads.recent import Answers
+from app.control.observe.loads.recent import AnswerCounts
 from app.store.fleet.loads import LoadBucket
 from solvers.forecast import Sample
 
@@ -20,14 +20,14 @@ ANSWER_SECONDS = {"gateway": 5.0, "node": 12.0}  # gateways speak every second, 
 GATEWAY, NODE = "gateway", "node"
 
 
-class Window:
+class LoadWindow:
     """What is known of one service. Rates are held from word to word; counts are added as they come."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rates: dict[str, dict[str, float]] = {GATEWAY: {}, NODE: {}}  # by speaker
         self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
-        self.answers: deque[Answers] = deque()
+        self.answers: deque[AnswerCounts] = deque()
         self.observed_seconds = 0.0
         self.heard_at = 0.0
         self.slo_ms = 0.0
@@ -36,7 +36,7 @@ class Window:
         self._kept: deque[tuple[float, float, float]] = deque(maxlen=MOST_KEPT)  # when, asked, answered in time
         self._seconds = 0.0
         self._requests = 0.0
-        self._counted = Came()
+        self._counted = CountedRequests()
 
     @property
     def source(self) -> str:
@@ -52,7 +52,7 @@ class Window:
     def rate(self) -> float:
         return sum(self.rates[self.source].values())
 
-    def add(self, source: str, came: Came, now: float) -> None:
+    def add(self, source: str, came: CountedRequests, now: float) -> None:
         """Answers that were heard of now."""
         if source != self.source:
             return
@@ -66,7 +66,7 @@ class Window:
         failed = came.errors - came.shed  # who was turned away says nothing of those who answer
         if total or failed:
             inside = total - came.surely_slow(self.slo_ms)
-            self.answers.append(Answers(now, total, failed, inside, came.counts))
+            self.answers.append(AnswerCounts(now, total, failed, inside, came.counts))
 
     def passed(self, last: float, now: float) -> LoadBucket | None:
         """The rate held from `last` until now; a bucket that is full by then."""
@@ -120,5 +120,5 @@ class Window:
             source=self.source,
         )
         self._seconds = self._requests = 0.0
-        self._counted = Came()
+        self._counted = CountedRequests()
         return bucket

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.control.domain.events import Reason
-from app.control.formulate.tenants import Account
+from app.control.formulate.tenants import BudgetAccount
 from app.control.tell.degrade.shedding import Shedding
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -27,7 +27,7 @@ def find_degraded(
     problem: Problem,
     plan: Plan,
     sheds: Mapping[str, Shedding],
-    accounts: Mapping[str, Account],
+    accounts: Mapping[str, BudgetAccount],
 ) -> dict[str, Degraded]:
     """The gravest thing that can be said of each service that is degraded; what nothing is done about is left out."""
     short = {one.service for one in plan.unserved}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, floor, log
 
-from app.control.domain.snapshot import Expected
+from app.control.domain.snapshot import ExpectedLoad
 from solvers.planning.plan import Plan
 
 LEAST_SHARE = 0.05  # below it waiting is enough: loads breathe by as much
@@ -46,7 +46,7 @@ class SloTarget:
 
 def plan_shedding(
     plan: Plan,
-    expected: Mapping[str, Expected],
+    expected: Mapping[str, ExpectedLoad],
     promises: Mapping[str, SloTarget],
     pinned: Mapping[str, float] | None = None,
     before: Mapping[str, Shedding] | None = None,
@@ -71,7 +71,7 @@ def plan_shedding(
     return found
 
 
-def _asked(expected: Expected | None, carried: float) -> float:
+def _asked(expected: ExpectedLoad | None, carried: float) -> float:
     """What is being asked now, where it was seen; else what is expected: nobody is refused for what may yet come."""
     if expected is None:
         return carried

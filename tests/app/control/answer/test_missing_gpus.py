@@ -9,10 +9,10 @@ import pytest
 from app.control.answer.explain.asked import Explain
 from app.control.answer.replay import Record, from_json, replay, to_json
 from app.control.decide.decide import draft_changes, hold_back
-from app.control.domain.decision import Decision, Outcome
-from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from app.control.solve import Inline, versions
 from solvers.planning.judge import judge
 from tests.app.control.answer.whatif.worlds import snapshot
@@ -30,27 +30,27 @@ def world() -> Snapshot:
         for manifest in whole.declared
     )
     facts = {
-        name: NodeFacts(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,), uuids=UUIDS) for name in whole.nodes
+        name: NodeStatus(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,), uuids=UUIDS) for name in whole.nodes
     }
     return replace(whole, declared=declared, nodes=facts)
 
 
 @pytest.fixture(scope="module")
-def posed(world: Snapshot) -> Posed:
+def posed(world: Snapshot) -> Question:
     return formulate(world)
 
 
 @pytest.fixture(scope="module")
-def decision(world: Snapshot, posed: Posed) -> Decision:
+def decision(world: Snapshot, posed: Question) -> Decision:
     answer = Inline().solve(posed.problem, seconds=60, work=2)
     return hold_back(world, posed, draft_changes(world, posed, answer))
 
 
-def test_the_problem_has_the_indexes_that_are_left(posed: Posed) -> None:
+def test_the_problem_has_the_indexes_that_are_left(posed: Question) -> None:
     assert {node.gpus for node in posed.problem.nodes.values()} == {tuple(sorted(LEFT))}
 
 
-def test_the_plan_is_right_and_runs_on_what_is_left(posed: Posed, decision: Decision) -> None:
+def test_the_plan_is_right_and_runs_on_what_is_left(posed: Question, decision: Decision) -> None:
     assert decision.answer.plan
     assert judge(posed.problem, decision.answer.plan).is_right
     assert {instance.gpu for instance in decision.plan.instances} == LEFT
@@ -93,7 +93,7 @@ def test_it_is_explained_on_its_own_gpus(world: Snapshot, decision: Decision) ->
 
 def test_it_is_replayed(world: Snapshot, decision: Decision) -> None:
     record = Record(
-        1, decision.lane, Outcome.SOLVED, world, dict(decision.answer.recipe), dict(versions()), decision.plan,
+        1, decision.lane, SolveOutcome.SOLVED, world, dict(decision.answer.recipe), dict(versions()), decision.plan,
         dict(decision.desired),
     )  # fmt: skip
     assert replay(from_json(to_json(record)), Inline()).is_identical

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.control.answer.replay import Record, ReplayRefused, difference, from_json, replay, to_json
-from app.control.domain.decision import Answer, Lane, Outcome
-from app.control.domain.snapshot import Expected
+from app.control.domain.decision import PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.snapshot import ExpectedLoad
 from app.control.solve import Inline, Solver, versions
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -20,10 +20,10 @@ from tests.proofs.replays import decisions
 class Silent:
     """A solver that nobody may ask."""
 
-    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> Answer:
+    def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked for a plan")
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked to follow")
 
 
@@ -62,7 +62,7 @@ def test_a_record_of_an_older_form_of_problems_is_refused_by_name(records: list[
 
 def test_another_snapshot_gives_another_plan(records: list[Record]) -> None:
     record = next(one for one in records if one.recipe["kind"] == "solve" and one.plan and one.plan.instances)
-    expected = {name: Expected(3 * one.rate_per_second) for name, one in record.snapshot.expected.items()}
+    expected = {name: ExpectedLoad(3 * one.rate_per_second) for name, one in record.snapshot.expected.items()}
     forged = replace(record, snapshot=replace(record.snapshot, expected=expected))
     assert not replay(forged, Inline()).is_identical
 
@@ -78,8 +78,8 @@ def test_other_versions_are_refused_by_name(records: list[Record]) -> None:
     )
 
 
-@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.OUT_OF_TIME, Outcome.WRONG])
-def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Record], outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG])
+def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Record], outcome: SolveOutcome) -> None:
     killed = replace(records[0], outcome=outcome, plan=None, desired=None)
     told = replay(from_json(to_json(killed)), Silent())
     assert (told.is_identical, told.message) == (
@@ -97,7 +97,7 @@ def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: li
 
 def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
     with pytest.raises(ReplayRefused, match="not found by a solver: its lane is rollback"):
-        replay(replace(records[0], lane=Lane.ROLLBACK, recipe={}), Silent())
+        replay(replace(records[0], lane=PlanningLane.ROLLBACK, recipe={}), Silent())
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"generation": 1, "lane": "other"}'])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from app.control.decide.cordons import draining_gpus, keep_undrainable, leaving, progress
-from app.control.domain.decision import Answer, Decision, Lane, Outcome
+from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
-from app.control.domain.snapshot import NodeFacts
+from app.control.domain.snapshot import NodeStatus
 from app.store.fleet.cordons import WHOLE, Cordon
 from solvers.planning.plan import Plan, Unserved
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance, replace_struct, rules
@@ -19,7 +19,7 @@ STANDING = {"n1": a_node(an_instance("a1", "a"), an_instance("b1", "b", gpu=1)),
 
 
 def decided(desired: Desired, *unserved: Unserved) -> Decision:
-    return Decision(Lane.FULL, Plan((), unserved=unserved), desired, Answer(Outcome.SOLVED))
+    return Decision(PlanningLane.FULL, Plan((), unserved=unserved), desired, SolverAnswer(SolveOutcome.SOLVED))
 
 
 def test_what_is_served_elsewhere_leaves() -> None:
@@ -80,5 +80,5 @@ def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> No
 
 
 def test_the_gpus_to_be_emptied_are_those_that_are_drained() -> None:
-    facts = {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,), draining_gpus=(1, 2))}
+    facts = {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,), draining_gpus=(1, 2))}
     assert draining_gpus(facts) == {("n1", 1), ("n1", 2)}

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.control.domain.blame import named, suspects
-from app.control.domain.decision import Answer, Outcome
-from app.control.domain.ports import Meanwhile, nothing
-from app.control.domain.snapshot import Declared
+from app.control.domain.blame import describe_suspects, suspects
+from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.ports import Meanwhile, just_wait
+from app.control.domain.snapshot import DeclaredObject
 from app.control.solve import Inline
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import DeclaredFiles
@@ -19,18 +19,18 @@ from simulation.world import of_documents, put, withdraw
 from solvers.planning.problem import Problem
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
 
-KNOWN = (Declared("Service", "shop", "a", {"rate": 1}), Declared("Model", "", "m", {}))
+KNOWN = (DeclaredObject("Service", "shop", "a", {"rate": 1}), DeclaredObject("Model", "", "m", {}))
 
 
 class Dies(Inline):
     """A solver that ends each time that it is asked about one service."""
 
     def solve(
-        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = nothing
-    ) -> Answer:
+        self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
+    ) -> SolverAnswer:
         if "shop/b" in problem.services:
             recipe: Mapping[str, JSON] = {"kind": "solve", "seed": seed, "work": work}
-            return Answer(Outcome.CRASHED, None, "the solver's process ended with SIGSEGV", recipe)
+            return SolverAnswer(SolveOutcome.CRASHED, None, "the solver's process ended with SIGSEGV", recipe)
         return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
 
@@ -66,20 +66,20 @@ def test_a_service_that_the_solver_dies_of_is_named_and_the_last_plan_stands_unt
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
         simulation.go_on(35)
         assert simulation.last is not None
-        assert simulation.last.outcome is not Outcome.CRASHED
+        assert simulation.last.outcome is not SolveOutcome.CRASHED
 
 
 def test_what_is_new_or_changed_is_suspected_and_nothing_where_no_answer_is_known() -> None:
-    changed, new = Declared("Service", "shop", "a", {"rate": 2}), Declared("Profile", "", "p", {})
+    changed, new = DeclaredObject("Service", "shop", "a", {"rate": 2}), DeclaredObject("Profile", "", "p", {})
     assert suspects(KNOWN, (changed, KNOWN[1], new)) == (changed, new)
     assert suspects(KNOWN, KNOWN[:1]) == (), "what is gone can hardly be the cause"
     assert suspects((), KNOWN) == ()
 
 
 def test_few_are_named_of_many() -> None:
-    many = tuple(Declared("Service", "shop", f"s{number}", {}) for number in range(7))
-    assert named(many) == (
+    many = tuple(DeclaredObject("Service", "shop", f"s{number}", {}) for number in range(7))
+    assert describe_suspects(many) == (
         "declared since it answered last: Service shop/s0, Service shop/s1, Service shop/s2, Service shop/s3, "
         "Service shop/s4 and 2 more"
     )
-    assert named(()) == ""
+    assert describe_suspects(()) == ""

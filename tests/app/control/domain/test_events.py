@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.control.domain.events import Reason, happened, known
+from app.control.domain.events import Reason, event_of, reason_of
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -16,7 +16,7 @@ def test_a_reason_is_a_word_with_one_sentence(reason: Reason) -> None:
     assert reason.name == reason.value.upper()
     assert re.fullmatch(r"[A-Z][^.]+\.", reason.sentence)
     assert reason.severity in ("info", "warning", "alarm")
-    assert known(reason.value) is reason
+    assert reason_of(reason.value) is reason
 
 
 def test_no_reason_is_listed_that_nobody_gives() -> None:
@@ -26,7 +26,7 @@ def test_no_reason_is_listed_that_nobody_gives() -> None:
 
 
 def test_an_event_splits_a_plans_name_and_says_at_least_its_sentence() -> None:
-    event = happened(Reason.UNSERVED, kind="Service", name="shop/search")
+    event = event_of(Reason.UNSERVED, kind="Service", name="shop/search")
     assert (event.tenant, event.name) == ("shop", "search")
     assert event.message == Reason.UNSERVED.sentence
 

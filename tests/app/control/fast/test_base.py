@@ -10,7 +10,7 @@ import pytest
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
-from app.control.formulate.predicting import foreseen
+from app.control.formulate.predicting import predict_instances
 from app.control.solve import Inline
 from solvers.planning.judge import Standing
 from solvers.planning.search.promise import keep
@@ -35,7 +35,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     assert decision.plan.certificate
     assert decision.plan.certificate.cost == anew.verdict().cost
     assert decision.plan.changes == anew.verdict().changes
-    told = foreseen(problem, anew.residents)
+    told = predict_instances(problem, anew.residents)
     expected = tuple(told[id(line)] for line in quick.plan.instances)
     assert decision.plan.instances == expected
     assert all(one.units_per_second > 0 for one in decision.plan.jobs)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.control.domain.decision import Answer, Outcome
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
 from app.control.solve import Inline
 from solvers.planning.judge import judge
@@ -90,8 +90,8 @@ def is_right(problem: Problem, quick: QuickStep) -> bool:
 class Silent:
     """A solver that has no answer."""
 
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> Answer:
-        return Answer(Outcome.OUT_OF_TIME)
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
+        return SolverAnswer(SolveOutcome.OUT_OF_TIME)
 
 
 def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:

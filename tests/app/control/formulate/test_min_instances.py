@@ -8,7 +8,7 @@ import pytest
 
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import Decision
-from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.orders import Solve, solved
 from tests.app.control.answer.whatif.worlds import snapshot
@@ -57,8 +57,8 @@ def test_what_is_there_is_taken(standing: Snapshot) -> None:
 def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot) -> None:
     world = asking(standing, 2)
     one, *_ = [(node, line) for node, wanted in standing.standing.items() for line in wanted.instances]
-    failed = {name: NodeFacts(name, "reporting", failed_gpus=(0, 1)) for name in world.nodes}
-    failed[one[0]] = NodeFacts(one[0], "reporting", failed_gpus=(1 - one[1].gpu,))
+    failed = {name: NodeStatus(name, "reporting", failed_gpus=(0, 1)) for name in world.nodes}
+    failed[one[0]] = NodeStatus(one[0], "reporting", failed_gpus=(1 - one[1].gpu,))
     found = decided(replace(world, nodes=failed))
     assert len(copies(found)) == 1
     assert [held.reason for held in found.held_back] == ["too_few_gpus"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.control.formulate.problem import POLICY_FIELDS, build_problem, policy
+from app.control.formulate.problem import POLICY_FIELDS, build_problem, planning_policy
 from app.manifests.kinds import parse
 from app.manifests.model import Kind
 from app.manifests.offline import Input, load
@@ -44,8 +44,8 @@ def test_the_policys_defaults_are_those_of_manifests() -> None:
     assert {name: wire[alias] for name, alias in POLICY_FIELDS.items()} == {
         field.name: getattr(Policy(), field.name) for field in fields(Policy)
     }
-    assert policy({}) == Policy()
-    assert policy({"powerBudgetW": None, "utilization": 0.7}) == Policy(utilization=0.7)
+    assert planning_policy({}) == Policy()
+    assert planning_policy({"powerBudgetW": None, "utilization": 0.7}) == Policy(utilization=0.7)
 
 
 def test_the_contracts_example_is_a_problem() -> None:

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import Report
-from app.control.jobs import JobState, Need, Phase, kept, readings
+from app.control.jobs import JobNeed, JobPhase, JobState, job_readings, kept
 from app.control.jobs.kept import row_of, state_of
 from app.store.database.database import Database
 from tests.support.reports import instance, report
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 TUNE = JobState(
-    "lab/tune", Phase.PREEMPTED, NOON, done=120.5, first_started_at=NOON - timedelta(hours=1), failures=2,
+    "lab/tune", JobPhase.PREEMPTED, NOON, done=120.5, first_started_at=NOON - timedelta(hours=1), failures=2,
     manifest="m1", instance="i1", node="n1", order=7, said=120.5, said_at=NOON, preemptions=3, is_late=True,
-    message="exited: it fell", need=Need("no room", "smPercent: 20", 2, NOON + timedelta(seconds=30), {"big": 5}),
+    message="exited: it fell", need=JobNeed("no room", "smPercent: 20", 2, NOON + timedelta(seconds=30), {"big": 5}),
 )  # fmt: skip
 
 
@@ -34,22 +34,22 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def test_states_come_back_as_they_were_written(database: Database) -> None:
-    states = {"lab/tune": TUNE, "lab/new": JobState("lab/new", Phase.QUEUED, NOON)}
+    states = {"lab/tune": TUNE, "lab/new": JobState("lab/new", JobPhase.QUEUED, NOON)}
     database.write(lambda connection: kept.write(connection, {}, states))
     assert database.read(kept.read) == states
 
 
 def test_only_what_changed_is_written_and_what_is_gone_is_forgotten(database: Database) -> None:
-    before = {"lab/tune": TUNE, "lab/old": JobState("lab/old", Phase.FINISHED, NOON)}
+    before = {"lab/tune": TUNE, "lab/old": JobState("lab/old", JobPhase.FINISHED, NOON)}
     database.write(lambda connection: kept.write(connection, {}, before))
-    after = {"lab/tune": replace(TUNE, phase=Phase.RUNNING, done=200.0)}
+    after = {"lab/tune": replace(TUNE, phase=JobPhase.RUNNING, done=200.0)}
     database.write(lambda connection: kept.write(connection, before, after))
     database.write(lambda connection: kept.write(connection, after, after))
     assert database.read(kept.read) == after
 
 
-@given(st.sampled_from(list(Phase)), st.floats(0, 1e12), st.integers(0, 9), st.booleans())
-def test_a_row_holds_all_that_a_state_says(phase: Phase, done: float, failures: int, late: bool) -> None:
+@given(st.sampled_from(list(JobPhase)), st.floats(0, 1e12), st.integers(0, 9), st.booleans())
+def test_a_row_holds_all_that_a_state_says(phase: JobPhase, done: float, failures: int, late: bool) -> None:
     state = replace(TUNE, phase=phase, done=done, failures=failures, is_late=late)
     row = row_of(state)
     through = replace(row, detail=msgspec.json.decode(msgspec.json.encode(row.detail)))
@@ -58,7 +58,7 @@ def test_a_row_holds_all_that_a_state_says(phase: Phase, done: float, failures: 
 
 def test_what_an_older_version_did_not_write_has_its_default() -> None:
     row = row_of(TUNE)
-    assert state_of(replace(row, detail={})).need == Need()
+    assert state_of(replace(row, detail={})).need == JobNeed()
 
 
 def said(node: str, sequence: int, steps: float = 12.0, **fields: Any) -> Report:
@@ -69,17 +69,17 @@ def said(node: str, sequence: int, steps: float = 12.0, **fields: Any) -> Report
 
 def test_a_report_says_how_far_its_jobs_are() -> None:
     copies = [{"id": "j-1.1", "instance": "j-1", "gpu": 0, "stage": "ready"}]
-    [found] = readings(said("node-1", 5, copies=copies), NOON)
+    [found] = job_readings(said("node-1", 5, copies=copies), NOON)
     assert (found.job, found.instance, found.node, found.units, found.stage) == (
         "lab/tune", "j-1", "node-1", 12.0, "ready",
     )  # fmt: skip
-    [later] = readings(said("node-1", 6), NOON)
-    [restarted] = readings(said("node-1", 0, incarnation=2), NOON)
+    [later] = job_readings(said("node-1", 6), NOON)
+    [restarted] = job_readings(said("node-1", 0, incarnation=2), NOON)
     assert found.order < later.order < restarted.order
 
 
 def test_a_report_says_which_jobs_fell_though_nothing_of_them_runs() -> None:
     held = [{"instance": "j-1", "reason": "exited", "message": "it ended by itself"}]
     told = msgspec.convert(report("node-1", 5, heldBack=held), Report, strict=False)
-    [found] = readings(told, NOON)
+    [found] = job_readings(told, NOON)
     assert (found.job, found.instance, found.reason) == ("", "j-1", "exited")

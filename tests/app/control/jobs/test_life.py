@@ -11,35 +11,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.events import Reason
-from app.control.domain.readings import Reading
-from app.control.jobs import JobState, Lived, Phase, Place, Work, lived, predicted_end, said
+from app.control.domain.readings import JobReading
+from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predicted_end
 from app.control.jobs.life import MOST_FAILURES
 from tests.support.soak import SOAK
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J = "lab/tune"
-WORK = Work(J, 1000.0, "steps", None, 100.0, True, 10.0, {"big": 4.0}, {"big": 20}, "m1")
-HERE, THERE = Place("i1", "n1", 0, 40), Place("i2", "n2", 1, 40)
+WORK = JobWork(J, 1000.0, "steps", None, 100.0, True, 10.0, {"big": 4.0}, {"big": 20}, "m1")
+HERE, THERE = JobPlace("i1", "n1", 0, 40), JobPlace("i2", "n2", 1, 40)
 
 
 def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def says(place: Place, order: int, units: float, seconds: float, stage: str = "ready", reason: str = "") -> Reading:
-    return Reading(J, place.instance, place.node, order, at(seconds), units, stage, reason, "it fell" if reason else "")
+def says(
+    place: JobPlace, order: int, units: float, seconds: float, stage: str = "ready", reason: str = ""
+) -> JobReading:
+    return JobReading(
+        J, place.instance, place.node, order, at(seconds), units, stage, reason, "it fell" if reason else ""
+    )
 
 
 @dataclass
 class Course:
     """A job through time; `told` is what it was told last."""
 
-    work: Work = WORK
+    work: JobWork = WORK
     states: Mapping[str, JobState] = field(default_factory=dict)
     events: list[tuple[str, str]] = field(default_factory=list)
 
-    def go(self, seconds: float, place: Place | None, *readings: Reading, why: str = "") -> JobState:
-        found: Lived = lived(
+    def go(self, seconds: float, place: JobPlace | None, *readings: JobReading, why: str = "") -> JobState:
+        found: JobsStep = advance_jobs(
             self.states, {J: self.work}, {J: place} if place else {}, readings, at(seconds), {J: why} if why else {}
         )
         self.states = found.states
@@ -53,16 +57,16 @@ class Course:
 
 def test_from_queued_to_finished() -> None:
     course = Course()
-    assert course.go(0, None).phase is Phase.QUEUED
-    assert course.go(10, HERE).phase is Phase.STARTING
-    assert course.go(20, HERE, says(HERE, 1, 0, 20, "starting")).phase is Phase.STARTING
-    assert course.go(30, HERE, says(HERE, 2, 5, 30)).phase is Phase.RUNNING
+    assert course.go(0, None).phase is JobPhase.QUEUED
+    assert course.go(10, HERE).phase is JobPhase.STARTING
+    assert course.go(20, HERE, says(HERE, 1, 0, 20, "starting")).phase is JobPhase.STARTING
+    assert course.go(30, HERE, says(HERE, 2, 5, 30)).phase is JobPhase.RUNNING
     state = course.go(130, HERE, says(HERE, 3, 505, 130))
     assert state.done == 505
     assert state.per_second == pytest.approx(5.0)
     assert predicted_end(state, WORK, at(130)) == at(130 + 99)
     state = course.go(240, HERE, says(HERE, 4, 1000, 240))
-    assert (state.phase, state.finished_at, state.done) == (Phase.FINISHED, at(240), 1000)
+    assert (state.phase, state.finished_at, state.done) == (JobPhase.FINISHED, at(240), 1000)
     assert course.go(250, None) == state
     assert course.reasons == [
         Reason.JOB_QUEUED, Reason.JOB_PLACED, Reason.JOB_STARTED, Reason.JOB_FINISHED,
@@ -74,16 +78,16 @@ def test_preempted_by_a_spike_and_resumed_elsewhere_where_it_was_saved() -> None
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 100, 10))
     state = course.go(20, None, why="services needed its share of the GPU")
-    assert (state.phase, state.done, state.per_second, state.preemptions) == (Phase.PREEMPTED, 100, 0.0, 1)
+    assert (state.phase, state.done, state.per_second, state.preemptions) == (JobPhase.PREEMPTED, 100, 0.0, 1)
     assert course.events[-1] == (
         Reason.JOB_PREEMPTED, "at 100 of 1000 steps: services needed its share of the GPU",
     )  # fmt: skip
     # Its last words come when it is gone already: it saved at 140.
     state = course.go(25, None, says(HERE, 2, 140, 22))
     assert state.done == 140
-    assert course.go(60, THERE).phase is Phase.STARTING
+    assert course.go(60, THERE).phase is JobPhase.STARTING
     state = course.go(80, THERE, says(THERE, 1, 150, 80))
-    assert (state.phase, state.done, state.repeated) == (Phase.RUNNING, 150, 0)
+    assert (state.phase, state.done, state.repeated) == (JobPhase.RUNNING, 150, 0)
     # A late word of the first instance changes nothing any more.
     assert course.go(81, THERE, says(HERE, 3, 139, 23)).done == 150
 
@@ -113,7 +117,7 @@ def test_a_copy_that_has_said_nothing_yet_takes_no_progress_away() -> None:
     course.go(10, HERE, says(HERE, 1, 300, 10))
     course.go(20, THERE)
     state = course.go(30, THERE, says(THERE, 1, 0, 30, "warming"))
-    assert (state.done, state.phase) == (300, Phase.STARTING)
+    assert (state.done, state.phase) == (300, JobPhase.STARTING)
 
 
 def test_one_that_falls_again_and_again_fails_and_another_manifest_begins_anew() -> None:
@@ -123,11 +127,11 @@ def test_one_that_falls_again_and_again_fails_and_another_manifest_begins_anew()
         course.go(10 + 100 * fall, HERE, says(HERE, 2 * fall, 0, 10 + 100 * fall, "", "exited"))
         course.go(20 + 100 * fall, HERE, says(HERE, 2 * fall + 1, 0, 20 + 100 * fall, "starting"))
     state = course.states[J]
-    assert state.phase is Phase.FAILED
+    assert state.phase is JobPhase.FAILED
     assert "exited: it fell" in course.events[-1][1]
     assert course.go(1000, HERE) == state
     course.work = replace(WORK, manifest="m2")
-    assert course.go(1010, None).phase is Phase.QUEUED
+    assert course.go(1010, None).phase is JobPhase.QUEUED
     assert course.states[J].failures == 0
 
 
@@ -139,7 +143,7 @@ def test_getting_on_forgives_falls() -> None:
         order += 2
         course.go(100 * round_, HERE, says(HERE, order, 50 + 10 * round_, 100 * round_))
         course.go(100 * round_ + 50, HERE, says(HERE, order + 1, 0, 100 * round_ + 50, "", "exited"))
-    assert course.states[J].phase is Phase.STARTING
+    assert course.states[J].phase is JobPhase.STARTING
     assert course.states[J].failures <= 2
 
 
@@ -148,7 +152,7 @@ def test_a_held_back_hand_over_is_no_fault_of_the_job() -> None:
     course.go(0, HERE)
     for order in range(20):
         course.go(100 * order, HERE, says(HERE, order, 0, 100 * order, "", "no_room_to_hand_over"))
-    assert (course.states[J].phase, course.states[J].failures) == (Phase.STARTING, 0)
+    assert (course.states[J].phase, course.states[J].failures) == (JobPhase.STARTING, 0)
 
 
 def test_one_that_ends_by_itself_so_close_to_its_end_is_done() -> None:
@@ -157,10 +161,10 @@ def test_one_that_ends_by_itself_so_close_to_its_end_is_done() -> None:
     course.go(10, HERE, says(HERE, 1, 10, 10))
     course.go(190, HERE, says(HERE, 2, 990, 190))
     course.go(200, HERE, says(HERE, 3, 0, 200, "", "exited"))
-    assert course.states[J].phase is not Phase.FINISHED
+    assert course.states[J].phase is not JobPhase.FINISHED
     course.go(205, HERE, says(HERE, 4, 0, 205, "starting"))
     state = course.go(300, HERE, says(HERE, 5, 0, 300, "", "exited"))
-    assert state.phase is Phase.FINISHED
+    assert state.phase is JobPhase.FINISHED
 
 
 def test_more_steps_declared_reopen_a_finished_job_with_its_progress() -> None:
@@ -169,12 +173,12 @@ def test_more_steps_declared_reopen_a_finished_job_with_its_progress() -> None:
     course.go(10, HERE, says(HERE, 1, 1000, 10))
     course.work = replace(WORK, units=1500.0, manifest="m2")
     state = course.go(20, None)
-    assert (state.phase, state.done, state.finished_at) == (Phase.PREEMPTED, 1000, None)
+    assert (state.phase, state.done, state.finished_at) == (JobPhase.PREEMPTED, 1000, None)
 
 
 def test_a_job_that_is_no_longer_declared_is_forgotten() -> None:
-    states = lived({}, {J: WORK}, {}, [], NOON).states
-    assert lived(states, {}, {}, [], NOON).states == {}
+    states = advance_jobs({}, {J: WORK}, {}, [], NOON).states
+    assert advance_jobs(states, {}, {}, [], NOON).states == {}
 
 
 def test_late_is_said_before_it_is_late_and_once() -> None:
@@ -187,7 +191,7 @@ def test_late_is_said_before_it_is_late_and_once() -> None:
     assert course.states[J].is_late
     state = course.go(31, HERE, replace(says(HERE, 4, 900, 31)))
     assert not course.go(40, HERE, says(HERE, 5, 950, 40)).is_late
-    assert state.phase is Phase.RUNNING
+    assert state.phase is JobPhase.RUNNING
 
 
 def test_one_that_waits_too_long_is_late_too() -> None:
@@ -201,22 +205,29 @@ def test_its_object_says_phase_progress_and_predicted_end() -> None:
     course.go(0, HERE)
     course.go(10, HERE, says(HERE, 1, 10, 10))
     state = course.go(20, HERE, says(HERE, 2, 60, 20))
-    told = said(state, course.work, at(20))
+    told = job_status(state, course.work, at(20))
     assert (told["phase"], told["progress"], told["stepsDone"], told["node"]) == ("running", 0.06, 60, "n1")
     assert told["predictedEnd"] == "2026-12-01T12:03:28.000Z"
     conditions = {one["type"]: (one["status"], one["reason"]) for one in told["conditions"]}
     assert conditions == {"Placed": ("True", "Running"), "Finished": ("False", "NotYet"), "OnTime": ("True", "InTime")}
-    for phase in Phase:
-        assert said(replace(state, phase=phase), course.work, at(20))["phase"] == phase.value
+    for phase in JobPhase:
+        assert job_status(replace(state, phase=phase), course.work, at(20))["phase"] == phase.value
 
 
 ALLOWED = {
-    Phase.QUEUED: {Phase.STARTING, Phase.RUNNING, Phase.FINISHED},
-    Phase.STARTING: {Phase.QUEUED, Phase.RUNNING, Phase.PREEMPTED, Phase.FINISHED, Phase.FAILED, Phase.STARTING},
-    Phase.RUNNING: {Phase.STARTING, Phase.PREEMPTED, Phase.FINISHED, Phase.FAILED},
-    Phase.PREEMPTED: {Phase.STARTING, Phase.RUNNING, Phase.FINISHED},
-    Phase.FINISHED: set[Phase](),
-    Phase.FAILED: set[Phase](),
+    JobPhase.QUEUED: {JobPhase.STARTING, JobPhase.RUNNING, JobPhase.FINISHED},
+    JobPhase.STARTING: {
+        JobPhase.QUEUED,
+        JobPhase.RUNNING,
+        JobPhase.PREEMPTED,
+        JobPhase.FINISHED,
+        JobPhase.FAILED,
+        JobPhase.STARTING,
+    },
+    JobPhase.RUNNING: {JobPhase.STARTING, JobPhase.PREEMPTED, JobPhase.FINISHED, JobPhase.FAILED},
+    JobPhase.PREEMPTED: {JobPhase.STARTING, JobPhase.RUNNING, JobPhase.FINISHED},
+    JobPhase.FINISHED: set[JobPhase](),
+    JobPhase.FAILED: set[JobPhase](),
 }
 OPS = st.one_of(
     st.tuples(st.just("run"), st.integers(1, 60)),
@@ -233,19 +244,19 @@ OPS = st.one_of(
 class Truth:
     """A job that really runs: where it is, what it has saved, what it has said."""
 
-    place: Place | None = None
+    place: JobPlace | None = None
     up: bool = False
     position: float = 0.0
     saved: float = 0.0
     furthest: float = 0.0
     orders: dict[str, int] = field(default_factory=dict)
     copies: int = 0
-    told: list[Reading] = field(default_factory=list)
+    told: list[JobReading] = field(default_factory=list)
 
-    def report(self, seconds: float) -> Reading:
+    def report(self, seconds: float) -> JobReading:
         assert self.place
         order = self.orders[self.place.node] = self.orders.get(self.place.node, 0) + 1
-        reading = Reading(J, self.place.instance, self.place.node, order, at(seconds), self.position, "ready")
+        reading = JobReading(J, self.place.instance, self.place.node, order, at(seconds), self.position, "ready")
         self.told.append(reading)
         return reading
 
@@ -262,7 +273,7 @@ def test_progress_is_what_the_job_really_did_whatever_happens_to_it_and_to_repor
     before = course.go(0, None)
     for kind, value in ops:
         seconds += 5
-        heard: list[Reading] = []
+        heard: list[JobReading] = []
         match kind:
             case "run" if truth.up:
                 truth.position = min(1000.0, truth.position + value)
@@ -276,7 +287,7 @@ def test_progress_is_what_the_job_really_did_whatever_happens_to_it_and_to_repor
                 if truth.up:
                     truth.saved = truth.position  # it is asked to end, and saves
                 truth.copies += 1
-                truth.place = Place(f"i{truth.copies}", f"n{value}", 0, 40)
+                truth.place = JobPlace(f"i{truth.copies}", f"n{value}", 0, 40)
                 truth.begin()
             case "take":
                 if truth.up and value:
@@ -289,13 +300,13 @@ def test_progress_is_what_the_job_really_did_whatever_happens_to_it_and_to_repor
         state = course.go(seconds, truth.place, *heard)
         # Never more than was really done, and exactly what the running process says.
         assert state.done <= truth.furthest
-        if kind == "report" and heard and heard[0].units > 0 and state.phase is not Phase.FINISHED:
+        if kind == "report" and heard and heard[0].units > 0 and state.phase is not JobPhase.FINISHED:
             assert state.done == truth.position
-        if state.phase is Phase.FINISHED:
+        if state.phase is JobPhase.FINISHED:
             assert truth.furthest >= WORK.units
         if state.phase is not before.phase:
             assert state.phase in ALLOWED[before.phase]
-        if state.phase in (Phase.QUEUED, Phase.PREEMPTED):
+        if state.phase in (JobPhase.QUEUED, JobPhase.PREEMPTED):
             assert state.per_second == 0.0
             assert truth.place is None
         # The same moment again changes nothing.

@@ -11,10 +11,10 @@ import pytest
 from agents.contract import AssignedInstance
 from app.control.domain.desired import NodeDesired
 from app.control.domain.events import Reason
-from app.control.domain.readings import Reading
-from app.control.domain.snapshot import Declared, NodeFacts, Snapshot
+from app.control.domain.readings import JobReading
+from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepKind, StepTrigger, find_quick_step
-from app.control.jobs import JobState, Phase, Place, answered, lived, queued, works
+from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, declared_work, queue_jobs
 from app.control.solve import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, GpuType, Job, JobProfile, Node, Problem, Profile, Service, State, Variant
@@ -23,15 +23,17 @@ NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J, S = "lab/tune", "shop/search"
 STEPS, TICK, SAVES_EVERY = 3_000, 5.0, 30.0
 SPEEDS = {"20": 1.0, "60": 3.0}
-JOB = Declared(
+JOB = DeclaredObject(
     "Job", "lab", "tune",
     {"type": "training", "steps": STEPS, "profiles": {"big": {"stepsPerSecond": SPEEDS, "memoryGib": 4}}},
 )  # fmt: skip
-GPU_TYPE = Declared(
+GPU_TYPE = DeclaredObject(
     "GpuType", "", "big",
     {"memoryGib": 16, "smCount": 80, "pricePerHour": 2, "idleW": 40, "maxW": 300, "clocksMhz": [1200]},
 )  # fmt: skip
-NODE = Declared("Node", "", "n1", {"gpuType": "big", "gpus": 1, "cpuCores": 64, "memoryGib": 256, "purchase": "owned"})
+NODE = DeclaredObject(
+    "Node", "", "n1", {"gpuType": "big", "gpus": 1, "cpuCores": 64, "memoryGib": 256, "purchase": "owned"}
+)
 # One batch of 1 only: 20 ms at 20 SM%, 8 ms at 80.
 EXEC = {1: ((20, 20.0), (80, 8.0))}
 
@@ -57,11 +59,11 @@ class Process:
     made: float = 0.0  # steps in all, those done twice counted twice
     position: float = 0.0
     saved: float = 0.0
-    place: Place | None = None
+    place: JobPlace | None = None
     per_second: float = 0.0
     order: int = 0
 
-    def told(self, place: Place | None, per_second: float) -> None:
+    def told(self, place: JobPlace | None, per_second: float) -> None:
         if place != self.place:
             self.saved = self.position  # asked to end, it saves
             self.place, self.position = place, self.saved
@@ -77,11 +79,11 @@ class Process:
             if now % SAVES_EVERY < TICK:
                 self.saved = self.position
 
-    def says(self, now: datetime) -> list[Reading]:
+    def says(self, now: datetime) -> list[JobReading]:
         if not self.place:
             return []
         self.order += 1
-        return [Reading(J, self.place.instance, self.place.node, self.order, now, self.position, "ready")]
+        return [JobReading(J, self.place.instance, self.place.node, self.order, now, self.position, "ready")]
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Fleet:
     rate: float = 20.0
     now: float = 0.0
     events: list[str] = field(default_factory=list)
-    history: list[tuple[Phase, float, float]] = field(default_factory=list)  # phase, counted, true
+    history: list[tuple[JobPhase, float, float]] = field(default_factory=list)  # phase, counted, true
     copies: int = 0
 
     @property
@@ -104,10 +106,10 @@ class Fleet:
     def cycle(self) -> None:
         """A whole cycle: jobs go on what services leave."""
         known = Snapshot(
-            self.at, 1, (GPU_TYPE, NODE, JOB), {"n1": NodeFacts("n1", "reporting")}, self.standing(),
+            self.at, 1, (GPU_TYPE, NODE, JOB), {"n1": NodeStatus("n1", "reporting")}, self.standing(),
             jobs={name: state.facts for name, state in self.states.items()},
         )  # fmt: skip
-        asked = queued(known)
+        asked = queue_jobs(known)
         ran = tuple(one for one in self.plan.jobs if one.job in asked.left)
         problem = posed(self.rate, State(self.at, self.plan.instances, self.plan.jobs))
         jobs = {name: problem.jobs[name] for name in asked.left}
@@ -115,7 +117,7 @@ class Fleet:
         answer = Inline().solve(problem, seconds=1, work=1)
         assert answer.plan
         self.take(answer.plan)
-        self.states = answered(self.states, asked, answer.plan, known, self.at)
+        self.states = apply_answer(self.states, asked, answer.plan, known, self.at)
 
     def spike(self, rate: float) -> None:
         """The fast lane, called."""
@@ -139,7 +141,7 @@ class Fleet:
             self.process.told(before, found.units_per_second)
         else:
             self.copies += 1
-            place = Place(f"tune-{self.copies}", found.node, found.gpu, found.sm_percent)
+            place = JobPlace(f"tune-{self.copies}", found.node, found.gpu, found.sm_percent)
             self.process.told(place, found.units_per_second)
 
     def standing(self) -> dict[str, NodeDesired]:
@@ -159,9 +161,9 @@ class Fleet:
         for _ in range(round(seconds / TICK)):
             self.now += TICK
             self.process.lived(TICK, self.now)
-            said: Sequence[Reading] = self.process.says(self.at)
-            place: dict[str, Place] = {J: self.process.place} if self.process.place else {}
-            found = lived(self.states, works((JOB,)), place, said if heard else (), self.at)
+            said: Sequence[JobReading] = self.process.says(self.at)
+            place: dict[str, JobPlace] = {J: self.process.place} if self.process.place else {}
+            found = advance_jobs(self.states, declared_work((JOB,)), place, said if heard else (), self.at)
             self.states = found.states
             self.events += [event.reason for event in found.events]
             state = self.states[J]
@@ -171,17 +173,17 @@ class Fleet:
     def state(self) -> JobState:
         return self.states[J]
 
-    def is_in(self, phase: Phase) -> bool:
+    def is_in(self, phase: JobPhase) -> bool:
         return self.state.phase is phase
 
 
 def begun() -> Fleet:
     fleet = Fleet()
     fleet.run(TICK)
-    assert fleet.is_in(Phase.QUEUED)
+    assert fleet.is_in(JobPhase.QUEUED)
     fleet.cycle()
     fleet.run(100)
-    assert fleet.is_in(Phase.RUNNING)
+    assert fleet.is_in(JobPhase.RUNNING)
     assert fleet.state.done > 0
     return fleet
 
@@ -190,15 +192,15 @@ def test_a_job_is_pushed_aside_by_a_spike_and_finishes_with_every_step_made_once
     fleet = begun()
     fleet.spike(95.0)
     fleet.run(60)
-    assert fleet.is_in(Phase.PREEMPTED)
+    assert fleet.is_in(JobPhase.PREEMPTED)
     at_rest = fleet.state.done
     fleet.rate = 20.0
     fleet.cycle()
     fleet.run(30)
-    assert fleet.is_in(Phase.RUNNING)
+    assert fleet.is_in(JobPhase.RUNNING)
     assert fleet.state.done > at_rest
     fleet.run(4_000)
-    assert fleet.is_in(Phase.FINISHED)
+    assert fleet.is_in(JobPhase.FINISHED)
     assert (fleet.state.done, fleet.state.repeated, fleet.state.preemptions) == (STEPS, 0, 1)
     assert fleet.process.made == pytest.approx(STEPS)
     assert fleet.events == [
@@ -207,7 +209,7 @@ def test_a_job_is_pushed_aside_by_a_spike_and_finishes_with_every_step_made_once
     ]  # fmt: skip
     counted = [done for _, done, _ in fleet.history]
     assert counted == sorted(counted)
-    assert all(done <= true or phase is Phase.FINISHED for phase, done, true in fleet.history)
+    assert all(done <= true or phase is JobPhase.FINISHED for phase, done, true in fleet.history)
 
 
 def test_steps_that_were_not_saved_are_done_again_and_not_counted_twice() -> None:
@@ -217,7 +219,7 @@ def test_steps_that_were_not_saved_are_done_again_and_not_counted_twice() -> Non
     lost = before - fleet.process.saved
     assert lost > 0
     fleet.run(4_000)
-    assert fleet.is_in(Phase.FINISHED)
+    assert fleet.is_in(JobPhase.FINISHED)
     assert fleet.process.made == pytest.approx(STEPS + lost)
     assert 0 < fleet.state.repeated <= lost
 
@@ -234,8 +236,8 @@ def test_while_nobody_hears_its_node_the_count_stands_still_and_catches_up() -> 
 def test_a_finished_job_leaves_the_problem_and_its_place() -> None:
     fleet = begun()
     fleet.run(4_000)
-    assert fleet.is_in(Phase.FINISHED)
+    assert fleet.is_in(JobPhase.FINISHED)
     fleet.cycle()
     assert fleet.plan.jobs == ()
     fleet.run(20)
-    assert fleet.is_in(Phase.FINISHED)
+    assert fleet.is_in(JobPhase.FINISHED)

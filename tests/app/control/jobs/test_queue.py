@@ -13,11 +13,21 @@ from hypothesis import strategies as st
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import NodeDesired
-from app.control.domain.snapshot import Declared, JobFacts, NodeFacts, Snapshot
+from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus, Snapshot
 from app.control.formulate.pose import pose
-from app.control.jobs import Arrived, JobState, Phase, Task, Window, answered, arrived, in_order, queued
+from app.control.jobs import (
+    Arrivals,
+    GatheringWindow,
+    JobPhase,
+    JobState,
+    JobTask,
+    apply_answer,
+    count_arrivals,
+    queue_jobs,
+    sort_tasks,
+)
 from app.control.jobs.queue import MOST_REST, REST, STAYS
-from app.control.jobs.room import free
+from app.control.jobs.room import free_capacity
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
 from solvers.planning.solve import Budget, solve
@@ -26,7 +36,7 @@ NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 GPU_TYPE = {"memoryGib": 16, "smCount": 80, "pricePerHour": 1.2, "idleW": 40, "maxW": 300, "clocksMhz": [1530]}
 
 
-def job(name: str, steps: int = 3600, hours: float | None = None, **fields: Any) -> Declared:
+def job(name: str, steps: int = 3600, hours: float | None = None, **fields: Any) -> DeclaredObject:
     """Ten steps a second on a whole GPU, one on a tenth."""
     spec: dict[str, Any] = {
         "type": "training", "steps": steps,
@@ -34,12 +44,12 @@ def job(name: str, steps: int = 3600, hours: float | None = None, **fields: Any)
     }  # fmt: skip
     if hours is not None:
         spec["deadline"] = (NOON + timedelta(hours=hours)).isoformat()
-    return Declared("Job", "lab", name, {**spec, **fields})
+    return DeclaredObject("Job", "lab", name, {**spec, **fields})
 
 
-def snapshot(*declared: Declared, gpus: int = 1, busy: dict[int, float] | None = None, **fields: Any) -> Snapshot:
+def snapshot(*declared: DeclaredObject, gpus: int = 1, busy: dict[int, float] | None = None, **fields: Any) -> Snapshot:
     """One owned node; `busy` is what services hold of each GPU."""
-    node = Declared(
+    node = DeclaredObject(
         "Node", "", "n1", {"gpuType": "big", "gpus": gpus, "cpuCores": 64, "memoryGib": 256, "purchase": "owned"}
     )
     held = tuple(
@@ -48,8 +58,8 @@ def snapshot(*declared: Declared, gpus: int = 1, busy: dict[int, float] | None =
     )
     standing = fields.pop("standing", {"n1": NodeDesired(held)})
     return Snapshot(
-        at=fields.pop("at", NOON), epoch=1, declared=(Declared("GpuType", "", "big", GPU_TYPE), node, *declared),
-        nodes={"n1": NodeFacts("n1", "reporting")}, standing=standing, **fields,
+        at=fields.pop("at", NOON), epoch=1, declared=(DeclaredObject("GpuType", "", "big", GPU_TYPE), node, *declared),
+        nodes={"n1": NodeStatus("n1", "reporting")}, standing=standing, **fields,
     )  # fmt: skip
 
 
@@ -61,7 +71,7 @@ def running(name: str, gpu: int = 0) -> AssignedInstance:
 
 
 def test_the_urgent_come_first_then_the_short() -> None:
-    order = queued(
+    order = queue_jobs(
         snapshot(
             job("long"), job("short", 600), job("pressing", 3600, 0.2), job("soon", 3600, 0.3), job("later", 3600, 9)
         )
@@ -70,21 +80,21 @@ def test_the_urgent_come_first_then_the_short() -> None:
 
 
 def test_who_failed_before_comes_before_its_equals() -> None:
-    facts = {"lab/b": JobFacts(attempts=2)}
-    assert queued(snapshot(job("a"), job("b"), jobs=facts)).order == ("lab/b", "lab/a")
+    facts = {"lab/b": JobProgress(attempts=2)}
+    assert queue_jobs(snapshot(job("a"), job("b"), jobs=facts)).order == ("lab/b", "lab/a")
 
 
 TASKS = st.builds(
-    Task, st.text("abc", min_size=1, max_size=3), st.floats(1, 1e4),
+    JobTask, st.text("abc", min_size=1, max_size=3), st.floats(1, 1e4),
     st.one_of(st.just(float("inf")), st.floats(0, 1e5)), st.integers(0, 3),
 )  # fmt: skip
 
 
 @given(st.lists(TASKS, max_size=8))
-def test_order_keeps_its_rules_whatever_waits(tasks: list[Task]) -> None:
-    found = in_order(tasks)
+def test_order_keeps_its_rules_whatever_waits(tasks: list[JobTask]) -> None:
+    found = sort_tasks(tasks)
     assert sorted(map(repr, found)) == sorted(map(repr, tasks))
-    assert found == in_order(reversed(tasks)) or len({task.name for task in tasks}) < len(tasks)
+    assert found == sort_tasks(reversed(tasks)) or len({task.name for task in tasks}) < len(tasks)
     for one, other in pairwise(found):
         assert one.urgency <= other.urgency
         if (one.urgency, one.failed) == (other.urgency, other.failed):
@@ -92,8 +102,8 @@ def test_order_keeps_its_rules_whatever_waits(tasks: list[Task]) -> None:
 
 
 def test_finished_and_failed_jobs_leave_the_queue() -> None:
-    facts = {"lab/a": JobFacts("finished"), "lab/b": JobFacts("failed"), "lab/c": JobFacts("preempted", 100)}
-    found = queued(snapshot(job("a"), job("b"), job("c"), jobs=facts))
+    facts = {"lab/a": JobProgress("finished"), "lab/b": JobProgress("failed"), "lab/c": JobProgress("preempted", 100)}
+    found = queue_jobs(snapshot(job("a"), job("b"), job("c"), jobs=facts))
     assert found.order == ("lab/c",)
     assert set(found.left) == {"lab/c"}
 
@@ -102,8 +112,8 @@ def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_agai
     declared = (job("a", 100_000, 5), job("b", 100_000))
     lefts = {
         tuple(
-            queued(
-                snapshot(*declared, jobs={"lab/a": JobFacts("running", done), "lab/b": JobFacts("running", done)})
+            queue_jobs(
+                snapshot(*declared, jobs={"lab/a": JobProgress("running", done), "lab/b": JobProgress("running", done)})
             ).left.values()
         )
         for done in (1000.0, 1010.0, 1200.0, 1300.0)
@@ -113,7 +123,7 @@ def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_agai
 
 def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
     for done in range(0, 3600, 97):
-        found = queued(snapshot(job("a", 3600, 5), jobs={"lab/a": JobFacts("preempted", float(done))}))
+        found = queue_jobs(snapshot(job("a", 3600, 5), jobs={"lab/a": JobProgress("preempted", float(done))}))
         assert 3600 - done <= found.left["lab/a"] * (1 + 1e-9) <= (3600 - done) * 1.03
 
 
@@ -121,12 +131,12 @@ def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
 
 
 def placed(found: Snapshot) -> list[str]:
-    asked = queued(found)
+    asked = queue_jobs(found)
     problem = asked.weighed(pose(found, jobs=asked.left).problem)
     return [one.job for one in solve(problem, Budget(seconds=None, work=1)).jobs]
 
 
-def alone(name: str, **fields: Any) -> Declared:
+def alone(name: str, **fields: Any) -> DeclaredObject:
     """One that fills the memory of a GPU."""
     declared = job(name, **fields)
     spec = dict(declared.spec)
@@ -155,7 +165,7 @@ def replace_memory(one: AssignedInstance) -> AssignedInstance:
 
 def test_one_that_nothing_finishes_in_time_goes_on_as_if_it_had_no_deadline() -> None:
     found = snapshot(alone("a", steps=72_000, hours=1))
-    assert queued(found).too_late == {"lab/a"}
+    assert queue_jobs(found).too_late == {"lab/a"}
     assert placed(found) == ["lab/a"]
 
 
@@ -163,15 +173,15 @@ def test_one_that_nothing_finishes_in_time_goes_on_as_if_it_had_no_deadline() ->
 
 
 def state(name: str, **fields: Any) -> JobState:
-    return replace(JobState(f"lab/{name}", Phase.QUEUED, NOON), **fields)
+    return replace(JobState(f"lab/{name}", JobPhase.QUEUED, NOON), **fields)
 
 
 def after_failing(found: Snapshot, times: int, now: datetime = NOON) -> JobState:
     states = {"lab/a": state("a")}
-    asked = queued(found)
+    asked = queue_jobs(found)
     for _ in range(times):
         plan = Plan((), unplaced=(Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),))
-        states = answered(states, asked, plan, found, now)
+        states = apply_answer(states, asked, plan, found, now)
     return states["lab/a"]
 
 
@@ -187,22 +197,22 @@ def test_one_that_found_no_place_rests_twice_as_long_each_time_and_its_need_is_k
 def test_while_it_rests_it_is_not_asked_about_and_the_plan_says_why() -> None:
     busy = {0: 95.0}
     facts = after_failing(snapshot(job("a", hours=9), busy=busy), 3).facts
-    resting = queued(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + REST))
+    resting = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + REST))
     assert resting.left == {}
     assert resting.told(Plan(())).unplaced == (Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),)
-    again = queued(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * REST))
+    again = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * REST))
     assert set(again.left) == {"lab/a"}
 
 
 def test_room_that_comes_free_ends_its_rest() -> None:
     facts = after_failing(snapshot(job("a"), busy={0: 95}), 3).facts
-    found = queued(snapshot(job("a"), busy={0: 50}, jobs={"lab/a": facts}, at=NOON + REST))
+    found = queue_jobs(snapshot(job("a"), busy={0: 50}, jobs={"lab/a": facts}, at=NOON + REST))
     assert set(found.left) == {"lab/a"}
 
 
 def test_a_deadline_that_presses_lets_nobody_rest() -> None:
     facts = after_failing(snapshot(job("a", 36_000, 1.2), busy={0: 95}), 3).facts
-    found = queued(snapshot(job("a", 36_000, 1.2), busy={0: 95}, jobs={"lab/a": facts}, at=NOON + REST))
+    found = queue_jobs(snapshot(job("a", 36_000, 1.2), busy={0: 95}, jobs={"lab/a": facts}, at=NOON + REST))
     assert set(found.left) == {"lab/a"}
 
 
@@ -210,23 +220,23 @@ def test_a_place_ends_all_that() -> None:
     found = snapshot(job("a"))
     before = {"lab/a": after_failing(found, 3)}
     plan = Plan((), jobs=(PlacedJob("lab/a", "n1", 0, 50, 4.0, 5.0),))
-    after = answered(before, queued(found), plan, found, NOON)["lab/a"]
+    after = apply_answer(before, queue_jobs(found), plan, found, NOON)["lab/a"]
     assert (after.need.attempts, after.need.retry_at, after.planned_per_second) == (0, None, 5.0)
 
 
 def test_room_is_what_instances_leave_of_gpus_that_may_be_used() -> None:
     found = snapshot(gpus=3, busy={0: 30, 1: 80})
-    assert free(found) == {"big": [(70, 14.0), (20, 14.0), (100, 16.0)]}
-    out = replace(found, nodes={"n1": NodeFacts("n1", "reporting", failed_gpus=(2,), cordoned_gpus=(0,))})
-    assert free(out) == {"big": [(20, 14.0)]}
-    assert free(replace(found, nodes={"n1": NodeFacts("n1", "lost")})) == {}
+    assert free_capacity(found) == {"big": [(70, 14.0), (20, 14.0), (100, 16.0)]}
+    out = replace(found, nodes={"n1": NodeStatus("n1", "reporting", failed_gpus=(2,), cordoned_gpus=(0,))})
+    assert free_capacity(out) == {"big": [(20, 14.0)]}
+    assert free_capacity(replace(found, nodes={"n1": NodeStatus("n1", "lost")})) == {}
 
 
 # The adaptive window
 
 
 def test_jobs_that_arrive_together_are_one_question() -> None:
-    window = Window()
+    window = GatheringWindow()
     for tick in range(10):
         window = window.arrived(tick * 0.004)
         assert not window.is_due(tick * 0.004)
@@ -235,7 +245,7 @@ def test_jobs_that_arrive_together_are_one_question() -> None:
 
 
 def test_a_full_batch_waits_for_nobody() -> None:
-    assert Window(1000.0).arrived(0.0, 100).is_due(0.0)
+    assert GatheringWindow(1000.0).arrived(0.0, 100).is_due(0.0)
 
 
 @pytest.mark.parametrize(
@@ -243,11 +253,11 @@ def test_a_full_batch_waits_for_nobody() -> None:
     [(8, 2, False, -10), (7, 3, False, 10), (0, 9, True, -10), (0, 0, False, 10)],
 )
 def test_the_window_follows_what_waits(critical: int, jobs: int, failed: bool, step: float) -> None:
-    assert Window(500.0).planned(critical, jobs, failed).width_ms == 500.0 + step
+    assert GatheringWindow(500.0).planned(critical, jobs, failed).width_ms == 500.0 + step
 
 
 def test_the_window_stays_between_its_limits() -> None:
-    narrow, wide = Window(), Window()
+    narrow, wide = GatheringWindow(), GatheringWindow()
     for _ in range(300):
         narrow, wide = narrow.planned(9, 1), wide.planned(1, 9)
     assert (narrow.width_ms, wide.width_ms) == (50.0, 1000.0)
@@ -255,7 +265,7 @@ def test_the_window_stays_between_its_limits() -> None:
 
 def test_what_came_is_told_apart_jobs_from_all_else() -> None:
     a, b = job("a"), job("b")
-    service = Declared("Service", "shop", "search", {"model": "m"})
-    assert arrived((a,), (a,)) == Arrived()
-    assert arrived((a,), (b,)) == Arrived(jobs=2)
-    assert arrived((a, service), (job("a", 9), replace(service, spec={"model": "k"}))) == Arrived(1, 1)
+    service = DeclaredObject("Service", "shop", "search", {"model": "m"})
+    assert count_arrivals((a,), (a,)) == Arrivals()
+    assert count_arrivals((a,), (b,)) == Arrivals(jobs=2)
+    assert count_arrivals((a, service), (job("a", 9), replace(service, spec={"model": "k"}))) == Arrivals(1, 1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.control.domain.decision import Answer, Decision, Lane, Outcome
-from app.control.domain.events import Reason, happened
+from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.events import Reason, event_of
 from app.control.measure import metrics
-from app.control.measure.metrics import Figures, ServiceFigures, TenantFigures
+from app.control.measure.metrics import PlannerFigures, ServiceFigures, TenantFigures
 from app.control.measure.tracing import WHOLE, phase
 from app.http.metrics import REGISTRY, render
 from solvers.planning.plan import Changes, Plan
@@ -18,8 +18,10 @@ def value(name: str, **labels: str) -> float | None:
 def test_figures_are_shown_and_what_is_gone_leaves_no_series() -> None:
     search = ServiceFigures(90.0, 100.0, 5.0, 0.05, 0.991, {"1h": 0.5})
     tenants = {"shop": TenantFigures(120.0, 9000.0, 3.5, 4.0), "lab": TenantFigures()}
-    metrics.show(
-        Figures(leads=True, gap=None, services={"shop/search": search}, tenants=tenants, cost_rates={"shop": 1.5})
+    metrics.show_figures(
+        PlannerFigures(
+            leads=True, gap=None, services={"shop/search": search}, tenants=tenants, cost_rates={"shop": 1.5}
+        )
     )
     assert value("gpuwright_leader") == 1
     assert value("gpuwright_plan_gap_ratio") is None
@@ -27,7 +29,7 @@ def test_figures_are_shown_and_what_is_gone_leaves_no_series() -> None:
     assert value("gpuwright_tenant_budget", tenant="shop") == 9000
     assert value("gpuwright_tenant_budget", tenant="lab") is None
     assert value("gpuwright_tenant_cost_per_hour", tenant="shop") == 1.5
-    metrics.show(Figures())
+    metrics.show_figures(PlannerFigures())
     assert value("gpuwright_leader") == 0
     assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") is None
 
@@ -36,13 +38,15 @@ def test_a_recorded_decision_counts_its_reason_and_its_changes() -> None:
     before = value("gpuwright_decisions_total", lane="fast", reason="load_rose") or 0
     started = value("gpuwright_planned_instance_changes_total", change="start") or 0
     plan = Plan((), changes=Changes(keep=3, start=2))
-    metrics.recorded(Decision(Lane.FAST, plan, {}, Answer(Outcome.SOLVED), reason=Reason.LOAD_ROSE))
+    metrics.count_decision(
+        Decision(PlanningLane.FAST, plan, {}, SolverAnswer(SolveOutcome.SOLVED), reason=Reason.LOAD_ROSE)
+    )
     assert value("gpuwright_decisions_total", lane="fast", reason="load_rose") == before + 1
     assert value("gpuwright_planned_instance_changes_total", change="start") == started + 2
 
 
 def test_events_count_by_reason_and_severity() -> None:
-    metrics.happened([happened(Reason.NODE_LOST, kind="Node", name="node-1")])
+    metrics.count_events([event_of(Reason.NODE_LOST, kind="Node", name="node-1")])
     assert (value("gpuwright_events_total", reason="node_lost", severity="alarm") or 0) >= 1
 
 

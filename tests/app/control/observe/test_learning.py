@@ -9,9 +9,9 @@ import pytest
 
 from app.control.domain.leading import Deposed
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift import Corrected
-from app.control.observe.learning import learnt
-from app.control.record.planner_store import Store
+from app.control.observe.drift import ProfileCorrection
+from app.control.observe.learning import record_corrections
+from app.control.record.planner_store import PlannerStore
 from app.store.database.database import Database
 from app.store.plans import corrections
 from app.store.world import events
@@ -28,10 +28,12 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def test_what_stands_now_is_kept(database: Database) -> None:
-    store = Store(database, "one")
+    store = PlannerStore(database, "one")
     store.lead()
     for factor in (1.1, 1.15, 1.15):
-        moved = learnt(database, store.epoch, [Corrected(KEY, Correction(factor), message=f"x {factor}")], NOON)
+        moved = record_corrections(
+            database, store.epoch, [ProfileCorrection(KEY, Correction(factor), message=f"x {factor}")], NOON
+        )
         assert moved
     (row,) = database.read(corrections.everything)
     assert (row.model, row.variant, row.gpu_type, row.latency_factor) == ("resnet", "fp16", "v100", 1.15)
@@ -39,16 +41,16 @@ def test_what_stands_now_is_kept(database: Database) -> None:
 
 
 def test_an_alarm_alone_calls_for_no_new_plan(database: Database) -> None:
-    store = Store(database, "one")
+    store = PlannerStore(database, "one")
     store.lead()
-    assert not learnt(database, store.epoch, [Corrected(KEY, alarm="the profile is wrong")], NOON)
+    assert not record_corrections(database, store.epoch, [ProfileCorrection(KEY, alarm="the profile is wrong")], NOON)
     said = database.read(lambda connection: events.recent(connection, events.EventFilter(), 10))
     assert [(one.reason, one.severity) for one in said] == [("profile_wrong", "alarm")]
 
 
 def test_who_leads_no_more_writes_nothing(database: Database) -> None:
-    store = Store(database, "one")
+    store = PlannerStore(database, "one")
     store.lead()
     with pytest.raises(Deposed):
-        learnt(database, store.epoch - 1, [Corrected(KEY, Correction(1.1), message="late")], NOON)
+        record_corrections(database, store.epoch - 1, [ProfileCorrection(KEY, Correction(1.1), message="late")], NOON)
     assert database.read(corrections.everything) == []

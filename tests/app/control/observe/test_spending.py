@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.control.observe.spending import Spending
+from app.control.observe.spending import SpendingCache
 from tests.app.ledger.town import Ledger, ledger, usage
 
 APRIL = datetime(2026, 4, 1, tzinfo=UTC)
@@ -23,12 +23,12 @@ def town(database_url: str) -> Iterator[Ledger]:
         yield made
 
 
-def asked(town: Ledger, spending: Spending) -> dict[str, float]:
+def asked(town: Ledger, spending: SpendingCache) -> dict[str, float]:
     return dict(town.database.read(spending.spent))
 
 
 def test_what_is_booked_counts_from_the_first_of_the_month_and_is_asked_for_now_and_then(town: Ledger) -> None:
-    spending = Spending()
+    spending = SpendingCache()
     town.report("node-1", usage("a", town.now, sm=50.0))
     town.report("node-2", usage("b", town.now, sm=10.0, tenant="lab", dedicated=True))
     town.now = APRIL - timedelta(seconds=1)
@@ -36,7 +36,7 @@ def test_what_is_booked_counts_from_the_first_of_the_month_and_is_asked_for_now_
     for node in ("node-1", "node-2"):
         town.report(node)
     town.account()
-    assert asked(town, Spending()) == {"lab": 7.5, "shop": 3.75}
+    assert asked(town, SpendingCache()) == {"lab": 7.5, "shop": 3.75}
     town.now = APRIL + HOUR + timedelta(minutes=3)
     assert asked(town, spending) == {}
     for node in ("node-1", "node-2"):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.control.domain.snapshot import Declared
-from app.control.observe.world import World
+from app.control.domain.snapshot import DeclaredObject
+from app.control.observe.world import WorldCache
 from app.manifests.model import Key, Kind
 from app.store.database import versions
 from app.store.database.database import Database
@@ -32,8 +32,8 @@ def database(database_url: str) -> Iterator[Database]:
     found.close()
 
 
-def whole(database: Database) -> tuple[Declared, ...]:
-    return tuple(Declared(*row) for row in database.read(observed.world))
+def whole(database: Database) -> tuple[DeclaredObject, ...]:
+    return tuple(DeclaredObject(*row) for row in database.read(observed.world))
 
 
 def name_of_a_service(database: Database) -> Key:
@@ -41,14 +41,14 @@ def name_of_a_service(database: Database) -> Key:
 
 
 def test_while_nothing_is_declared_otherwise_the_very_same_world_is_read(database: Database) -> None:
-    world = World()
+    world = WorldCache()
     before = database.read(world.read)
     assert before == whole(database)
     assert database.read(world.read) is before
 
 
 def test_a_new_version_that_changes_no_spec_is_no_other_world(database: Database) -> None:
-    world = World()
+    world = WorldCache()
     before = database.read(world.read)
     put(database, of_documents(documents()))
     database.write(lambda c: versions.advance(c, "object", versions.lock(c, "object") + 1))
@@ -56,7 +56,7 @@ def test_a_new_version_that_changes_no_spec_is_no_other_world(database: Database
 
 
 def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(database: Database) -> None:
-    world = World()
+    world = WorldCache()
     before = {(one.kind, one.name): one for one in database.read(world.read)}
     declared = documents()
     changed = next(one for one in declared if one["kind"] == "Service")
@@ -69,7 +69,7 @@ def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(databa
 
 
 def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: Database) -> None:
-    world, key = World(), name_of_a_service(database)
+    world, key = WorldCache(), name_of_a_service(database)
     database.read(world.read)
     withdraw(database, key)
     assert database.read(world.read) == whole(database)
@@ -80,7 +80,7 @@ def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: D
 
 
 def test_what_went_since_is_seen_although_the_log_of_it_is_forgotten(database: Database) -> None:
-    world, key = World(), name_of_a_service(database)
+    world, key = WorldCache(), name_of_a_service(database)
     database.read(world.read)
     withdraw(database, key)
 

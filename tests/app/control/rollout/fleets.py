@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from agents.contract import AssignedGpu, AssignedInstance, Frame
-from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.rollout.changes import owner_of
 from app.control.rollout.room import Gpu, over_full
 from app.control.rollout.rules import RolloutRules
@@ -42,11 +42,11 @@ def rules(nodes: Sequence[str] = ("n1", "n2", "n3"), **more: object) -> RolloutR
     return RolloutRules(dict.fromkeys(nodes, MEMORY_GIB), dict.fromkeys(nodes, "v100"), **more)  # type: ignore
 
 
-def all_serve(told: Desired, **more: object) -> Observed:
+def all_serve(told: Desired, **more: object) -> FleetStatus:
     """Everything is as it was told."""
-    return Observed(
+    return FleetStatus(
         {
-            one.id: Seen("ready", True, sm_percent=one.sm_percent, memory_gib=one.memory_gib)
+            one.id: InstanceStatus("ready", True, sm_percent=one.sm_percent, memory_gib=one.memory_gib)
             for wanted in told.values()
             for one in wanted.instances
         },

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from agents.contract import AssignedInstance
-from app.control.domain.desired import Desired, NodeDesired, Observed, Seen
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.rollout.changes import same_process
 from app.control.rollout.rules import RolloutRules
 
@@ -27,7 +27,7 @@ class Node:
     wanted: NodeDesired = field(default_factory=NodeDesired)
     holds: int = 0  # generation
     copies: list[Copy] = field(default_factory=list)
-    said: dict[str, Seen] = field(default_factory=dict)
+    said: dict[str, InstanceStatus] = field(default_factory=dict)
     said_generation: int = 0
 
     def take(self, wanted: NodeDesired, generation: int) -> None:
@@ -65,7 +65,7 @@ class Node:
         self.said, self.said_generation = {}, self.holds
         for copy in sorted(self.copies, key=lambda copy: stages.index(copy.stage)):
             count = sum(other.one.id == copy.one.id for other in self.copies)
-            self.said[copy.one.id] = Seen(
+            self.said[copy.one.id] = InstanceStatus(
                 copy.stage, copy.stage == "ready", sm_percent=copy.one.sm_percent, memory_gib=copy.one.memory_gib,
                 copies=count,
             )  # fmt: skip
@@ -96,8 +96,8 @@ class Fleet:
             if self.random.random() < 0.5:
                 node.report()
 
-    def observed(self) -> Observed:
-        return Observed(
+    def observed(self) -> FleetStatus:
+        return FleetStatus(
             {id_: seen for node in self.nodes.values() for id_, seen in node.said.items()},
             {name: node.said_generation for name, node in self.nodes.items()},
             asked=dict(self.asked),
@@ -124,7 +124,7 @@ class Fleet:
         for name, wanted in self.told.items():
             for one in wanted.instances:
                 mine = [copy.one for copy in self.nodes[name].copies if copy.one.id == one.id and copy.stage == "ready"]
-                known = self.nodes[name].said.get(one.id, Seen()).stage == "ready"
+                known = self.nodes[name].said.get(one.id, InstanceStatus()).stage == "ready"
                 if mine and known and f"shop/{one.service}" == service:
                     found += min(one.rate_per_second, *(copy.rate_per_second for copy in mine), 1e9)
         return found

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.contract import AssignedGpu, Frame
-from app.control.domain.desired import Desired, Observed, Seen
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.rollout import Advance, RolloutRules, RolloutState, advance
 from app.control.rollout.changes import WrongTarget
 from tests.app.control.rollout.fleets import a_job, a_node, all_serve, an_instance, replace_struct, rules
@@ -29,7 +29,7 @@ def ids(desired: Desired, node: str) -> list[str]:
     return [one.id for one in desired[node].instances]
 
 
-def on_its_way(told: Desired, **seen: Seen) -> Observed:
+def on_its_way(told: Desired, **seen: InstanceStatus) -> FleetStatus:
     """All serve as told but for these."""
     observed = all_serve(told)
     return replace(observed, instances={**observed.instances, **seen})
@@ -49,7 +49,7 @@ def test_the_old_one_goes_when_the_new_one_serves() -> None:
     told = {"n1": a_node(OLD), "n2": a_node(NEW)}
     target = {"n2": a_node(NEW)}
     early = RolloutState(pending=first({"n1": a_node(OLD)}, target).state.pending)
-    starting = on_its_way(told, new=Seen("warming"))
+    starting = on_its_way(told, new=InstanceStatus("warming"))
     assert ids(advance(target, told, starting, early, rules(), NOW).desired, "n1") == ["old"]
     step = advance(target, told, all_serve(told), early, rules(), NOW)
     assert ids(step.desired, "n1") == []
@@ -58,14 +58,16 @@ def test_the_old_one_goes_when_the_new_one_serves() -> None:
 
 def test_a_copy_that_the_gateway_does_not_know_yet_carries_nothing() -> None:
     told = {"n1": a_node(OLD), "n2": a_node(NEW)}
-    step = advance({"n2": a_node(NEW)}, told, on_its_way(told, new=Seen("ready")), RolloutState(), rules(), NOW)
+    step = advance(
+        {"n2": a_node(NEW)}, told, on_its_way(told, new=InstanceStatus("ready")), RolloutState(), rules(), NOW
+    )
     assert ids(step.desired, "n1") == ["old"]
 
 
 def test_a_rollout_is_done_when_what_left_is_gone() -> None:
     told, target = {"n1": a_node(OLD), "n2": a_node(NEW)}, {"n2": a_node(NEW)}
     step = advance(target, told, all_serve(told), RolloutState(), rules(), NOW)
-    draining = on_its_way(step.desired, old=Seen("draining"))
+    draining = on_its_way(step.desired, old=InstanceStatus("draining"))
     assert not advance(target, step.desired, draining, step.state, rules(), NOW).done
     assert advance(target, step.desired, all_serve(step.desired), step.state, rules(), NOW).done
 
@@ -161,7 +163,7 @@ def test_two_hand_overs_on_one_gpu_go_one_after_the_other() -> None:
     step = first(told, target)
     assert step.made == ("one",)
     assert step.waiting[0].reason == "hand_over_under_way"
-    two_copies = on_its_way(step.desired, one=Seen("ready", True, sm_percent=40, memory_gib=4, copies=2))
+    two_copies = on_its_way(step.desired, one=InstanceStatus("ready", True, sm_percent=40, memory_gib=4, copies=2))
     assert advance(target, step.desired, two_copies, step.state, rules(), NOW).made == ()
     assert advance(target, step.desired, all_serve(step.desired), step.state, rules(), NOW).made == ("other",)
 
@@ -185,7 +187,7 @@ def test_a_dedicated_instance_waits_until_it_has_its_gpu_alone() -> None:
 def test_an_instance_that_has_only_begun_to_come_up_is_told_its_new_shape_at_once() -> None:
     larger = {"n1": a_node(replace_struct(NEW, sm_percent=60.0))}
     step = first({"n1": a_node()}, {"n1": a_node(NEW)})
-    rising = on_its_way({}, new=Seen("warming"))
+    rising = on_its_way({}, new=InstanceStatus("warming"))
     early = advance(larger, step.desired, rising, step.state, rules(), after(5))
     assert early.made == ("new",)
     assert early.state.pending["new"].is_new
@@ -243,9 +245,9 @@ def test_a_lost_node_is_gone_and_what_it_had_is_told_to_end_when_it_is_back() ->
 def test_the_time_of_a_silent_node_does_not_count_against_a_step() -> None:
     target = {"n1": a_node(OLD)}
     step = first({"n1": a_node()}, target)
-    silent = Observed(silent=frozenset({"n1"}))
+    silent = FleetStatus(silent=frozenset({"n1"}))
     waited = advance(target, step.desired, silent, step.state, rules(), after(3600))
-    back = advance(target, step.desired, Observed(), waited.state, rules(), after(3610))
+    back = advance(target, step.desired, FleetStatus(), waited.state, rules(), after(3610))
     assert not back.stopped_reason
 
 

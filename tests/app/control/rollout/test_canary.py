@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from agents.contract import AssignedInstance
-from app.control.domain.desired import Desired, Observed
-from app.control.domain.readings import Trial
+from app.control.domain.desired import Desired, FleetStatus
+from app.control.domain.readings import CopyTrial
 from app.control.rollout import Advance, RolloutState, advance, begin, order
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
 
@@ -21,7 +21,7 @@ TRIED = {
 }
 
 
-def follow(step: Advance, seconds: float, trials: Mapping[str, Trial] | None = None) -> Advance:
+def follow(step: Advance, seconds: float, trials: Mapping[str, CopyTrial] | None = None) -> Advance:
     now = NOW + timedelta(seconds=seconds)
     return advance(TRIED, step.desired, all_serve(step.desired), step.state, RULES, now, trials)
 
@@ -39,7 +39,7 @@ def test_one_goes_first_and_the_others_wait_while_it_is_watched() -> None:
 
 def test_the_others_follow_when_it_kept_its_slo() -> None:
     step = follow(begun(), 1)
-    passed = follow(step, 62, {"old-1": Trial(500, 99.0)})
+    passed = follow(step, 62, {"old-1": CopyTrial(500, 99.0)})
     assert passed.passed == (KEY,)
     assert passed.made == ("old-2",)
     assert passed.state.proven == (KEY,)
@@ -47,7 +47,7 @@ def test_the_others_follow_when_it_kept_its_slo() -> None:
 
 def test_one_that_misses_its_slo_gets_its_shape_back_and_stops_the_rest() -> None:
     step = follow(begun(), 1)
-    failed = follow(step, 62, {"old-1": Trial(500, 91.5)})
+    failed = follow(step, 62, {"old-1": CopyTrial(500, 91.5)})
     assert failed.stopped_reason == "canary_failed"
     assert "91.50 % of 500 within 80 ms, and 98 % are promised" in failed.message
     assert failed.desired == OLD
@@ -55,16 +55,16 @@ def test_one_that_misses_its_slo_gets_its_shape_back_and_stops_the_rest() -> Non
 
 def test_too_few_answers_say_nothing_for_a_while() -> None:
     step = follow(begun(), 1)
-    assert follow(step, 62, {"old-1": Trial(10, 50.0)}).passed == ()
-    assert follow(step, 302, {"old-1": Trial(10, 50.0)}).passed == (KEY,)
+    assert follow(step, 62, {"old-1": CopyTrial(10, 50.0)}).passed == ()
+    assert follow(step, 302, {"old-1": CopyTrial(10, 50.0)}).passed == (KEY,)
 
 
 def test_the_watch_begins_anew_when_it_falls() -> None:
     step = follow(begun(), 1)
     fallen = advance(TRIED, step.desired, all_serve({}), step.state, RULES, NOW + timedelta(seconds=30))
     again = follow(fallen, 31)
-    assert follow(again, 70, {"old-1": Trial(500, 99.0)}).passed == ()
-    assert follow(again, 92, {"old-1": Trial(500, 99.0)}).passed == (KEY,)
+    assert follow(again, 70, {"old-1": CopyTrial(500, 99.0)}).passed == ()
+    assert follow(again, 92, {"old-1": CopyTrial(500, 99.0)}).passed == (KEY,)
 
 
 def test_nobody_relies_on_what_it_carries_while_it_is_watched() -> None:
@@ -75,7 +75,7 @@ def test_nobody_relies_on_what_it_carries_while_it_is_watched() -> None:
     step = advance(target, step.desired, all_serve(step.desired), step.state, RULES, NOW)
     assert step.made == ()
     later = NOW + timedelta(seconds=90)
-    good = {"new": Trial(500, 99.0)}
+    good = {"new": CopyTrial(500, 99.0)}
     assert advance(target, step.desired, all_serve(step.desired), step.state, RULES, later, good).made == ("old",)
 
 
@@ -84,7 +84,7 @@ def test_a_service_that_has_nothing_else_does_not_wait() -> None:
     assert advance(TRIED, told, all_serve(told), RolloutState(), RULES, NOW).made == ("old-1", "old-2")
 
 
-def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, Observed]:
+def waiting_for_room(*more: AssignedInstance) -> tuple[Desired, Desired, FleetStatus]:
     """usual moves from n1 to n2 in a shape that is on trial there; newcomer wants what it leaves, and has no copy."""
     old = [an_instance(f"old-{gpu}", "usual", gpu, sm=40) for gpu in (0, 1)]
     told = {"n1": a_node(*old, *more), "n2": a_node()}

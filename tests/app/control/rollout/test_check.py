@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from app.control.domain.desired import Desired, Observed, Seen
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.rollout import Advance, RolloutState, advance
 from app.control.rollout.rules import Leaving
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
@@ -19,7 +19,7 @@ def begun(told: Desired, target: Desired) -> Advance:
     return advance(target, told, all_serve(told), RolloutState(), rules(), NOW)
 
 
-def looked(step: Advance, target: Desired, seconds: float, **seen: Seen) -> Advance:
+def looked(step: Advance, target: Desired, seconds: float, **seen: InstanceStatus) -> Advance:
     served = all_serve(step.desired)
     observed = replace(served, instances={**served.instances, **seen})
     return advance(target, step.desired, observed, step.state, rules(), NOW + timedelta(seconds=seconds))
@@ -28,7 +28,7 @@ def looked(step: Advance, target: Desired, seconds: float, **seen: Seen) -> Adva
 def test_a_new_instance_that_a_node_cannot_start_is_left_out_again() -> None:
     told, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
     step = begun(told, target)
-    held = Seen("", reason="no_template", message="serve is not defined here")
+    held = InstanceStatus("", reason="no_template", message="serve is not defined here")
     once = looked(step, target, 1, new=held)
     assert not once.stopped_reason  # it may be passing
     stopped = looked(once, target, 12, new=held)
@@ -40,16 +40,16 @@ def test_a_new_instance_that_a_node_cannot_start_is_left_out_again() -> None:
 
 def test_what_a_node_says_once_and_not_again_is_forgotten() -> None:
     told, target = {"n1": a_node(OLD)}, {"n2": a_node(NEW)}
-    held = Seen("starting", reason="exited")
+    held = InstanceStatus("starting", reason="exited")
     step = looked(begun(told, target), target, 1, new=held)
-    step = looked(step, target, 9, new=Seen("warming"))
+    step = looked(step, target, 9, new=InstanceStatus("warming"))
     assert not looked(step, target, 15, new=held).stopped_reason
 
 
 def test_an_instance_in_another_shape_gets_its_old_one_back() -> None:
     told, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
     step = begun(told, target)
-    failing = Seen("ready", True, "exited", "it ended by itself", sm_percent=40, memory_gib=4)
+    failing = InstanceStatus("ready", True, "exited", "it ended by itself", sm_percent=40, memory_gib=4)
     stopped = looked(looked(step, target, 1, old=failing), target, 12, old=failing)
     assert stopped.stopped_reason == "step_failed"
     assert stopped.desired == told
@@ -58,7 +58,7 @@ def test_an_instance_in_another_shape_gets_its_old_one_back() -> None:
 def test_an_old_copy_that_says_why_it_goes_is_no_failure() -> None:
     told, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
     step = begun(told, target)
-    replaced = Seen("ready", True, "replaced", sm_percent=60, memory_gib=4, copies=2)
+    replaced = InstanceStatus("ready", True, "replaced", sm_percent=60, memory_gib=4, copies=2)
     assert not looked(looked(step, target, 1, old=replaced), target, 30, old=replaced).stopped_reason
 
 
@@ -67,7 +67,7 @@ def test_a_step_has_some_times_its_start_seconds() -> None:
     patient = rules(start_seconds={"m-search/fp16/v100": 40.0})
     step = begun(told, target)
     served = all_serve(step.desired)
-    warming = replace(served, instances={**served.instances, "new": Seen("warming")})
+    warming = replace(served, instances={**served.instances, "new": InstanceStatus("warming")})
 
     def at(seconds: float) -> Advance:
         return advance(target, step.desired, warming, step.state, patient, NOW + timedelta(seconds=seconds))
@@ -80,7 +80,7 @@ def test_a_step_has_some_times_its_start_seconds() -> None:
 def test_the_copy_before_does_not_pass_for_the_new_one() -> None:
     told, target = {"n1": a_node(OLD)}, {"n1": a_node(LARGER)}
     step = begun(told, target)
-    still = Seen("ready", True, sm_percent=40, memory_gib=4)
+    still = InstanceStatus("ready", True, sm_percent=40, memory_gib=4)
     assert "old" in looked(step, target, 5, old=still).state.pending
     assert looked(step, target, 5).done
 
@@ -94,6 +94,6 @@ def test_a_shape_that_looks_the_same_from_outside_has_its_start_seconds() -> Non
 
 def test_an_instance_that_served_and_fell_later_does_not_stop_a_rollout() -> None:
     told = {"n1": a_node(OLD)}
-    fallen = Observed({"old": Seen("", reason="exited")})
+    fallen = FleetStatus({"old": InstanceStatus("", reason="exited")})
     step = advance(told, told, fallen, RolloutState(), rules(), NOW)
     assert not step.stopped_reason

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from app.control.domain.snapshot import NodeFacts
+from app.control.domain.snapshot import NodeStatus
 from app.control.rollout import RolloutState, begin, roll_back
 from app.control.rollout.rules import Leaving, PendingStep
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import standing
 
 OLD, NEW = an_instance("old"), an_instance("new")
-FINE = {node: NodeFacts(node, "reporting") for node in ("n1", "n2", "n3")}
+FINE = {node: NodeStatus(node, "reporting") for node in ("n1", "n2", "n3")}
 
 
 def test_what_is_on_its_way_still_is_when_another_plan_takes_over() -> None:
@@ -34,7 +34,7 @@ def test_what_was_declared_since_stays_and_what_was_deleted_since_does_not_come_
 def test_nothing_comes_back_to_a_gpu_that_is_cordoned_or_to_a_node_that_is_away() -> None:
     earlier = {"n1": a_node(OLD), "n3": a_node(an_instance("far", "other"))}
     told = {"n2": a_node(NEW, an_instance("near", "other"))}
-    facts = FINE | {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,)), "n3": NodeFacts("n3", "silent")}
+    facts = FINE | {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,)), "n3": NodeStatus("n3", "silent")}
     found = roll_back(earlier, told, facts, {"shop/search", "shop/other"}, rules())
     assert {one.service: one.reason for one in found.stuck} == {"shop/search": "cordoned", "shop/other": "node_silent"}
     assert standing(found.target) == standing(told)

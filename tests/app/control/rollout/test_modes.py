@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.control.domain.decision import Answer, Decision, Lane, Outcome, State
+from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.rollout.modes import ByMode, by_mode
 from solvers.planning.plan import Plan
@@ -18,7 +18,7 @@ TARGET = {
 
 
 def split(modes: dict[str, str], default: str, target: Desired = TARGET, told: Desired = TOLD) -> ByMode:
-    decision = Decision(Lane.FULL, Plan(()), target, Answer(Outcome.SOLVED))
+    decision = Decision(PlanningLane.FULL, Plan(()), target, SolverAnswer(SolveOutcome.SOLVED))
     return by_mode(decision, told, modes, default, rules())
 
 
@@ -30,7 +30,7 @@ def changed(decision: Decision | None) -> set[str]:
 
 
 def test_one_mode_for_all_is_one_part() -> None:
-    for mode, state in (("auto", State.ROLLING), ("approve", State.PROPOSED), ("advisory", State.ADVISORY)):
+    for mode, state in (("auto", PlanState.ROLLING), ("approve", PlanState.PROPOSED), ("advisory", PlanState.ADVISORY)):
         found = split({}, mode)
         (part,) = [one for one in (found.acted, found.proposed, found.shown) if one]
         assert part.state is state
@@ -55,7 +55,7 @@ def test_what_waits_for_approval_is_proposed_on_top_of_what_is_done() -> None:
     found = split({"shop/a": "approve", "shop/b": "advisory"}, "auto")
     assert changed(found.acted) == {"c1"}
     assert changed(found.proposed) == {"a1", "c1"}
-    assert found.proposed and found.proposed.state is State.PROPOSED
+    assert found.proposed and found.proposed.state is PlanState.PROPOSED
 
 
 def test_what_would_take_the_place_of_something_advisory_waits_with_it() -> None:

@@ -8,23 +8,34 @@ from typing import Any
 
 import pytest
 
-from app.control.domain.snapshot import Correction, Declared, Expected, JobFacts, NodeFacts, Snapshot, TenantFacts
+from app.control.domain.snapshot import (
+    Correction,
+    DeclaredObject,
+    ExpectedLoad,
+    JobProgress,
+    NodeStatus,
+    Snapshot,
+    TenantSpending,
+)
 from app.control.rollout.proposals import no_longer
 
 THEN = Snapshot(
     at=datetime(2026, 1, 1, tzinfo=UTC),
     epoch=1,
-    declared=(Declared("Service", "shop", "search", {"ratePerSecond": 100}), Declared("Policy", "", "default", {})),
-    nodes={"n1": NodeFacts("n1", "reporting")},
-    expected={"shop/search": Expected(100, 90, 120)},
+    declared=(
+        DeclaredObject("Service", "shop", "search", {"ratePerSecond": 100}),
+        DeclaredObject("Policy", "", "default", {}),
+    ),
+    nodes={"n1": NodeStatus("n1", "reporting")},
+    expected={"shop/search": ExpectedLoad(100, 90, 120)},
     target=3,
 )
 
 
 def test_time_money_and_progress_of_jobs_change_nothing() -> None:
     now = replace(
-        THEN, at=THEN.at + timedelta(hours=1), epoch=2, jobs={"lab/x": JobFacts("running", 7)},
-        tenants={"shop": TenantFacts(9.0)}, expected={"shop/search": Expected(118)},
+        THEN, at=THEN.at + timedelta(hours=1), epoch=2, jobs={"lab/x": JobProgress("running", 7)},
+        tenants={"shop": TenantSpending(9.0)}, expected={"shop/search": ExpectedLoad(118)},
     )  # fmt: skip
     assert no_longer(THEN, now) == ""
 
@@ -34,17 +45,17 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
     [
         ({"target": 4}, "plan 4 is in force, and it was plan 3"),
         ({"declared": THEN.declared[:1]}, "Policy default was deleted"),
-        ({"declared": (*THEN.declared, Declared("Job", "lab", "x", {}))}, "Job lab/x was declared"),
+        ({"declared": (*THEN.declared, DeclaredObject("Job", "lab", "x", {}))}, "Job lab/x was declared"),
         (
-            {"declared": (Declared("Service", "shop", "search", {"ratePerSecond": 1}), THEN.declared[1])},
+            {"declared": (DeclaredObject("Service", "shop", "search", {"ratePerSecond": 1}), THEN.declared[1])},
             "Service shop/search was changed",
         ),
-        ({"nodes": {"n1": NodeFacts("n1", "silent")}}, "node n1 is not as it was"),
-        ({"nodes": {"n1": NodeFacts("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 is not as it was"),
+        ({"nodes": {"n1": NodeStatus("n1", "silent")}}, "node n1 is not as it was"),
+        ({"nodes": {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 is not as it was"),
         ({"nodes": {}}, "node n1 is not as it was"),
         ({"corrections": {"m/v/g": Correction(1.1)}}, "profiles were corrected"),
-        ({"expected": {"shop/search": Expected(121)}}, "shop/search is expected at 121/s, and it was 100/s"),
-        ({"expected": {"shop/search": Expected(80)}}, "shop/search is expected at 80/s, and it was 100/s"),
+        ({"expected": {"shop/search": ExpectedLoad(121)}}, "shop/search is expected at 121/s, and it was 100/s"),
+        ({"expected": {"shop/search": ExpectedLoad(80)}}, "shop/search is expected at 80/s, and it was 100/s"),
     ],
 )
 def test_what_a_plan_depends_on_is_named_when_it_changes(changed: dict[str, Any], said: str) -> None:

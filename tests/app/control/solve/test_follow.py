@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.control.domain.decision import Outcome
+from app.control.domain.decision import SolveOutcome
 from app.control.solve import Inline, Solver
 from benchmarks.families import family
 from solvers.planning.judge import judge
@@ -36,7 +36,7 @@ def test_the_answer_is_made_of_problem_plan_and_rates_alone(solver: Solver, plan
     first = solver.follow(PROBLEM, plan, wanted, seconds=LONG)
     between = solver.follow(PROBLEM, plan, rates(PROBLEM, 0.4, 3), seconds=LONG)
     second = solver.follow(PROBLEM, plan, wanted, seconds=LONG)
-    assert first.outcome is between.outcome is Outcome.SOLVED
+    assert first.outcome is between.outcome is SolveOutcome.SOLVED
     assert first.recipe == {"kind": "follow", "rates": wanted}
     assert first.plan == second.plan == Inline().follow(PROBLEM, plan, wanted, seconds=0).plan
     assert between.plan != first.plan
@@ -63,15 +63,15 @@ def test_another_plan_is_followed_from_its_own_beginning(solver: Solver, plan: P
 def test_not_ready_in_time_is_out_of_time_and_ready_the_next_time(solver: Solver, plan: Plan) -> None:
     fresh = PROBLEM.with_rates({})
     answer = solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=0)
-    assert (answer.outcome, answer.message) == (Outcome.OUT_OF_TIME, "not ready yet to follow this plan")
-    assert solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is Outcome.SOLVED
+    assert (answer.outcome, answer.message) == (SolveOutcome.OUT_OF_TIME, "not ready yet to follow this plan")
+    assert solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
 
 
 def test_what_cannot_be_followed_is_an_outcome(solver: Solver, plan: Plan) -> None:
     answer = solver.follow(PROBLEM, plan, {"shop/nobody": 5.0}, seconds=LONG)
-    assert answer.outcome is Outcome.WRONG
+    assert answer.outcome is SolveOutcome.WRONG
     assert "unknown service shop/nobody" in answer.message
-    assert solver.follow(PROBLEM, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is Outcome.SOLVED
+    assert solver.follow(PROBLEM, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
 
 
 def test_case_19_a_follower_killed_is_made_ready_again(solver: Solver, plan: Plan) -> None:
@@ -80,7 +80,7 @@ def test_case_19_a_follower_killed_is_made_ready_again(solver: Solver, plan: Pla
     os.kill(solver.fast.pid, signal.SIGKILL)
     outcomes = {solver.follow(PROBLEM, plan, wanted, seconds=LONG).outcome}
     after = solver.follow(PROBLEM, plan, wanted, seconds=LONG)
-    assert outcomes == {Outcome.CRASHED}
+    assert outcomes == {SolveOutcome.CRASHED}
     assert after.plan == before.plan
 
 
@@ -88,6 +88,6 @@ def test_rates_are_followed_while_a_whole_plan_is_searched(solver: Solver, plan:
     with ThreadPoolExecutor(1) as aside:
         asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
         searching = running(solver.full)
-        assert solver.follow(PROBLEM, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is Outcome.SOLVED
+        assert solver.follow(PROBLEM, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
         assert not asked.done()
         os.kill(searching[0], signal.SIGKILL)

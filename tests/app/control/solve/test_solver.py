@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from app.control.domain.decision import Answer, Outcome
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.solve import Inline, Solver
 from app.control.solve.process import Child
 from app.manifests.model import JSON
@@ -65,7 +65,7 @@ def aside() -> Iterator[ThreadPoolExecutor]:
 
 
 def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
     pid = solver.full.pid
     assert pid != os.getpid()
     assert os.getpriority(os.PRIO_PROCESS, pid) == 15
@@ -89,7 +89,7 @@ def test_the_same_work_gives_the_same_plan_here_and_there(solver: Solver, seed: 
 
 def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it(solver: Solver) -> None:
     answer = solver.solve(family("A", 64, 24, 0), seconds=0.2, work=1_000_000)
-    assert answer.outcome is Outcome.SOLVED
+    assert answer.outcome is SolveOutcome.SOLVED
     assert answer.recipe["cut"] is True
     assert answer.plan
     assert answer.plan.certificate
@@ -101,21 +101,21 @@ def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it
 
 def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> None:
     answer = solver.solve(cast(Problem, "no problem"), seconds=LONG, work=1)
-    assert answer.outcome is Outcome.WRONG
+    assert answer.outcome is SolveOutcome.WRONG
     assert "has no attribute" in answer.message
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
     recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False}
     answer = solver.again(PROBLEM, recipe, seconds=LONG)
-    assert (answer.outcome, answer.message) == (Outcome.WRONG, "SolverBug: seed 0 finds no plan with its step 0")
+    assert (answer.outcome, answer.message) == (SolveOutcome.WRONG, "SolverBug: seed 0 finds no plan with its step 0")
 
 
 def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Solver) -> None:
     tight = replace(PROBLEM, services={name: replace(one, slo_ms=0.01) for name, one in PROBLEM.services.items()})
     answer = solver.solve(tight, seconds=LONG, work=4)
-    assert answer.outcome is Outcome.SOLVED
+    assert answer.outcome is SolveOutcome.SOLVED
     assert answer.plan
     assert {left.service for left in answer.plan.unserved} == set(tight.services)
     assert all(left.reason for left in answer.plan.unserved)
@@ -129,7 +129,7 @@ def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
         pid = solver.full.pid
         os.kill(pid, signal.SIGSTOP)  # it would never answer, and honours no budget
         answer = solver.solve(PROBLEM, seconds=0.5, work=1)
-        assert (answer.outcome, answer.plan, answer.message) == (Outcome.OUT_OF_TIME, None, "no answer within 1 s")
+        assert (answer.outcome, answer.plan, answer.message) == (SolveOutcome.OUT_OF_TIME, None, "no answer within 1 s")
         assert answer.recipe == {"kind": "solve", "seed": 0, "work": 1}
         assert not is_alive(pid)
     finally:
@@ -141,7 +141,7 @@ def test_case_19_out_of_time_amid_the_search_ends_what_was_forked_too(aside: Thr
     try:
         asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
         forked = running(solver.full)
-        assert asked.result().outcome is Outcome.OUT_OF_TIME
+        assert asked.result().outcome is SolveOutcome.OUT_OF_TIME
         until(lambda: not any(map(is_alive, forked)), "the end of all three")
     finally:
         solver.close()
@@ -154,14 +154,14 @@ def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
     asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=2, work=None)
     forked = running(solver.full)
     os.kill(forked[which], signal.SIGKILL)
-    answer: Answer = asked.result()
+    answer: SolverAnswer = asked.result()
     if which == 0:
-        assert (answer.outcome, answer.plan) == (Outcome.CRASHED, None)
+        assert (answer.outcome, answer.plan) == (SolveOutcome.CRASHED, None)
         assert answer.message == "the solver's process ended with SIGKILL"
         until(lambda: not any(map(is_alive, forked)), "the end of all three")
     else:  # one that it forked: what that had sent stands
-        assert answer.outcome is Outcome.SOLVED
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+        assert answer.outcome is SolveOutcome.SOLVED
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
 def test_killed_between_two_questions_it_is_replaced_unnoticed(solver: Solver) -> None:
@@ -169,7 +169,7 @@ def test_killed_between_two_questions_it_is_replaced_unnoticed(solver: Solver) -
     dead = solver.full.pid
     os.kill(dead, signal.SIGKILL)
     until(lambda: not is_alive(dead), "its end")
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is Outcome.SOLVED
+    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
     assert solver.full.pid != dead
 
 
@@ -178,7 +178,7 @@ def test_closing_ends_a_search_and_who_waits_for_it_is_told(aside: ThreadPoolExe
     asked = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
     forked = running(solver.full)
     solver.close()
-    assert asked.result().outcome is Outcome.CRASHED
+    assert asked.result().outcome is SolveOutcome.CRASHED
     until(lambda: not any(map(is_alive, forked)), "the end of all three")
 
 

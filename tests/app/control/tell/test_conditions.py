@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.control.domain.events import Reason
-from app.control.formulate.tenants import Account, Terms, Used
+from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
 from app.control.tell.conditions import CycleFacts, Statement, describe_attained, make_statements
 from app.control.tell.degrade import Degraded
 from app.manifests.model import Key, Kind
@@ -63,8 +63,8 @@ def test_a_degraded_service_says_why() -> None:
 
 
 def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
-    accounts = {"shop": Account(101.0, 100.0, 200.0, "freeze")}
-    standing = replace(GROUND, accounts=accounts, terms={"shop": Terms(budget_per_month=100.0)}, currency="CHF")
+    accounts = {"shop": BudgetAccount(101.0, 100.0, 200.0, "freeze")}
+    standing = replace(GROUND, accounts=accounts, terms={"shop": TenantTerms(budget_per_month=100.0)}, currency="CHF")
     for key in (SHOP, SEARCH, RANK):
         told = statement(standing, key, "WithinBudget")
         assert (told.status, told.reason) == ("False", "OverBudget")
@@ -76,9 +76,9 @@ def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
 
 
 def test_a_tenant_says_whether_it_has_borrowed_or_had_to_give_back() -> None:
-    standing = replace(GROUND, terms={"shop": Terms(1.0)}, used={"shop": Used(1.2)})
+    standing = replace(GROUND, terms={"shop": TenantTerms(1.0)}, used={"shop": GpuUsage(1.2)})
     assert statement(standing, SHOP, "Entitled").reason == "Borrowing"
     cut = replace(standing, limits={"shop": Limit(1.1)})
     assert (statement(cut, SHOP, "Entitled").status, statement(cut, SHOP, "Entitled").reason) == ("False", "Reclaimed")
-    own = replace(standing, terms={"shop": Terms(2.0, Limit(2.0))}, limits={"shop": Limit(2.0)})
+    own = replace(standing, terms={"shop": TenantTerms(2.0, Limit(2.0))}, limits={"shop": Limit(2.0)})
     assert statement(own, SHOP, "Entitled").status == "True"

@@ -11,9 +11,9 @@ import pytest
 
 from app.access import Principal, Scope
 from app.control.decide.drafting import draft
-from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.running import as_it_stands
+from app.control.formulate.running import running_plan
 from app.control.solve.inline import Inline
 from app.control.tell.figures import CycleOutcome
 from app.control.tell.tell import Announcer
@@ -63,13 +63,13 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
         spec: Any = one["spec"]
         if one["kind"] == "Policy":
             spec = {**spec, "mode": mode}
-        declared.append(Declared(one["kind"], one["metadata"].get("tenant", ""), one["metadata"]["name"], spec))
+        declared.append(DeclaredObject(one["kind"], one["metadata"].get("tenant", ""), one["metadata"]["name"], spec))
     return Snapshot(
         at=NOON + timedelta(minutes=minute),
         epoch=1,
         declared=tuple(declared),
-        nodes={f"node-{n}": NodeFacts(f"node-{n}", "reporting") for n in range(3)},
-        expected={"shop/search": Expected(rate, seen_per_second=rate, observed_seconds=3600.0)},
+        nodes={f"node-{n}": NodeStatus(f"node-{n}", "reporting") for n in range(3)},
+        expected={"shop/search": ExpectedLoad(rate, seen_per_second=rate, observed_seconds=3600.0)},
         target=1,
     )
 
@@ -81,7 +81,7 @@ def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     answer = Inline().solve(posed.problem, seconds=60.0, work=2)
     decision = draft(seen, posed, answer)
     stands = replace(seen, standing=decision.desired)
-    return CycleOutcome(stands, formulate(stands), as_it_stands(formulate(stands).problem), decision)
+    return CycleOutcome(stands, formulate(stands), running_plan(formulate(stands).problem), decision)
 
 
 def told(database: Database, telling: Announcer, what: CycleOutcome) -> bool:

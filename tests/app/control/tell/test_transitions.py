@@ -10,12 +10,12 @@ import pytest
 from agents.contract import AssignedInstance
 from app.control.decide.cordons import Drain
 from app.control.domain.desired import NodeDesired
-from app.control.domain.snapshot import Correction, NodeFacts, Snapshot
+from app.control.domain.snapshot import Correction, NodeStatus, Snapshot
 from app.control.tell.slo import SloStatus
 from app.control.tell.transitions import find_burn_events, find_drain_events, find_fleet_events, find_gateway_events
 from app.store.fleet.cordons import Cordon
 
-NODE = NodeFacts("node-1", "reporting")
+NODE = NodeStatus("node-1", "reporting")
 BEFORE = Snapshot(at=datetime(2026, 3, 2, tzinfo=UTC), epoch=1, nodes={"node-1": NODE})
 
 

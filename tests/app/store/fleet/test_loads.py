@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from agents.contract import GatewayCounts, ServiceCounts
-from app.control.observe.loads import Cursor, Loads, hear
+from app.control.observe.loads import Loads, ReportCursor, read_reports
 from app.store.database.database import Database
 from app.store.fleet import gateways, loads
 from app.store.fleet.loads import LoadBucket
@@ -51,10 +51,10 @@ def bucket(ago: timedelta, **fields: Any) -> LoadBucket:
 def test_each_report_is_heard_once(database: Database) -> None:
     put(database, report("node-1", 1))
     put(database, report("node-2", 1))
-    first = database.read(lambda connection: hear(connection, Cursor()))
+    first = database.read(lambda connection: read_reports(connection, ReportCursor()))
     put(database, report("node-1", 2))
-    second = database.read(lambda connection: hear(connection, first.cursor))
-    third = database.read(lambda connection: hear(connection, second.cursor))
+    second = database.read(lambda connection: read_reports(connection, first.cursor))
+    third = database.read(lambda connection: read_reports(connection, second.cursor))
     assert sorted(one.word.node for one in first.reports) == ["node-1", "node-2"]
     assert [(one.word.node, one.word.sequence) for one in second.reports] == [("node-1", 2)]
     assert third.reports == []
@@ -63,11 +63,11 @@ def test_each_report_is_heard_once(database: Database) -> None:
 
 def test_a_report_that_showed_late_is_heard_all_the_same(database: Database) -> None:
     put(database, report("node-1", 1))
-    first = database.read(lambda connection: hear(connection, Cursor()))
+    first = database.read(lambda connection: read_reports(connection, ReportCursor()))
     put(database, report("node-2", 1))
     sql = "UPDATE report_minute SET received_at = received_at - interval '2 seconds' WHERE node = 'node-2'"
     database.write(lambda connection: connection.execute(text(sql)))
-    second = database.read(lambda connection: hear(connection, first.cursor))
+    second = database.read(lambda connection: read_reports(connection, first.cursor))
     assert [one.word.node for one in second.reports] == ["node-2"]
 
 
@@ -75,7 +75,7 @@ def test_what_is_long_past_is_not_heard_any_more(database: Database) -> None:
     put(database, report("node-1", 1))
     sql = "UPDATE report_minute SET received_at = received_at - interval '1 hour'"
     database.write(lambda connection: connection.execute(text(sql)))
-    assert database.read(lambda connection: hear(connection, Cursor())).reports == []
+    assert database.read(lambda connection: read_reports(connection, ReportCursor())).reports == []
 
 
 def test_what_cannot_be_read_is_counted_and_hides_nothing(database: Database) -> None:
@@ -87,15 +87,15 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing(database: Database) ->
         1,
     )
     put(database, report("node-3", 1))
-    readings = database.read(lambda connection: hear(connection, Cursor()))
+    readings = database.read(lambda connection: read_reports(connection, ReportCursor()))
     assert (readings.unreadable, [one.word.node for one in readings.reports]) == (2, ["node-3"])
 
 
 def test_gateways_are_heard_with_nodes(database: Database) -> None:
     said = GatewayCounts("a", 1, (ServiceCounts("shop/search", 10),))
     database.write(lambda connection: gateways.keep(connection, "gw-1", said))
-    readings = database.read(lambda connection: hear(connection, Cursor()))
-    again = database.read(lambda connection: hear(connection, readings.cursor))
+    readings = database.read(lambda connection: read_reports(connection, ReportCursor()))
+    again = database.read(lambda connection: read_reports(connection, readings.cursor))
     assert [(one.gateway, one.counts.services[0].requests) for one in readings.gateways] == [("gw-1", 10)]
     assert again.gateways == []
 
@@ -106,7 +106,7 @@ def test_loads_follow_what_is_in_the_database(database: Database) -> None:
     for sequence, second in enumerate((10, 20), start=1):
         at = (minute + timedelta(seconds=second)).isoformat()
         put(database, report("node-1", sequence, minute, at=at, instances=[instance(requests=30 * second)]))
-        known.take(database.read(lambda connection: hear(connection, known.cursor)))
+        known.take(database.read(lambda connection: read_reports(connection, known.cursor)))
     recent = known.recent("shop/search")
     assert recent is not None
     assert recent.rate_per_second == pytest.approx(30)

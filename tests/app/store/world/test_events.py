@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, TextClause, text
 
-from app.control.domain.events import Reason, happened
+from app.control.domain.events import Reason, event_of
 from app.store.database.database import Database
 from app.store.world import events
 from app.store.world.events import EventFilter
@@ -30,7 +30,7 @@ def at(connection: Connection, moment: datetime) -> Connection:
 
 
 def unserved(rate: float, service: str = "shop/search") -> events.NewEvent:
-    return happened(Reason.UNSERVED, f"{rate:g} requests a second", kind="Service", name=service)
+    return event_of(Reason.UNSERVED, f"{rate:g} requests a second", kind="Service", name=service)
 
 
 def test_the_same_again_within_an_hour_is_counted_and_its_newest_words_are_kept(connection: Connection) -> None:
@@ -53,8 +53,8 @@ def test_one_batch_may_say_the_same_twice_and_other_things_beside(connection: Co
         unserved(1.0),
         unserved(2.0),
         unserved(3.0, "lab/chat"),
-        happened(Reason.STEP_FAILED, kind="Service", name="shop/search", about="i1"),
-        happened(Reason.STEP_FAILED, kind="Service", name="shop/search", about="i2"),
+        event_of(Reason.STEP_FAILED, kind="Service", name="shop/search", about="i1"),
+        event_of(Reason.STEP_FAILED, kind="Service", name="shop/search", about="i2"),
     ]
     events.record(at(connection, NOON), batch)
     assert sorted((one.name, one.reason, one.times) for one in events.recent(connection)) == [
@@ -68,7 +68,7 @@ def test_one_batch_may_say_the_same_twice_and_other_things_beside(connection: Co
 def test_events_are_found_by_what_they_are_about_and_page_backwards(connection: Connection) -> None:
     at(connection, NOON)
     events.record(connection, [unserved(1.0), unserved(1.0, "lab/chat")])
-    events.record(connection, [happened(Reason.NODE_LOST, kind="Node", name="node-1", generation=7)])
+    events.record(connection, [event_of(Reason.NODE_LOST, kind="Node", name="node-1", generation=7)])
     assert [one.name for one in events.recent(connection, EventFilter(tenant="lab"))] == ["chat"]
     assert [one.name for one in events.recent(connection, EventFilter(severities=["alarm"]))] == ["node-1"]
     assert [one.reason for one in events.recent(connection, EventFilter(kind="Node", generation=7))] == ["node_lost"]

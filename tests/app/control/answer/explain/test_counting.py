@@ -8,10 +8,10 @@ import pytest
 
 from app.control.answer.explain.asked import Explain
 from app.control.answer.explain.counting import counted, predicted
-from app.control.domain.decision import Outcome
-from app.control.domain.snapshot import NodeFacts, Snapshot
+from app.control.domain.decision import SolveOutcome
+from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.pose import pose
-from app.control.formulate.question import Posed
+from app.control.formulate.question import Question
 from app.control.solve.orders import Solve, solved
 from solvers.planning.plan import Plan
 from tests.app.control.answer.explain.test_explain import planned
@@ -22,35 +22,35 @@ from tests.app.control.answer.whatif.worlds import snapshot
 def world() -> Snapshot:
     """The first GPU of big-1 and of small-1 has failed."""
     whole = snapshot(search=300.0, ads=100.0)
-    nodes = {name: NodeFacts(name, "reporting", failed_gpus=(0,)) for name in whole.nodes}
+    nodes = {name: NodeStatus(name, "reporting", failed_gpus=(0,)) for name in whole.nodes}
     return replace(whole, nodes=nodes)
 
 
 @pytest.fixture(scope="module")
-def posed(world: Snapshot) -> Posed:
+def posed(world: Snapshot) -> Question:
     return pose(world)
 
 
 @pytest.fixture(scope="module")
-def plan(posed: Posed) -> Plan:
+def plan(posed: Question) -> Plan:
     answer = solved(Solve(posed.problem, None, 2), alone=True)
-    assert answer.outcome is Outcome.SOLVED
+    assert answer.outcome is SolveOutcome.SOLVED
     assert answer.plan
     return answer.plan
 
 
-def test_a_plan_names_gpus_as_their_nodes_do(posed: Posed, plan: Plan) -> None:
+def test_a_plan_names_gpus_as_their_nodes_do(posed: Question, plan: Plan) -> None:
     assert {one.gpu for one in plan.instances} == {1}
     assert counted(posed.problem, plan) == plan
 
 
-def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(posed: Posed, plan: Plan) -> None:
+def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(posed: Question, plan: Plan) -> None:
     astray = replace(plan.instances[0], id="astray", gpu=0)
     more = replace(plan, instances=(*plan.instances, astray))
     assert counted(posed.problem, more).instances == counted(posed.problem, plan).instances
 
 
-def test_lines_without_predictions_get_those_that_the_solver_would_give(posed: Posed, plan: Plan) -> None:
+def test_lines_without_predictions_get_those_that_the_solver_would_give(posed: Question, plan: Plan) -> None:
     known = counted(posed.problem, plan)
     bare = replace(known, instances=tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in known.instances))
     found = {one.id: one for one in predicted(posed.problem, bare).instances}

@@ -9,7 +9,7 @@ import pytest
 
 from app.control.answer.whatif.asked import WhatIf
 from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, changed
-from app.control.domain.snapshot import Declared, Snapshot
+from app.control.domain.snapshot import DeclaredObject, Snapshot
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
@@ -63,7 +63,7 @@ def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
 def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
     world = snapshot(search=300.0, ads=100.0)
     new = next(one for one in world.declared if one.name == "search" and one.kind == "Service")
-    added = changed(world, WhatIfChange(declared=(Declared("Service", "lab", "twin", dict(new.spec)),)))
+    added = changed(world, WhatIfChange(declared=(DeclaredObject("Service", "lab", "twin", dict(new.spec)),)))
     assert added.expected["lab/twin"].rate_per_second == 300.0
     gone = changed(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))
     assert "shop/ads" not in gone.expected

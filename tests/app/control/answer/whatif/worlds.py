@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.control.domain.snapshot import Declared, Expected, NodeFacts, Snapshot
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from tests.solvers.planning.random_problems import NOON
 
 PROFILE = {
@@ -27,7 +27,7 @@ def snapshot(**rates: float) -> Snapshot:
             _one("Model", f"m-{name}", variants=[{"name": "fp16", "accuracy": 0.76}]),
             _one("Profile", f"p-{name}-v100", model=f"m-{name}", variant="fp16", gpuType="v100", **PROFILE),
             _one("Profile", f"p-{name}-t4", model=f"m-{name}", variant="fp16", gpuType="t4", **_slower(3.0)),
-            Declared(
+            DeclaredObject(
                 "Service",
                 "shop",
                 name,
@@ -38,13 +38,13 @@ def snapshot(**rates: float) -> Snapshot:
         at=NOON,
         epoch=1,
         declared=tuple(sorted(declared, key=lambda one: (one.kind, one.tenant, one.name))),
-        nodes={name: NodeFacts(name, "reporting") for name in ("big-1", "small-1")},
-        expected={f"shop/{name}": Expected(rate) for name, rate in rates.items()},
+        nodes={name: NodeStatus(name, "reporting") for name in ("big-1", "small-1")},
+        expected={f"shop/{name}": ExpectedLoad(rate) for name, rate in rates.items()},
     )
 
 
-def _one(kind: str, name: str, **spec: Any) -> Declared:
-    return Declared(kind, "", name, spec)
+def _one(kind: str, name: str, **spec: Any) -> DeclaredObject:
+    return DeclaredObject(kind, "", name, spec)
 
 
 def _slower(times: float) -> dict[str, Any]:

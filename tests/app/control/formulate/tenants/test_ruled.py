@@ -10,9 +10,9 @@ import pytest
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import NodeDesired
-from app.control.domain.snapshot import Declared, Snapshot, TenantFacts
-from app.control.formulate.tenants import Terms, ruled, used_by_service, used_by_tenant
-from app.control.formulate.tenants.budget import accounts
+from app.control.domain.snapshot import DeclaredObject, Snapshot, TenantSpending
+from app.control.formulate.tenants import TenantTerms, apply_tenant_rules, used_by_service, used_by_tenant
+from app.control.formulate.tenants.budget import budget_accounts
 from solvers.planning.problem import (
     GpuType,
     Limit,
@@ -52,11 +52,11 @@ def problem(*services: Service, gpus: int = 8) -> Problem:
 
 def snapshot(tenants: dict[str, dict[str, Any]], spent: dict[str, float] | None = None, **fields: Any) -> Snapshot:
     declared = (
-        *(Declared("Tenant", "", name, spec) for name, spec in tenants.items()),
-        Declared("GpuType", "", "big", {"pricePerHour": 2.0}),
-        *(Declared("Node", "", f"n{i}", {"gpuType": "big"}) for i in range(8)),
+        *(DeclaredObject("Tenant", "", name, spec) for name, spec in tenants.items()),
+        DeclaredObject("GpuType", "", "big", {"pricePerHour": 2.0}),
+        *(DeclaredObject("Node", "", f"n{i}", {"gpuType": "big"}) for i in range(8)),
     )
-    facts = {tenant: TenantFacts(amount) for tenant, amount in (spent or {}).items()}
+    facts = {tenant: TenantSpending(amount) for tenant, amount in (spent or {}).items()}
     return Snapshot(at=NOON, epoch=1, declared=declared, tenants=facts, **fields)
 
 
@@ -71,13 +71,13 @@ def test_a_borrower_gives_back_within_ten_cycles_and_then_nothing_moves() -> Non
     lab, shop = service("lab/a", 9000.0, variants=("large",)), service("shop/a", 6000.0, variants=("large",))
     world = snapshot({"shop": {"guarantee": {"gpus": 4}}, "lab": {"guarantee": {"gpus": 1}}})
     alone = problem(lab, replace(shop, rate_per_second=1.0))
-    state = State(NOON, solve(ruled(alone, world).problem, Budget(work=2)).instances)
+    state = State(NOON, solve(apply_tenant_rules(alone, world).problem, Budget(work=2)).instances)
     both = problem(lab, shop)
     before = used_by_tenant(both, used_by_service(both, state.running))
     assert before["lab"].gpus > 5, "it borrows while the other is idle"
     plans = []
     for _ in range(10):
-        rules = ruled(replace(both, state=state), world)
+        rules = apply_tenant_rules(replace(both, state=state), world)
         plans.append(solve(rules.problem, Budget(work=2)))
         state = State(NOON, plans[-1].instances)
     after = used_by_tenant(both, used_by_service(both, plans[-1].instances))
@@ -91,21 +91,21 @@ def test_a_frozen_tenant_gets_nothing_more_than_it_has_also_when_its_node_is_los
     tenants = {"shop": {"budget": {"perMonth": 100}, "overBudget": "freeze"}}
     standing = {"gone": NodeDesired((held("shop/a", 50.0),)), "n0": NodeDesired((held("shop/a", 30.0),))}
     world = snapshot(tenants, {"shop": 100.0}, standing=standing)
-    rules = ruled(problem(service("shop/a", 5000.0)), world)
+    rules = apply_tenant_rules(problem(service("shop/a", 5000.0)), world)
     limit = rules.limits["shop"]
     assert limit.gpus == pytest.approx(0.8)
-    assert ruled(problem(service("shop/a", 5000.0)), snapshot(tenants, {"shop": 99.0})).limits == {}
+    assert apply_tenant_rules(problem(service("shop/a", 5000.0)), snapshot(tenants, {"shop": 99.0})).limits == {}
 
 
 def test_what_is_pinned_counts_against_a_limit() -> None:
     world = snapshot({"shop": {"limit": {"gpus": 2, "pricePerHour": 3}}})
-    rules = ruled(problem(service("shop/a", 10.0)), world, [("n0", held("shop/b", 50.0))])
+    rules = apply_tenant_rules(problem(service("shop/a", 10.0)), world, [("n0", held("shop/b", 50.0))])
     assert rules.limits == {"shop": Limit(1.5, 2.0)}
 
 
 def test_a_degraded_tenant_runs_the_variant_that_takes_least_and_weighs_less() -> None:
     world = snapshot({"shop": {"budget": {"perMonth": 100}, "overBudget": "degrade"}}, {"shop": 100.5})
-    rules = ruled(problem(service("shop/a", 10.0), service("lab/a", 10.0)), world)
+    rules = apply_tenant_rules(problem(service("shop/a", 10.0), service("lab/a", 10.0)), world)
     assert rules.problem.services["shop/a"].variants == ("small",)
     assert rules.problem.services["shop/a"].priority == 10
     assert rules.problem.services["lab/a"] == service("lab/a", 10.0)
@@ -113,14 +113,14 @@ def test_a_degraded_tenant_runs_the_variant_that_takes_least_and_weighs_less() -
 
 def test_an_alarm_alone_changes_no_plan() -> None:
     asked = problem(service("shop/a", 10.0))
-    rules = ruled(asked, snapshot({"shop": {"budget": {"perMonth": 100}}}, {"shop": 500.0}))
+    rules = apply_tenant_rules(asked, snapshot({"shop": {"budget": {"perMonth": 100}}}, {"shop": 500.0}))
     assert rules.problem == asked
     assert rules.accounts["shop"].is_over
 
 
 def test_a_budget_that_will_not_last_the_month_is_near() -> None:
-    terms = {"shop": Terms(budget_per_month=100.0)}
+    terms = {"shop": TenantTerms(budget_per_month=100.0)}
     day = NOON.replace(day=16)
-    assert accounts(terms, {"shop": 91.0}, day)["shop"].is_near
-    assert not accounts(terms, {"shop": 91.0}, NOON.replace(day=31))["shop"].is_near
-    assert not accounts(terms, {"shop": 60.0}, day)["shop"].is_near
+    assert budget_accounts(terms, {"shop": 91.0}, day)["shop"].is_near
+    assert not budget_accounts(terms, {"shop": 91.0}, NOON.replace(day=31))["shop"].is_near
+    assert not budget_accounts(terms, {"shop": 60.0}, day)["shop"].is_near

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.formulate.tenants import Terms, entitled, fair, shared
+from app.control.formulate.tenants import TenantTerms, entitled_limits, fair_shares, max_min_shares
 from solvers.planning.problem import Limit
 
 AMOUNTS = st.floats(0, 100)
@@ -16,7 +16,7 @@ CLOSE = 1e-6
 
 
 @st.composite
-def contentions(draw: st.DrawFn) -> tuple[dict[str, Terms], dict[str, dict[int, float]], float]:
+def contentions(draw: st.DrawFn) -> tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float]:
     """Tenants whose guarantees fit the fleet together, and more asked for than there is."""
     gpus = draw(st.floats(4, 100))
     names = [f"t{n}" for n in range(draw(st.integers(2, 6)))]
@@ -26,13 +26,13 @@ def contentions(draw: st.DrawFn) -> tuple[dict[str, Terms], dict[str, dict[int, 
     for name, part in zip(names, parts, strict=True):
         guarantee = gpus * part / whole * 0.99
         most = draw(st.none() | st.floats(1, 2))
-        terms[name] = Terms(guarantee, Limit(None if most is None else max(guarantee * most, 0.1)))
-    terms["t0"] = Terms(max(terms["t0"].guarantee_gpus, 0.01), terms["t0"].limit)
+        terms[name] = TenantTerms(guarantee, Limit(None if most is None else max(guarantee * most, 0.1)))
+    terms["t0"] = TenantTerms(max(terms["t0"].guarantee_gpus, 0.01), terms["t0"].limit)
     demands = {name: draw(st.dictionaries(st.sampled_from([50, 100, 200]), AMOUNTS, max_size=3)) for name in names}
     return terms, demands, gpus
 
 
-def within(terms: Terms, demand: dict[int, float]) -> float:
+def within(terms: TenantTerms, demand: dict[int, float]) -> float:
     most = terms.limit.gpus
     return sum(demand.values()) if most is None else min(sum(demand.values()), most)
 
@@ -43,7 +43,7 @@ def test_sharing_gives_nobody_more_than_it_needs_and_levels_the_others(
 ) -> None:
     r = Random(seed)
     weights = {name: r.uniform(0.5, 5) for name in needs}
-    found = shared(needs, weights, amount)
+    found = max_min_shares(needs, weights, amount)
     assert sum(found.values()) <= amount + CLOSE
     assert all(0 <= found[name] <= needs[name] + CLOSE for name in needs)
     level = max((found[name] / weights[name] for name in needs), default=0)
@@ -55,10 +55,10 @@ def test_sharing_gives_nobody_more_than_it_needs_and_levels_the_others(
 
 @given(contentions())
 def test_nobody_is_below_its_guarantee_while_it_asks_for_it_and_nothing_is_left_idle(
-    given_: tuple[dict[str, Terms], dict[str, dict[int, float]], float],
+    given_: tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float],
 ) -> None:
     terms, demands, gpus = given_
-    found = fair(terms, demands, gpus)
+    found = fair_shares(terms, demands, gpus)
     assert sum(found.values()) <= gpus + CLOSE
     for tenant, share in found.items():
         wanted = within(terms[tenant], demands[tenant])
@@ -68,33 +68,33 @@ def test_nobody_is_below_its_guarantee_while_it_asks_for_it_and_nothing_is_left_
 
 
 def test_where_there_is_less_than_was_guaranteed_guarantees_shrink_alike() -> None:
-    terms = {"shop": Terms(6), "lab": Terms(2)}
-    assert fair(terms, {"shop": {100: 9.0}, "lab": {100: 9.0}}, 4.0) == {"shop": 3.0, "lab": 1.0}
+    terms = {"shop": TenantTerms(6), "lab": TenantTerms(2)}
+    assert fair_shares(terms, {"shop": {100: 9.0}, "lab": {100: 9.0}}, 4.0) == {"shop": 3.0, "lab": 1.0}
 
 
 def test_what_is_left_goes_to_the_higher_priority_first() -> None:
-    terms = {"shop": Terms(2), "lab": Terms(2)}
-    found = fair(terms, {"shop": {100: 2.0, 10: 6.0}, "lab": {200: 5.0}}, 8.0)
+    terms = {"shop": TenantTerms(2), "lab": TenantTerms(2)}
+    found = fair_shares(terms, {"shop": {100: 2.0, 10: 6.0}, "lab": {200: 5.0}}, 8.0)
     assert found == pytest.approx({"shop": 3.0, "lab": 5.0})
 
 
 def test_an_idle_guarantee_is_lent_and_comes_back_with_the_demand() -> None:
-    terms = {"shop": Terms(6), "lab": Terms(2)}
+    terms = {"shop": TenantTerms(6), "lab": TenantTerms(2)}
     asked = {"shop": {100: 1.0}, "lab": {100: 9.0}}
-    assert entitled(terms, asked, 8.0) == {"lab": Limit(7.0)}
-    assert entitled(terms, asked | {"shop": {100: 8.0}}, 8.0) == {"shop": Limit(6.0), "lab": Limit(2.0)}
+    assert entitled_limits(terms, asked, 8.0) == {"lab": Limit(7.0)}
+    assert entitled_limits(terms, asked | {"shop": {100: 8.0}}, 8.0) == {"shop": Limit(6.0), "lab": Limit(2.0)}
 
 
 def test_with_enough_for_all_and_without_guarantees_declared_limits_stand_alone() -> None:
     declared = Limit(9.0, 20.0)
     asked = {"shop": {100: 9.0}, "lab": {100: 9.0}}
-    assert entitled({"shop": Terms(0, declared)}, asked, 4.0) == {"shop": declared}
-    assert entitled({"shop": Terms(4, declared)}, asked, 18.0) == {"shop": declared}
+    assert entitled_limits({"shop": TenantTerms(0, declared)}, asked, 4.0) == {"shop": declared}
+    assert entitled_limits({"shop": TenantTerms(4, declared)}, asked, 18.0) == {"shop": declared}
 
 
 @given(contentions(), st.integers(0, 2**16))
 def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cycles_and_then_rests(
-    given_: tuple[dict[str, Terms], dict[str, dict[int, float]], float], seed: int
+    given_: tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float], seed: int
 ) -> None:
     """Someone holds everything at first. A cycle moves at most a third of what runs, and loads breathe by 1 %."""
     terms, demands, gpus = given_
@@ -104,7 +104,7 @@ def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cy
     history = []
     for _ in range(20):
         breathing = {t: {p: need * r.uniform(0.99, 1.01) for p, need in by.items()} for t, by in demands.items()}
-        limits = entitled(terms, breathing, gpus, used)
+        limits = entitled_limits(terms, breathing, gpus, used)
         wants = {}
         for tenant, by in breathing.items():
             most = limits.get(tenant, Limit()).gpus
@@ -116,7 +116,7 @@ def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cy
             free = gpus * 1.06 - sum(used.values())  # nobody fills a fleet to the last per cent of its GPUs
             used[tenant] += max(min(wants[tenant] - used[tenant], step, free), 0.0)
         history.append(dict(used))
-    share = fair(terms, demands, gpus)
+    share = fair_shares(terms, demands, gpus)
     for tenant in terms:
         settled = history[9][tenant]
         # Who is last in line lives on what the breathing of the others leaves.

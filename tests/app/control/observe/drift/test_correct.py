@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift import Corrected, Observation, corrected
-from app.control.observe.drift.kept import of_row, row_of
-from app.control.observe.drift.settings import Settings
+from app.control.observe.drift import Observation, ProfileCorrection, update_correction
+from app.control.observe.drift.kept import from_row, to_row
+from app.control.observe.drift.settings import DriftTuning
 from tests.support.soak import scaled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = "resnet/fp16/v100"
-SETTINGS = Settings()
+SETTINGS = DriftTuning()
 
 
 def observation(minute: int, ratio: float | None = 1.0, **fields: Any) -> Observation:
@@ -39,22 +39,22 @@ def at(minute: float) -> datetime:
 
 
 def course(
-    truth: float, minutes: int, seed: int = 0, noise: float = 0.02, before: Corrected | None = None, start: int = 0,
-    **fields: Any,
-) -> list[Corrected]:  # fmt: skip
+    truth: float, minutes: int, seed: int = 0, noise: float = 0.02, before: ProfileCorrection | None = None,
+    start: int = 0, **fields: Any,
+) -> list[ProfileCorrection]:  # fmt: skip
     """Minute by minute, with two instances that run as they really do whatever the correction is."""
     draw = random.Random(seed)
-    known, seen, found = before or Corrected(KEY), list[Observation](), []
+    known, seen, found = before or ProfileCorrection(KEY), list[Observation](), []
     for minute in range(start, start + minutes):
         for number in range(2):
             ratio = truth * (1 + draw.gauss(0, noise))
             seen.append(observation(minute, ratio, instance=f"i-{number}", **fields))
-        known = corrected(known, seen, at(minute + 1), SETTINGS)
+        known = update_correction(known, seen, at(minute + 1), SETTINGS)
         found.append(known)
     return found
 
 
-def factors(found: list[Corrected]) -> list[float]:
+def factors(found: list[ProfileCorrection]) -> list[float]:
     """The latency factors, each once."""
     all_of_them = [one.correction.latency_factor for one in found]
     return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
@@ -95,7 +95,7 @@ def test_a_correction_that_persists_says_that_the_profile_is_wrong() -> None:
 
 def test_too_few_minutes_show_nothing() -> None:
     few = [observation(minute, 1.5) for minute in range(SETTINGS.fewest - 1)]
-    assert corrected(Corrected(KEY), few, at(20), SETTINGS).correction == Correction()
+    assert update_correction(ProfileCorrection(KEY), few, at(20), SETTINGS).correction == Correction()
 
 
 def test_one_broken_instance_accuses_itself_only() -> None:
@@ -104,7 +104,7 @@ def test_one_broken_instance_accuses_itself_only() -> None:
         for minute in range(20)
         for number in range(3)
     ]
-    assert corrected(Corrected(KEY), seen, at(20), SETTINGS).correction == Correction()
+    assert update_correction(ProfileCorrection(KEY), seen, at(20), SETTINGS).correction == Correction()
 
 
 def test_quick_batches_that_were_not_full_prove_nothing_and_slow_ones_do() -> None:
@@ -128,13 +128,13 @@ def test_the_same_shape_that_shows_otherwise_is_believed() -> None:
 
 def test_a_profile_that_was_taken_anew_begins_without_a_correction() -> None:
     slow = course(1.2, 60)[-1]
-    anew = corrected(slow, observed(1.2, profile=8), at(61), SETTINGS)
+    anew = update_correction(slow, observed(1.2, profile=8), at(61), SETTINGS)
     assert anew.correction == Correction()
     assert "taken anew" in anew.message
 
 
 def test_a_step_names_what_it_rests_on() -> None:
-    found = corrected(Corrected(KEY), observed(1.08), at(20), SETTINGS)
+    found = update_correction(ProfileCorrection(KEY), observed(1.08), at(20), SETTINGS)
     assert found.message == f"profile {KEY}: latency x 1.08 (was 1.00), by 40 minutes of 1 shapes"
     assert found.shapes["8@30"].minutes == 40
 
@@ -165,24 +165,27 @@ def test_lateness_that_execution_explains_is_not_charged_twice() -> None:
 
 def test_a_late_minute_now_and_then_asks_for_nothing() -> None:
     seen = [observation(minute, 1.0, late=minute % 4 == 0) for minute in range(60)]
-    assert corrected(Corrected(KEY), seen, at(60), SETTINGS).correction == Correction()
+    assert update_correction(ProfileCorrection(KEY), seen, at(60), SETTINGS).correction == Correction()
 
 
 # Memory and power
 
 
 def test_memory_taken_beyond_what_was_told_is_asked_for() -> None:
-    found = corrected(Corrected(KEY), observed(1.0, memory_ratio=1.08), at(20), SETTINGS)
+    found = update_correction(ProfileCorrection(KEY), observed(1.0, memory_ratio=1.08), at(20), SETTINGS)
     assert found.correction == Correction(memory_factor=1.08)
 
 
 def test_watts_are_corrected_outside_their_dead_band() -> None:
-    assert corrected(Corrected(KEY), observed(1.0, power_ratio=1.05), at(20), SETTINGS).correction == Correction()
-    found = corrected(Corrected(KEY), observed(1.0, power_ratio=1.3), at(20), SETTINGS)
+    assert (
+        update_correction(ProfileCorrection(KEY), observed(1.0, power_ratio=1.05), at(20), SETTINGS).correction
+        == Correction()
+    )
+    found = update_correction(ProfileCorrection(KEY), observed(1.0, power_ratio=1.3), at(20), SETTINGS)
     assert found.correction == Correction(power_factor=1.15)
 
 
 def test_a_correction_survives_its_leader() -> None:
     known = course(1.15, 60)[-1]
-    row = row_of(known, at(60))
-    assert of_row(row) == known
+    row = to_row(known, at(60))
+    assert from_row(row) == known

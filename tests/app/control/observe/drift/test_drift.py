@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app.control.domain.snapshot import Correction
-from app.control.observe.drift import Drift, predictions
-from app.control.observe.drift.kept import of_row, row_of
+from app.control.observe.drift import Drift, predict_standing
+from app.control.observe.drift.kept import from_row, to_row
 from app.store.database.database import Database
 from app.store.plans import corrections
 from solvers.planning.problem import (
@@ -57,9 +57,9 @@ def posed(correction: Correction, *running: Instance) -> Problem:
 
 
 def test_predictions_are_by_the_profile_alone_whatever_its_correction() -> None:
-    plain = predictions(posed(Correction(), instance("a", 0), instance("b", 1)), {})
+    plain = predict_standing(posed(Correction(), instance("a", 0), instance("b", 1)), {})
     applied = Correction(1.15)
-    again = predictions(posed(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
+    again = predict_standing(posed(applied, instance("a", 0), instance("b", 1)), {KEY: applied})
     assert plain["a"].exec_ms == pytest.approx(40.3)
     assert again["a"].exec_ms == pytest.approx(40.3)
     assert again["a"].profile == plain["a"].profile
@@ -67,14 +67,14 @@ def test_predictions_are_by_the_profile_alone_whatever_its_correction() -> None:
 
 
 def test_neighbours_are_part_of_a_prediction() -> None:
-    found = predictions(posed(Correction(), instance("a", 0), instance("b", 0)), {})
+    found = predict_standing(posed(Correction(), instance("a", 0), instance("b", 0)), {})
     assert found["a"].exec_ms == pytest.approx(40.3 * 1.15)
     assert (found["a"].alone, found["a"].shape) == (False, "8@30+")
 
 
 def test_another_profile_is_another_mark() -> None:
-    before = predictions(posed(Correction(), instance("a", 0)), {})
-    after = predictions(posed(Correction(1.5), instance("a", 0)), {})
+    before = predict_standing(posed(Correction(), instance("a", 0)), {})
+    after = predict_standing(posed(Correction(1.5), instance("a", 0)), {})
     assert before["a"].profile != after["a"].profile
 
 
@@ -85,7 +85,7 @@ def run(drift: Drift, truth: float, minutes: int, start: int = 0) -> list[float]
     for second in range(start * 60 + 5, (start + minutes) * 60, 10):
         running = [instance("a", 0), instance("b", 1)]
         known: Mapping[str, Correction] = {KEY: correction}
-        drift.expects(predictions(posed(correction, *running), known))
+        drift.expects(predict_standing(posed(correction, *running), known))
         batches = 10 * (second % 60)
         copies = [{"id": f"c-{one.id}", "instance": one.id, "gpu": one.gpu, "stage": "ready"} for one in running]
         said = [
@@ -111,11 +111,11 @@ def test_a_profile_that_is_right_is_left_alone() -> None:
 def test_a_new_leader_goes_on_from_what_was_kept(database: Database) -> None:
     old = Drift()
     run(old, 1.15, 60)
-    rows = [row_of(one, at(3600)) for one in old.known.values()]
+    rows = [to_row(one, at(3600)) for one in old.known.values()]
     for _ in range(2):
         database.write(lambda connection: corrections.keep(connection, rows))
     new = Drift()
-    new.restore(map(of_row, database.read(corrections.everything)))
+    new.restore(map(from_row, database.read(corrections.everything)))
     assert new.known == old.known
     assert run(new, 1.15, 60, start=60) == [1.15]
 
@@ -123,6 +123,6 @@ def test_a_new_leader_goes_on_from_what_was_kept(database: Database) -> None:
 def test_a_correction_can_be_taken_back_by_hand(database: Database) -> None:
     old = Drift()
     run(old, 1.15, 30)
-    database.write(lambda connection: corrections.keep(connection, [row_of(one, at(0)) for one in old.known.values()]))
+    database.write(lambda connection: corrections.keep(connection, [to_row(one, at(0)) for one in old.known.values()]))
     database.write(lambda connection: corrections.forget(connection, "resnet", "fp16", "v100"))
     assert database.read(corrections.everything) == []

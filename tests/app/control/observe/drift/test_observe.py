@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.control.observe.drift import Observation, Prediction
-from app.control.observe.drift.observe import Minutes, ShedSince, nobody
-from app.control.observe.drift.settings import Settings
+from app.control.observe.drift.observe import NodeMinutes, ShedSince, no_shedding
+from app.control.observe.drift.settings import DriftTuning
 from tests.support.words import at, heard, served
 
 SEARCH = Prediction(
@@ -25,10 +25,10 @@ def copy(name: str = "c-1", instance: str = "i-1", stage: str = "ready", gpu: in
 def watched(
     minutes: int = 4, predicted: Prediction = SEARCH, minute_fields: dict[str, Any] | None = None,
     at_second: dict[int, dict[str, Any]] | None = None, generation: int = 1, exec_ms: float = 23.0,
-    shed_since: ShedSince = nobody,
+    shed_since: ShedSince = no_shedding,
 ) -> list[Observation]:  # fmt: skip
     """Words every ten seconds; `at_second` changes what those say that come then."""
-    node, found = Minutes(), list[Observation]()
+    node, found = NodeMinutes(), list[Observation]()
     for second in range(5, minutes * 60 + 10, 10):
         within = second % 60
         batches = 5 * within
@@ -36,7 +36,7 @@ def watched(
         fields: dict[str, Any] = {"copies": [copy()], "generation": generation}
         fields |= (at_second or {}).get(second, {})
         word = heard("n", second, served(**{"requests": 30 * within, **said}), **fields).word
-        found += node.next(word, {"i-1": predicted}, Settings(), shed_since)
+        found += node.next(word, {"i-1": predicted}, DriftTuning(), shed_since)
     return found
 
 
@@ -92,11 +92,11 @@ def test_an_instance_with_other_company_than_planned_does_not_count() -> None:
 
 
 def test_a_minute_that_was_not_told_whole_does_not_count() -> None:
-    node, found = Minutes(), list[Observation]()
+    node, found = NodeMinutes(), list[Observation]()
     for second in (5, 15, 125, 135, 185, 195):
         said = served(30, batches=100, busySeconds=2)
         word = heard("n", second, said, copies=[copy()], generation=1).word
-        found += node.next(word, {"i-1": SEARCH}, Settings())
+        found += node.next(word, {"i-1": SEARCH}, DriftTuning())
     assert found == [] or [one.at for one in found] == [at(120)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.control.domain.readings import Trial
+from app.control.domain.readings import CopyTrial
 from app.control.observe.loads.trials import Trials
 from tests.app.control.rollout.fleets import an_instance
 from tests.support.words import fast, heard, served
@@ -10,7 +10,7 @@ from tests.support.words import fast, heard, served
 ON_TRIAL = {"i-1": an_instance("i-1", rate=100)}  # 98 % within 80 ms
 
 
-def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, Trial]:
+def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, CopyTrial]:
     """What is known when minutes of so many answers in time, and so many late, were heard."""
     trials = Trials()
     assert trials.of(ON_TRIAL) == {}
@@ -25,16 +25,16 @@ def after(*minutes: tuple[int, int], errors: int = 0) -> dict[str, Trial]:
 
 def test_the_minute_in_which_it_was_first_heard_does_not_count() -> None:
     assert after() == {}
-    assert after((500, 0)) == {"i-1": Trial(500, 100.0)}
+    assert after((500, 0)) == {"i-1": CopyTrial(500, 100.0)}
 
 
 def test_minutes_add_up_and_a_later_word_of_a_minute_replaces_the_one_before() -> None:
-    assert after((500, 0), (300, 3)) == {"i-1": Trial(803, 100 * (800 / 803))}
+    assert after((500, 0), (300, 3)) == {"i-1": CopyTrial(803, 100 * (800 / 803))}
     trials = Trials()
     trials.of(ON_TRIAL)
     for seconds, count in ((50, 9), (70, 100), (90, 300)):
         trials.take(heard("n", seconds, served(count)).word)
-    assert trials.of(ON_TRIAL) == {"i-1": Trial(300, 100.0)}
+    assert trials.of(ON_TRIAL) == {"i-1": CopyTrial(300, 100.0)}
 
 
 def test_errors_are_misses() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import Expected
-from app.control.formulate.running import as_it_stands
+from app.control.domain.snapshot import ExpectedLoad
+from app.control.formulate.running import running_plan
 from app.control.tell.degrade import SloTarget, find_degraded, plan_shedding
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -68,8 +68,8 @@ def test_variants_give_way_first_and_then_what_weighs_least_is_left_out(whole: P
 def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: Problem, before: Plan) -> None:
     """Also when the solver is down: what stands is then all there is."""
     problem, lost = half(whole, before)
-    stands = as_it_stands(problem)
-    expected = {name: Expected(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
+    stands = running_plan(problem)
+    expected = {name: ExpectedLoad(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
     sheds = plan_shedding(stands, expected, {name: SloTarget(200.0) for name in SERVICES})
     alive = dict.fromkeys(SERVICES, 0.0)
     for one in before.instances:
@@ -85,7 +85,7 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
 def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
     plan = solve(problem, Budget(work=10))
-    expected = {name: Expected(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
+    expected = {name: ExpectedLoad(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
     sheds = plan_shedding(plan, expected, {name: SloTarget(200.0) for name in SERVICES})
     assert [name for name, found in sheds.items() if found.share] == ["lab/spare"]
     assert set(find_degraded(problem, plan, sheds, {})) == {"lab/spare"}

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.domain.snapshot import Expected
+from app.control.domain.snapshot import ExpectedLoad
 from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance
@@ -20,8 +20,8 @@ def instance(rate: float, node: str = "n1", service: str = SEARCH) -> Instance:
     return Instance(f"{service}-{node}", service, node, 0, "v", 4, 0.0, 40, 2.0, 1200.0, rate)
 
 
-def seen(rate: float) -> dict[str, Expected]:
-    return {SEARCH: Expected(rate, seen_per_second=rate, observed_seconds=600.0)}
+def seen(rate: float) -> dict[str, ExpectedLoad]:
+    return {SEARCH: ExpectedLoad(rate, seen_per_second=rate, observed_seconds=600.0)}
 
 
 def plan(carried: float, unserved: float) -> Plan:
