@@ -99,7 +99,6 @@ class Reason(StrEnum):
     BURN_FAST = "burn_fast", "alarm", "A service spends its allowance of late requests many times too fast."
     QUEUEING = "queueing", "warning", "Requests wait at the gateway, up to a limit, for lack of capacity."
     SHEDDING = "shedding", "alarm", "A share of a service's requests is answered 503 for lack of capacity."
-    NO_PROFILE = "no_profile", "warning", "No profile says how a service's variants run on any GPU of the fleet."
 
     # Jobs.
     JOB_QUEUED = "job_queued", "info", "A job waits for a place."
