@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
 import threading
 import time
@@ -17,10 +16,12 @@ from typing import Any
 
 import msgspec
 
-from agents.host.sockets import short_name
+from agents.host.wire import connect, listen, read_line
 
 SOCKET = "agent.sock"
-LONGEST_LINE = 64 * 1024
+LONGEST_QUESTION_BYTES = 64 * 1024
+LONGEST_ANSWER_BYTES = 1 << 24
+BACKLOG = 8
 PATIENCE_SECONDS = 10.0
 LINE_SECONDS = 2.0  # for a question to come whole: the next caller waits meanwhile
 
@@ -39,33 +40,27 @@ class LocalServer:
     def __init__(self, folder: Path, answers: Answers) -> None:
         self._path = folder / SOCKET
         self._answers = answers
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener: socket.socket | None = None
 
     def start(self) -> None:
-        self._path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            with short_name(self._path) as name:
-                self._listener.bind(name)
-        finally:
-            os.umask(before)
-        self._listener.listen(8)
-        threading.Thread(target=self._serve, name="local", daemon=True).start()
+        self._listener = listen(self._path, BACKLOG)
+        threading.Thread(target=self._serve, args=(self._listener,), name="local", daemon=True).start()
 
     def stop(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
         self._path.unlink(missing_ok=True)
 
-    def _serve(self) -> None:
+    def _serve(self, listener: socket.socket) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, _ = listener.accept()
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
-                asked = _line(connection, LONGEST_LINE, LINE_SECONDS)
+                asked = read_line(connection, LONGEST_QUESTION_BYTES, time.monotonic() + LINE_SECONDS)
                 connection.settimeout(PATIENCE_SECONDS)
                 connection.sendall(self._answer(asked) + b"\n")
 
@@ -88,24 +83,11 @@ def ask(folder: Path, verb: str, **fields: Any) -> Any:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         try:
-            with short_name(folder / SOCKET) as name:
-                connection.connect(name)
+            connect(connection, folder / SOCKET)
             connection.sendall(msgspec.json.encode({"verb": verb, **fields}) + b"\n")
-            said = msgspec.json.decode(_line(connection, 1 << 24, PATIENCE_SECONDS))
+            said = msgspec.json.decode(read_line(connection, LONGEST_ANSWER_BYTES, time.monotonic() + PATIENCE_SECONDS))
         except (OSError, msgspec.DecodeError) as error:
             raise NotRunning(f"no agent answers in {folder} ({error}); is `gpuwright agent run` up?") from error
     if "error" in said:
         raise ValueError(said["error"])
     return said["answer"]
-
-
-def _line(connection: socket.socket, longest: int, seconds: float) -> bytes:
-    found = bytearray()
-    until = time.monotonic() + seconds
-    while b"\n" not in found:
-        connection.settimeout(max(0.001, until - time.monotonic()))
-        part = connection.recv(65536)
-        if not part or len(found) > longest:
-            break
-        found += part
-    return bytes(found).partition(b"\n")[0]

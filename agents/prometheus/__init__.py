@@ -1,7 +1,6 @@
-"""The agent's own /metrics: `render` makes the text of an `AgentView`, `serve` answers with it on loopback."""
+"""The agent's own /metrics: `render` writes an `AgentView` as text for Prometheus."""
 
-from agents.prometheus.answering import Answering, serve
 from agents.prometheus.text import render
 from agents.prometheus.view import AgentView, CopyView, GpuView
 
-__all__ = ["AgentView", "Answering", "CopyView", "GpuView", "render", "serve"]
+__all__ = ["AgentView", "CopyView", "GpuView", "render"]

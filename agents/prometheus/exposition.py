@@ -1,4 +1,8 @@
-"""Prometheus' text format: families of samples in, lines out."""
+"""Writes families of samples in Prometheus' text format.
+
+prometheus_client adds 2.4 MiB to the agent's 28 and 30 ms of CPU to its start; its parser stops at
+the first malformed line, where `talk.scraping` must keep the others, and its server has no limits.
+"""
 
 from __future__ import annotations
 

@@ -82,12 +82,13 @@ def _answers(agent: Agent, node: LocalNode, credential: Credential) -> Mapping[s
 
 
 def _serve_metrics(address: str, agent: Agent, node: LocalNode, credential: Credential) -> None:
-    from agents.prometheus import render, serve
+    from agents.host.pages import serve
+    from agents.prometheus import render
 
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise CannotRun(f"--metrics {address!r} must look like 127.0.0.1:9400")
     try:
-        serve((host.strip("[]"), int(port)), lambda: render(status.view(agent, node, credential)))
+        serve((host.strip("[]"), int(port)), {"/metrics": lambda: render(status.view(agent, node, credential))})
     except (OSError, OverflowError) as error:
         raise CannotRun(f"--metrics {address}: {error}") from error

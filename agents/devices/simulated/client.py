@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from agents.devices.simulated.limits import ClientLimits, read_limits
 from agents.devices.simulated.refusals import CANNOT_CONNECT, TERMINATED, CudaRefusal
-from agents.devices.simulated.wire import connect
+from agents.host.wire import connect
 
 SOCKET = "device.sock"
 RECONNECT_SECONDS = 5.0

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from agents.devices.simulated.refusals import CudaRefusal
-from agents.devices.simulated.wire import connect
+from agents.host.wire import connect, read_line
 from agents.seams.device import DeviceError, Trouble
 
 CONTROL = "driver.sock"
 LOCK = "driver.lock"
 DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its word is heard
 MOST_IDLE = 4
+LONGEST_ANSWER_BYTES = 1 << 24
 
 
 class DriverConnections:
@@ -75,20 +76,13 @@ class DriverConnections:
     def _over(self, connection: socket.socket, request: bytes) -> bytes:
         try:
             connection.sendall(request)
-            until = time.monotonic() + DEADLINE_SECONDS
-            answer = bytearray()
-            while not answer.endswith(b"\n"):
-                connection.settimeout(max(0.001, until - time.monotonic()))
-                more = connection.recv(65536)
-                if not more:
-                    raise ConnectionResetError("the driver is gone")
-                answer += more
+            answer = read_line(connection, LONGEST_ANSWER_BYTES, time.monotonic() + DEADLINE_SECONDS)
         except BaseException:
             connection.close()
             raise
         with self._lock:
             if len(self._idle) < MOST_IDLE:
                 self._idle.append(connection)
-                return bytes(answer)
+                return answer
         connection.close()
-        return bytes(answer)
+        return answer

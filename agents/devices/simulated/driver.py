@@ -27,9 +27,10 @@ from agents.devices.simulated.kinds import KINDS
 from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
+from agents.devices.simulated.peer import BACKLOG, Peer
 from agents.devices.simulated.pipe import Pipe
 from agents.devices.simulated.refusals import CudaRefusal
-from agents.devices.simulated.wire import Peer, listen_at
+from agents.host.wire import listen
 from agents.seams.device import DeviceError
 
 LONGEST_REQUEST = 65536
@@ -57,7 +58,7 @@ class Driver:
         self._peers: set[Peer] = set()
         self._pipes = {uuid: Pipe(folder / "mps" / uuid, uuid, machine, loop) for uuid in machine.slots}
         machine.pid_exists = lambda pid: Path(f"/proc/{pid}").exists()
-        self._listener = listen_at(folder / CONTROL)
+        self._listener = listen(folder / CONTROL, BACKLOG)
         loop.welcome(self._listener, self._meet)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from agents.devices.simulated.wire import Peer
+from agents.devices.simulated.peer import Peer
 
 PAUSE_SECONDS = 0.2  # of a listener when there are no descriptors left
 
@@ -36,7 +36,8 @@ class Loop:
         heapq.heappush(self._due, (self.clock() + seconds, next(self._serial), call))
 
     def welcome(self, listener: socket.socket, meet: Callable[[socket.socket], None]) -> None:
-        """Have each connection met."""
+        """Accepts connections and hands each to `meet`."""
+        listener.setblocking(False)
 
         def accept() -> None:
             try:

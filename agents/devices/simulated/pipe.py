@@ -13,8 +13,9 @@ from agents.devices.simulated.client import LONGEST_LINE, SOCKET
 from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
+from agents.devices.simulated.peer import BACKLOG, Peer
 from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, CudaRefusal
-from agents.devices.simulated.wire import Peer, listen_at, peer_pid
+from agents.host.wire import listen, peer_pid
 
 HELLO_SECONDS = 3.0
 MOST_CONNECTIONS = 200  # on one GPU, clients or not
@@ -38,7 +39,7 @@ class Pipe:
         """The socket is there while the daemon is up, and clients are told what became of them."""
         up = self._machine.slots[self._uuid].daemon.up
         if up and self._listener is None:
-            self._listener = listen_at(self._path)
+            self._listener = listen(self._path, BACKLOG)
             self._loop.welcome(self._listener, self._meet)
         elif not up and self._listener is not None:
             self.close()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.devices.simulated.refusals import CudaRefusal
+from agents.host.pages import serve
 from agents.programs.train import checkpoint, pace
-from agents.programs.train.page import open_page
 
 _SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 _SHORTEST_WAIT_SECONDS = 0.05
@@ -36,7 +36,7 @@ class TrainingJob:
             checkpoint.save(self._path, self.steps)
             self.saved = self.steps
 
-    def metrics(self) -> str:
+    def metrics(self) -> bytes:
         figures = [
             ("steps_total", "counter", self.steps),
             ("saved_steps", "gauge", self.saved),
@@ -46,7 +46,7 @@ class TrainingJob:
             figures.append(("memory_bytes", "gauge", round(self._device.memory_gib * 2**30)))
         return "".join(
             f"# TYPE gpuwright_train_{name} {kind}\ngpuwright_train_{name} {v}\n" for name, kind, v in figures
-        )
+        ).encode()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         device = attach(os.environ, asked.memory_gib)
         job = TrainingJob(asked.checkpoint, device)
-        port = open_page(asked.host, asked.port, job.metrics) if asked.port is not None else 0
+        pages = {"/healthz": lambda: b"ok\n", "/metrics": job.metrics}
+        port = serve((asked.host, asked.port), pages).port if asked.port is not None else 0
     except (CudaRefusal, checkpoint.Damaged, OSError, ValueError) as error:
         print(f"gpuwright-train: {error}", file=sys.stderr)  # noqa: T201  its log is what it prints
         return 1

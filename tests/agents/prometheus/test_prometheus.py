@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.prometheus import AgentView, Answering, CopyView, GpuView, render, serve
-from agents.prometheus.answering import MOST_CALLERS
+from agents.prometheus import AgentView, CopyView, GpuView, render
 from agents.seams.device import GpuDevice, GpuReading
-from tests.support.caller import until
 
 GPU = GpuDevice(
     index=1, uuid="GPU-1", name="Tesla V100-PCIE-16GB", pci="00000000:3B:00.0", memory_gib=16.0, sm_count=80,
@@ -115,76 +106,3 @@ def test_a_name_cannot_break_out_of_its_label() -> None:
     shown = samples(AgentView(name))
     assert shown["gpuwright_agent_epoch"][0][0]["Hostname"] == name
     assert "DCGM_FI_DEV_GPU_TEMP" not in shown
-
-
-@pytest.fixture
-def answering() -> Iterator[Answering]:
-    server = serve(("127.0.0.1", 0), lambda: b"a 1\n")
-    yield server
-    server.close()
-
-
-def got(server: Answering, path: str = "/metrics") -> tuple[int, str, bytes]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, "", error.read()
-
-
-def raw(server: Answering, sent: bytes) -> bytes:
-    said = b""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
-        with suppress(OSError):
-            connection.sendall(sent)
-        with suppress(ConnectionResetError):
-            while more := connection.recv(4096):
-                said += more
-    return said
-
-
-def test_the_page_is_served_and_nothing_else(answering: Answering) -> None:
-    assert got(answering) == (200, "text/plain; version=0.0.4; charset=utf-8", b"a 1\n")
-    assert got(answering, "/metrics?x=1")[0] == 200
-    assert got(answering, "/")[0] == 404
-    assert got(answering, "/metrics/../../etc/passwd")[0] == 404
-    assert raw(answering, b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").startswith(b"HTTP/1.1 405 ")
-    assert raw(answering, b"HEAD /metrics HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
-
-
-@pytest.mark.parametrize("sent", [b"\r\n\r\n", b"\x16\x03\x01\x00\r\n\r\n", b"x" * 100_000])
-def test_garbage_is_answered_or_cut_off(answering: Answering, sent: bytes) -> None:
-    assert raw(answering, sent)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 404", b"")
-    until(lambda: got(answering)[0] == 200)
-
-
-def test_callers_that_say_nothing_cannot_tie_it_up_for_good(answering: Answering) -> None:
-    with ExitStack() as silent:
-        for _ in range(MOST_CALLERS + 4):
-            silent.enter_context(socket.create_connection(("127.0.0.1", answering.port)))
-
-        def served() -> bool:
-            with suppress(OSError):
-                return got(answering)[0] == 200
-            return False
-
-        until(served, "the silent ones were never sent away")
-
-
-def test_a_fault_in_what_is_shown_is_an_answer_too() -> None:
-    def broken() -> bytes:
-        raise KeyError("no such copy")
-
-    server = serve(("127.0.0.1", 0), broken)
-    assert got(server)[0] == 500
-    assert got(server)[0] == 500, "and it goes on"
-    server.close()
-
-
-def test_it_can_be_closed_and_its_port_taken_again(answering: Answering) -> None:
-    port = answering.port
-    answering.close()
-    again = serve(("127.0.0.1", port), lambda: b"b 2\n")
-    assert got(again)[2] == b"b 2\n"
-    again.close()

@@ -13,9 +13,9 @@ from urllib.request import urlopen
 import pytest
 
 from agents.devices.simulated.remote import Switches
+from agents.host.pages import serve
 from agents.keeper.routing import GatewayRoutes
 from agents.node.state_folder import Credential, StateFolder
-from agents.prometheus import serve
 from agents.run.opening import NoGateway
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from agents.templates.reading import read_usable
@@ -83,7 +83,7 @@ def test_a_file_of_its_own_that_was_garbled_is_told(folder: Path, name: str) -> 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_metrics_are_served_on_ipv6() -> None:
-    answering = serve(("::1", 0), lambda: b"up 1\n")
+    answering = serve(("::1", 0), {"/metrics": lambda: b"up 1\n"})
     with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=10) as said:
         assert said.read() == b"up 1\n"
     answering.close()

@@ -23,7 +23,7 @@ from agents.devices.simulated.client import SOCKET
 from agents.devices.simulated.connections import DriverConnections
 from agents.devices.simulated.daemon import MAX_CLIENTS
 from agents.devices.simulated.remote import Switches, connect, ensure_driver
-from agents.devices.simulated.wire import connect as connect_to
+from agents.host.wire import connect as connect_to
 from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.over_driver import OverDriver
 from tests.support.caller import until

@@ -1,4 +1,7 @@
-"""A web server of one page: GET /metrics, a handful of callers at once, each with a deadline."""
+"""A web server for a few read-only pages: a handful of callers at once, each with a deadline.
+
+The standard library's http.server would add 1 MiB to the agent and has neither limit.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,28 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 MOST_CALLERS = 4
-MOST_BYTES = 8192  # of a request's head
+LONGEST_HEAD_BYTES = 8192
 CALLER_SECONDS = 2.0
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+RETRY_SECONDS = 0.1
+HANG_UP_SECONDS = 1.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 log = logging.getLogger(__name__)
 
 
-class Answering:
-    """Answers until it is closed."""
+class PageServer:
+    """Serves `pages`, by path, until it is closed."""
 
-    def __init__(self, listener: socket.socket, render: Callable[[], bytes]) -> None:
+    def __init__(self, listener: socket.socket, pages: Mapping[str, Callable[[], bytes]]) -> None:
         self._listener = listener
-        self._render = render
+        self._pages = pages
         self._places = threading.BoundedSemaphore(MOST_CALLERS)
         self._closing = False
-        self._thread = threading.Thread(target=self._accept, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._accept, name="pages", daemon=True)
         self._thread.start()
 
     @property
@@ -33,7 +38,7 @@ class Answering:
         return int(self._listener.getsockname()[1])
 
     def close(self) -> None:
-        """No new callers; those that are being answered have their deadline."""
+        """Accepts no new callers; current ones keep their deadline."""
         self._closing = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which closing alone does not
@@ -46,16 +51,16 @@ class Answering:
                 connection, _ = self._listener.accept()
             except OSError as error:
                 if not self._closing:
-                    log.warning("metrics: %s", error)
-                    time.sleep(0.1)  # out of file descriptors: not as fast as it goes
+                    log.warning("pages: %s", error)
+                    time.sleep(RETRY_SECONDS)  # out of file descriptors: do not spin
                 continue
             if not self._places.acquire(blocking=False):
                 connection.close()
                 continue
             try:
-                threading.Thread(target=self._serve, args=(connection,), name="metrics-caller", daemon=True).start()
+                threading.Thread(target=self._serve, args=(connection,), name="page-caller", daemon=True).start()
             except RuntimeError as error:  # no more threads
-                log.warning("metrics: %s", error)
+                log.warning("pages: %s", error)
                 self._places.release()
                 connection.close()
 
@@ -69,32 +74,33 @@ class Answering:
 
     def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
+        path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
         if not rest:
-            return _response("400 Bad Request", b"this is no HTTP request\n")
-        if path != b"/metrics":
-            return _response("404 Not Found", b"there is only /metrics here\n")
+            return _response("400 Bad Request", b"malformed HTTP request\n")
+        page = self._pages.get(path)
+        if page is None:
+            return _response("404 Not Found", f"unknown page; known: {', '.join(self._pages)}\n".encode())
         if method not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", b"GET it\n")
+            return _response("405 Method Not Allowed", b"only GET and HEAD are allowed\n")
         try:
-            text = self._render()
+            text = page()
         except Exception:
-            log.exception("metrics could not be made")
-            return _response("500 Internal Server Error", b"the agent's log says why\n")
-        return _response("200 OK", text, CONTENT_TYPE, send_body=method == b"GET")
+            log.exception("page %s failed", path)
+            return _response("500 Internal Server Error", b"internal error; see the log\n")
+        return _response("200 OK", text, METRICS_TYPE, send_body=method == b"GET")
 
 
-def serve(address: tuple[str, int], render: Callable[[], bytes]) -> Answering:
-    """Listen here; port 0 lets the kernel choose. OSError when the address is taken."""
+def serve(address: tuple[str, int], pages: Mapping[str, Callable[[], bytes]]) -> PageServer:
+    """Listens at the address; port 0 lets the kernel choose. OSError when it is in use."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    return Answering(socket.create_server(address, family=family, backlog=16), render)
+    return PageServer(socket.create_server(address, family=family, backlog=16), pages)
 
 
 def _head(connection: socket.socket) -> bytes:
-    """What was said up to the empty line, the deadline or the limit."""
+    """Returns the bytes up to the empty line, or none where the deadline or the limit comes first."""
     deadline = time.monotonic() + CALLER_SECONDS
     head = b""
-    while b"\r\n\r\n" not in head and len(head) < MOST_BYTES:
+    while b"\r\n\r\n" not in head and len(head) < LONGEST_HEAD_BYTES:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         more = connection.recv(4096)
         if not more:
@@ -105,9 +111,9 @@ def _head(connection: socket.socket) -> bytes:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Let what was not read go by: closing on it would take the answer away with it."""
+    """Drains unread input first: closing with some left would discard the answer."""
     connection.shutdown(socket.SHUT_WR)
-    connection.settimeout(1.0)
+    connection.settimeout(HANG_UP_SECONDS)
     for _ in range(64):
         if not connection.recv(4096):
             return

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import socket
-import struct
-import time
 from collections.abc import Callable
-from pathlib import Path
-
-from agents.host.sockets import short_name
 
 BACKLOG = 128
 
@@ -61,40 +56,3 @@ class Peer:
             self.open = False
             self._gone()
             self.connection.close()
-
-
-def listen_at(path: Path) -> socket.socket:
-    """Listen where only this user may connect."""
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_name(path) as name:
-            listener.bind(name)
-        path.chmod(0o600)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def peer_pid(connection: socket.socket) -> int:
-    """Who is at the other end, as the kernel knows it: a PID of this namespace."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, _, _ = struct.unpack("3i", credentials)
-    return int(pid)
-
-
-def connect(connection: socket.socket, path: Path) -> None:
-    """A queue that is full answers EAGAIN at once to a socket with a timeout: it is worth another try."""
-    until = time.monotonic() + (connection.gettimeout() or 0.0)
-    with short_name(path) as name:
-        while True:
-            try:
-                connection.connect(name)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(0.01)
