@@ -16,11 +16,11 @@ import msgspec
 
 from agents.contract import AssignedInstance, Assignment
 from agents.control.agent import AssignmentVerdict, judge_assignment
+from agents.fits import GpuRules
 from agents.keeper import decide as deciding
 from agents.keeper.copies import DOWN, NodeCopy, Stage
 from agents.keeper.decide import HeldStart, WantedInstance
 from agents.keeper.failures import Failures
-from agents.keeper.room import Rules
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.state_folder import AgentMemory
 from agents.runtime import Running
@@ -192,7 +192,7 @@ class LightNode:
             established=[name for name, as_it_was in self._established.items() if as_it_was in assignment.instances],
         )
         alive = self.alive()
-        decision = deciding.decide(wanted, alive, node, Rules.of(assignment))
+        decision = deciding.decide(wanted, alive, node, GpuRules.of(assignment))
         if decision.held != self.held:
             self.held, self.news = decision.held, True
         for going in decision.take_down:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.contract import AssignedInstance
+from agents.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, same_process_serves
-from agents.keeper.room import Missing, Rules, missing
+from agents.keeper.room import missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class HeldStart:
     """Not done, and why."""
 
     instance: str
-    missing: Missing
+    missing: Shortfall
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class CopyDecision:
 
 
 def decide(
-    wanted: Sequence[WantedInstance], copies: Collection[NodeCopy], node: NodeConstraints, rules: Rules
+    wanted: Sequence[WantedInstance], copies: Collection[NodeCopy], node: NodeConstraints, rules: GpuRules
 ) -> CopyDecision:
     """The next moves towards `wanted`; the copies are those that are not gone."""
     by_instance: dict[str, list[NodeCopy]] = {}
@@ -108,7 +109,7 @@ def _succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Colle
     return found
 
 
-WAIT = Missing("wait", "")
+WAIT = Shortfall("wait", "")
 
 
 def _obstacle(
@@ -117,20 +118,20 @@ def _obstacle(
     copies: Collection[NodeCopy],
     leaving: Collection[str],
     node: NodeConstraints,
-    rules: Rules,
-) -> Missing | None:
+    rules: GpuRules,
+) -> Shortfall | None:
     """Why a copy of `one` cannot be started now; WAIT where time alone will tell."""
     name = one.instance.id
     if not one.gpu:
-        return Missing("no_gpu", f"there is no GPU {one.instance.gpu} on this node")
+        return Shortfall("no_gpu", f"there is no GPU {one.instance.gpu} on this node")
     if one.gpu in node.fenced:
-        return Missing("gpu_fenced", f"GPU {one.instance.gpu} takes nothing new: {node.fenced[one.gpu]}")
+        return Shortfall("gpu_fenced", f"GPU {one.instance.gpu} takes nothing new: {node.fenced[one.gpu]}")
     if name in node.refused:
-        return Missing(*node.refused[name])
+        return Shortfall(*node.refused[name])
     if name in node.resting:
-        return Missing(*node.resting[name])
+        return Shortfall(*node.resting[name])
     if one.gpu in node.recycled:
-        return Missing("gpu_recycled", f"GPU {one.instance.gpu} is emptied, and its MPS daemon is started anew")
+        return Shortfall("gpu_recycled", f"GPU {one.instance.gpu} is emptied, and its MPS daemon is started anew")
     if not (node.contact or name in node.established):
         return WAIT  # without contact nothing new is started; what has died is started again (I4)
     if mine and not one.instance.service:

@@ -11,6 +11,7 @@ from datetime import datetime
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
+from agents.fits import GpuRules, Shortfall
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
@@ -19,7 +20,7 @@ from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.ports import free_port
-from agents.keeper.room import Missing, Rules, over_full
+from agents.keeper.room import over_full
 from agents.keeper.routing import GatewayRoutes, routes_of
 from agents.keeper.step_runner import StepRunner
 from agents.keeper.steps import STEP_SECONDS, Steps
@@ -200,7 +201,7 @@ class Keeper:
 
     def _act(self, assignment: Assignment, situation: Situation, now: float) -> None:
         wanted = _wanted(assignment, situation)
-        rules = Rules.of(assignment)
+        rules = GpuRules.of(assignment)
         copies = self.copies()
         refused = self.filler.refused([one.instance for one in wanted])
         node = NodeConstraints(
@@ -225,7 +226,7 @@ class Keeper:
             self._ledger.record(copy.at(stage, now, going.reason))
         for start in decision.start:
             self._begin(start.wanted, now)
-        self._end_late_handovers(rules, now)
+        self._end_late_handovers(assignment.handover_seconds, now)
         self._held = self._all_held(decision)
 
     def _still_established(self, wanted: Sequence[WantedInstance]) -> Collection[str]:
@@ -262,7 +263,7 @@ class Keeper:
         )
         self._ledger.record(copy)
 
-    def _end_late_handovers(self, rules: Rules, now: float) -> None:
+    def _end_late_handovers(self, handover_seconds: float, now: float) -> None:
         """SM limits may pass 100 % for so long and no longer, unless the new copy may already have requests."""
         copies = self.copies()
         for gpu in {copy.gpu for copy in copies if copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)}:
@@ -271,14 +272,14 @@ class Keeper:
                 continue
             for copy in there:
                 new = copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)
-                if new and now - copy.born > rules.handover_seconds:
-                    self._steps.fall(copy, "handover_timeout", f"not warm within {rules.handover_seconds:g} s", now)
+                if new and now - copy.born > handover_seconds:
+                    self._steps.fall(copy, "handover_timeout", f"not warm within {handover_seconds:g} s", now)
 
     def _all_held(self, decision: CopyDecision) -> tuple[HeldStart, ...]:
         waiting = [copy for copy in self.copies() if copy.stage in (Stage.ROUTING, Stage.DRAINING)]
         away = self._board.away
         return decision.held + tuple(
-            HeldStart(copy.instance, Missing("gateway_away", f"the gateway does not acknowledge: {away}"[:500]))
+            HeldStart(copy.instance, Shortfall("gateway_away", f"the gateway does not acknowledge: {away}"[:500]))
             for copy in waiting
             if away
         )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from agents.fits import Shortfall
 from app.control.domain.desired import NodeDesired
 from app.control.rollout.changes import NOTHING, InstanceChange
 from app.control.rollout.clocks import settings
 from app.control.rollout.queue import queues_of, usually
-from app.control.rollout.room import Lack
 from app.control.rollout.rules import WaitingChange
 from app.control.rollout.scene import Scene
 
-NONE: Mapping[str, Lack | None] = {}
+NONE: Mapping[str, Shortfall | None] = {}
 
 
 def in_turn(todo: Collection[InstanceChange], sequence: Sequence[str]) -> list[InstanceChange]:
@@ -23,8 +23,11 @@ def in_turn(todo: Collection[InstanceChange], sequence: Sequence[str]) -> list[I
 
 
 def make(
-    scene: Scene, todo: Iterable[InstanceChange], sequence: Collection[str], known: Mapping[str, Lack | None] = NONE
-) -> tuple[list[InstanceChange], list[tuple[InstanceChange, Lack | None]]]:
+    scene: Scene,
+    todo: Iterable[InstanceChange],
+    sequence: Collection[str],
+    known: Mapping[str, Shortfall | None] = NONE,
+) -> tuple[list[InstanceChange], list[tuple[InstanceChange, Shortfall | None]]]:
     """Make what may be made; what waits, with what is in its way. `known`: what is as it was when it was asked last.
 
     Where the order matters, on a GPU and in a service each change waits for those before it: then whatever the pace of
@@ -32,7 +35,7 @@ def make(
     """
     waits: set[object] = set()
     made: list[InstanceChange] = []
-    waiting: list[tuple[InstanceChange, Lack | None]] = []
+    waiting: list[tuple[InstanceChange, Shortfall | None]] = []
     for change in todo:
         queues = queues_of(change) if change.id in sequence else []
         obstacle = known.get(change.id) or scene.obstacle(change)
@@ -45,9 +48,9 @@ def make(
     return made, waiting
 
 
-def said(waiting: Iterable[tuple[InstanceChange, Lack | None]]) -> tuple[WaitingChange, ...]:
+def said(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) -> tuple[WaitingChange, ...]:
     """In words."""
-    others = Lack("others_first", "what comes before it is not through yet")
+    others = Shortfall("others_first", "what comes before it is not through yet")
     return tuple(
         WaitingChange(change.id, change.owner, lacks.reason, lacks.message)
         for change, found in waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from agents.fits import Shortfall
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
@@ -12,7 +13,7 @@ from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components, owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.rehearsal import Walk, rehearsed
-from app.control.rollout.room import Gpu, Lack, lack, over_full
+from app.control.rollout.room import GpuLimits, is_over_full, shortfall_on
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 from app.control.rollout.search import MOST_CHANGES, narrowed, search
@@ -79,7 +80,7 @@ def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of
     here = walk.steps[-1] if walk.steps else told
     todo = {change.id: change for change in changes(here, goal)}
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
-    lacking: dict[str, list[Lack]] = {}
+    lacking: dict[str, list[Shortfall]] = {}
     others: dict[str, str] = {}
     for one in walk.waiting:
         change = todo.get(one.instance)
@@ -100,11 +101,11 @@ def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of
     return held
 
 
-def _alone(change: InstanceChange, scene: Scene) -> Lack | None:
+def _alone(change: InstanceChange, scene: Scene) -> Shortfall | None:
     return scene.room_for(change) if change.takes_room else None
 
 
-def _held(owner: str, lacks: Lack) -> HeldBackChange:
+def _held(owner: str, lacks: Shortfall) -> HeldBackChange:
     return HeldBackChange(owner, Reason.NO_ROOM_TO_HAND_OVER, lacks.message, lacks.sm_percent, lacks.memory_gib)
 
 
@@ -128,13 +129,13 @@ def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: Rol
             coming.setdefault(change.place, []).append(change)
     for (node, index), arrivals in sorted(coming.items()):
         wanted: NodeDesired = goal[node]
-        gpu = Gpu.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
+        gpu = GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
         there = [one for one in wanted.instances if one.gpu == index]
-        if not over_full(there, gpu):
+        if not is_over_full(there, gpu):
             continue
         jobs = [change for change in arrivals if change.one.job]
         without_jobs = [one for one in there if one not in [job.one for job in jobs]]
-        for change in jobs if jobs and not over_full(without_jobs, gpu) else arrivals:
+        for change in jobs if jobs and not is_over_full(without_jobs, gpu) else arrivals:
             staying = [one for one in there if owner_of(one) != change.owner]
-            lacks = lack(change.one, staying, gpu) or Lack("no_room", "what stays there is in its way")
+            lacks = shortfall_on(gpu, change.one, staying) or Shortfall("no_room", "what stays there is in its way")
             yield _held(change.owner, lacks)

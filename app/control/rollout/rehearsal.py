@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from agents.fits import Shortfall
 from app.control.domain.desired import Desired
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes
 from app.control.rollout.making import as_set, in_turn, make, said
-from app.control.rollout.room import Lack
 from app.control.rollout.rules import RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 
@@ -39,7 +39,7 @@ def rehearsed(told: Desired, target: Desired, rules: RolloutRules, sequence: Seq
     turn = {change.id: place for place, change in enumerate(todo)}
     steps: list[Desired] = []
     order: list[str] = []
-    waiting: dict[str, Lack | None] = {}
+    waiting: dict[str, Shortfall | None] = {}
     while True:
         made, waits = make(stage, todo, ranked, waiting)
         waiting |= {change.id: obstacle for change, obstacle in waits}

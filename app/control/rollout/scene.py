@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from agents.contract import AssignedInstance
+from agents.fits import Shortfall
 from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout import canary
@@ -25,7 +26,7 @@ from app.control.rollout.changes import (
 )
 from app.control.rollout.check import start_seconds
 from app.control.rollout.clocks import is_raised
-from app.control.rollout.room import Gpu, Lack, lack
+from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules, RolloutState
 from app.control.rollout.urgency import urgent
 
@@ -97,12 +98,12 @@ class Scene:
         pending = self.pending.get(one.id)
         return pending.before if pending and pending.before and not same_process(pending.before, one) else None
 
-    def obstacle(self, change: InstanceChange) -> Lack | None:
+    def obstacle(self, change: InstanceChange) -> Shortfall | None:
         """Why this change cannot be made now; None when it can."""
         if change.node in self.observed.silent and change.node not in self.observed.lost:
-            return Lack(Reason.NODE_SILENT, f"{change.node} is not heard of")
+            return Shortfall(Reason.NODE_SILENT, f"{change.node} is not heard of")
         if change.kind is ChangeKind.START and change.id in self.leaving:
-            return Lack("leaving", "it is wanted again, and ends first")
+            return Shortfall("leaving", "it is wanted again, and ends first")
         if change.one.job:
             return self._obstacle_of_job(change)
         match change.kind:
@@ -112,7 +113,7 @@ class Scene:
                 return self._too_early(change) or self._would_lack(change, change.one.rate_per_second, 0)
             case ChangeKind.RESHAPE:
                 if self._is_under_way(change) or self._handing_over(change):
-                    return Lack("hand_over_under_way", "one hand-over at a time on a GPU")
+                    return Shortfall("hand_over_under_way", "one hand-over at a time on a GPU")
                 return (
                     self.room_for(change)
                     or self._on_trial(change)
@@ -129,23 +130,25 @@ class Scene:
         so_far = self.now - step.since
         return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
 
-    def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Lack | None:
+    def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Shortfall | None:
         """Whether the service can do with what this leaves of the instance."""
         carries = self.ledger.now.get(change.id)
         if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
-        return Lack(Reason.CAPACITY_AT_RISK, self.ledger.said(change.owner))
+        return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.said(change.owner))
 
-    def _too_early(self, change: InstanceChange) -> Lack | None:
+    def _too_early(self, change: InstanceChange) -> Shortfall | None:
         """More is sent to an instance only when its GPU is as fast as that was planned for, less when it is at rest."""
         assert change.before and change.after
         if change.after.rate_per_second <= change.before.rate_per_second:
-            return Lack("step_under_way", "it carries more or less any moment") if change.id in self.pending else None
+            return (
+                Shortfall("step_under_way", "it carries more or less any moment") if change.id in self.pending else None
+            )
         node = change.node
         if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.one.gpu):
-            return Lack("clock_first", "its GPU gets a higher clock first")
+            return Shortfall("clock_first", "its GPU gets a higher clock first")
         if self.observed.generations.get(node, 0) < self.observed.asked.get(node, 0):
-            return Lack("clock_first", f"{node} has not taken its last assignment yet")
+            return Shortfall("clock_first", f"{node} has not taken its last assignment yet")
         return None
 
     def _handing_over(self, change: InstanceChange) -> bool:
@@ -153,48 +156,48 @@ class Scene:
         others = [one for one in wanted if one.service and one.gpu == change.one.gpu and one.id != change.id]
         return any(self._handed_over(one) for one in others)
 
-    def room_for(self, change: InstanceChange, without: str = "") -> Lack | None:
+    def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
         """What its new copy lacks on its GPU as it is now, or without some instance."""
         memory_gib = self.rules.memory_gib.get(change.node)
         if memory_gib is None or change.node in self.observed.lost:
-            return Lack("no_node", f"{change.node} is not there")
+            return Shortfall("no_node", f"{change.node} is not there")
         wanted = self.target.get(change.node, NOTHING)
         there = [one for one in self._holding[change.place] if one.id != without]
-        return lack(change.one, there, Gpu.of(wanted, memory_gib, self.rules.jobs_per_gpu))
+        return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.one, there)
 
-    def _on_trial(self, change: InstanceChange) -> Lack | None:
+    def _on_trial(self, change: InstanceChange) -> Shortfall | None:
         key = canary.key_of(change.one, change.node, self.rules)
         if key not in self._unproven or change.owner not in self._trusted:
             return None
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
-        return Lack(Reason.CANARY_FIRST, f"{key} is tried on {first.instance} first")
+        return Shortfall(Reason.CANARY_FIRST, f"{key} is tried on {first.instance} first")
 
-    def _obstacle_of_job(self, change: InstanceChange) -> Lack | None:
+    def _obstacle_of_job(self, change: InstanceChange) -> Shortfall | None:
         """Jobs make room before services need it, and come when services have what they need."""
         if change.kind is ChangeKind.RETUNE:
             return None
         if change.kind is ChangeKind.STOP:
             return self._place_not_free(change)
         if change.kind is ChangeKind.START and self._jobs[change.owner]:
-            return Lack("job_under_way", "its process elsewhere has not ended yet")
+            return Shortfall("job_under_way", "its process elsewhere has not ended yet")
         if change.id in self.pending:
-            return Lack("hand_over_under_way", "its process in the shape before has not ended yet")
+            return Shortfall("hand_over_under_way", "its process in the shape before has not ended yet")
         shrinks = change.before and (
             change.one.sm_percent < change.before.sm_percent or change.one.memory_gib < change.before.memory_gib
         )
         if not shrinks and self._coming[change.place]:
-            return Lack("services_first", "services take what they need of the GPU first")
+            return Shortfall("services_first", "services take what they need of the GPU first")
         return self.room_for(change)
 
-    def _place_not_free(self, change: InstanceChange) -> Lack | None:
+    def _place_not_free(self, change: InstanceChange) -> Shortfall | None:
         """A job goes on where it is while its new place is taken and nobody needs the old one."""
         later = self._job_starts.get(change.owner)
         if later is None or self._coming[change.place]:
             return None
         if self._coming[later.place] or self.room_for(later, without=change.id):
-            return Lack("job_waits", "it goes on until its new place is free")
+            return Shortfall("job_waits", "it goes on until its new place is free")
         return None
 
     def make(self, change: InstanceChange) -> None:

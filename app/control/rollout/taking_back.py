@@ -8,7 +8,7 @@ from dataclasses import replace
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.changes import with_instance
-from app.control.rollout.room import Gpu, lack
+from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Leaving, PendingStep, RolloutRules, RolloutState
 
 
@@ -38,4 +38,4 @@ def taken_back(
 
 def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: RolloutRules) -> bool:
     there = [one for one in wanted.instances if one.gpu == was.gpu]
-    return lack(was, there, Gpu.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)) is None
+    return shortfall_on(GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu), was, there) is None

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import AssignedInstance, Frame
+from agents.fits import GpuRules
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import CopyDecision, NodeConstraints, WantedInstance, decide
-from agents.keeper.room import Rules, over_full
+from agents.keeper.room import over_full
 
 GPU, OTHER = "GPU-a", "GPU-b"
 NODE = NodeConstraints(memory_gib={GPU: 16.0, OTHER: 16.0})
-OVERLAP, STRICT = Rules(overlap=True), Rules(overlap=False)
+OVERLAP, STRICT = GpuRules(overlap=True), GpuRules(overlap=False)
 
 
 def instance(
@@ -212,7 +213,7 @@ def test_nothing_is_started_without_room_and_no_last_ready_copy_is_taken_down(
         for number, (name, sm, memory, stage) in enumerate(there)
     ]
     asked = [want(name, sm, memory=memory / 10) for name, sm, memory in wanted]
-    decision = decide(asked, copies, NODE, Rules(overlap=overlap))
+    decision = decide(asked, copies, NODE, GpuRules(overlap=overlap))
     if decision.start:
         after = [*copies, *(copy(start.wanted, Stage.STARTING, 99) for start in decision.start)]
         assert sum(one.wanted.memory_gib for one in after) <= 16 + 1e-6

@@ -6,18 +6,19 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedInstance
+from agents.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage
-from agents.keeper.room import Missing, Rules, missing, over_full
+from agents.keeper.room import missing, over_full
 from tests.support.nodes import assigned, served
 
-OVERLAP, STRICT = Rules(), Rules(overlap=False)
+OVERLAP, STRICT = GpuRules(), GpuRules(overlap=False)
 
 
 def copy(instance: AssignedInstance, stage: Stage = Stage.READY) -> NodeCopy:
     return NodeCopy(f"{instance.id}.1.1", instance, "GPU-a", stage)
 
 
-def reason(found: Missing | None) -> str:
+def reason(found: Shortfall | None) -> str:
     return found.reason if found else ""
 
 
@@ -28,7 +29,7 @@ def test_what_fits_exactly_fits() -> None:
 
 def test_what_is_missing_of_each_is_said() -> None:
     found = missing(served("b", sm=50, memory=8), 16, [copy(served("a", sm=60, memory=10))], OVERLAP)
-    assert found == Missing("no_room", "needs 10 SM% and 2.00 GiB more", 10, 2)
+    assert found == Shortfall("no_room", "needs 10 SM% and 2.00 GiB more", 10, 2)
 
 
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.GONE])
@@ -49,7 +50,7 @@ def test_shares_may_overlap_while_a_copy_is_replaced_and_memory_may_not() -> Non
 
 
 def test_the_copy_that_is_replaced_is_no_company() -> None:
-    rules = Rules(clients_per_gpu=1)
+    rules = GpuRules(clients_per_gpu=1)
     assert missing(served("a", sm=20), 16, [copy(served("a"))], rules) is None
     assert reason(missing(served("b", sm=20), 16, [copy(served("a"))], rules)) == "too_many_clients"
 
@@ -70,5 +71,5 @@ def test_limits_over_100_percent_are_told() -> None:
 
 
 def test_a_way_of_handing_over_that_is_not_known_counts_as_strict() -> None:
-    assert Rules.of(assigned(1)).overlap
-    assert not Rules.of(assigned(1, handover="sideways")).overlap
+    assert GpuRules.of(assigned(1)).overlap
+    assert not GpuRules.of(assigned(1, handover="sideways")).overlap

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents.contract import AssignedInstance, Assignment
-from agents.keeper.room import MOST_CLIENTS, Rules
+from agents.fits import MOST_CLIENTS, GpuRules
 from agents.node.adoption import adopt_copy
 from agents.runtime import Running
 from agents.runtime.logs import Logs
@@ -79,4 +79,4 @@ def test_a_stranger_with_no_believable_share_is_not_adopted(share: str) -> None:
 
 
 def test_no_assignment_puts_more_clients_on_a_gpu_than_mps_takes() -> None:
-    assert Rules.of(Assignment("node-1", 1, 1, 1, clients_per_gpu=10**12)).clients_per_gpu == MOST_CLIENTS
+    assert GpuRules.of(Assignment("node-1", 1, 1, 1, clients_per_gpu=10**12)).clients_per_gpu == MOST_CLIENTS

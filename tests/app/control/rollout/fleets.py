@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.contract import AssignedGpu, AssignedInstance, Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.rollout.changes import owner_of
-from app.control.rollout.room import Gpu, over_full
+from app.control.rollout.room import GpuLimits, is_over_full
 from app.control.rollout.rules import RolloutRules
 
 MEMORY_GIB = 16.0
@@ -54,8 +54,8 @@ def all_serve(told: Desired, **more: object) -> FleetStatus:
     )
 
 
-def gpu_of(wanted: NodeDesired, the_rules: RolloutRules, node: str) -> Gpu:
-    return Gpu.of(wanted, the_rules.memory_gib[node], the_rules.jobs_per_gpu)
+def gpu_of(wanted: NodeDesired, the_rules: RolloutRules, node: str) -> GpuLimits:
+    return GpuLimits.of(wanted, the_rules.memory_gib[node], the_rules.jobs_per_gpu)
 
 
 @st.composite
@@ -74,7 +74,7 @@ def drawn(draw: st.DrawFn, most: int = 4, nodes: int = 3, jobs: bool = True) -> 
     def put(fleet: dict[str, NodeDesired], one: AssignedInstance, node: str) -> bool:
         lines = (*fleet[node].instances, one)
         ids = [other for other in lines if other.gpu == one.gpu]
-        if over_full(ids, gpu_of(fleet[node], rules(names), node)):
+        if is_over_full(ids, gpu_of(fleet[node], rules(names), node)):
             return False
         fleet[node] = replace(fleet[node], instances=tuple(sorted(lines, key=lambda line: line.id)))
         return True
