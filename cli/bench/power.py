@@ -15,8 +15,8 @@ from cli.exits import Failed
 
 if TYPE_CHECKING:
     from agents.policy.power import GpuPeriod, PowerMove, PowerSettings, PowerState
-    from agents.policy.power.plant import Period
-    from agents.policy.power.trial import Law, PowerCase
+    from simulation.power.plant import Period
+    from simulation.power.trial import Law, PowerCase
 
 SHOWN = (
     "law", "alpha", "beta", "requests_per_second", "joules_per_request", "cap_violations", "longest_over_cap",
@@ -38,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """A row for each law and pair of bands, over the same GPUs under the same load."""
-    from agents.policy.power import law, printed
-    from agents.policy.power.trial import random_case
+    from agents.policy.power import law
+    from simulation.power import printed
+    from simulation.power.trial import random_case
 
     if args.out:
         can_be_drawn(Path(args.out))
@@ -73,7 +74,7 @@ def tried(
 ) -> dict[str, Any]:
     """One law on all cases: shares of periods over a limit, and what was served for how many joules."""
     from agents.policy.power import PowerSettings
-    from agents.policy.power.trial import random_rates, start
+    from simulation.power.trial import random_rates, start
 
     served = joules = 0.0
     periods = over = late = longest = moves = told = 0
@@ -118,7 +119,8 @@ def is_late(case: PowerCase, found: Period, name: str) -> bool:
 
 def setpoints() -> dict[str, list[dict[str, float]]]:
     """One GPU under one load, at many caps and at many SLOs: how far each law makes use of a limit, and keeps it."""
-    from agents.policy.power import law, printed
+    from agents.policy.power import law
+    from simulation.power import printed
 
     found: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step)):
@@ -135,7 +137,7 @@ def settled(case: PowerCase, step: Law) -> dict[str, float]:
     """Medians of the last minute of five."""
     from statistics import median
 
-    from agents.policy.power.trial import start
+    from simulation.power.trial import start
 
     run = start(case, step)
     found = [run.period(shown_rates(case, 0.75)) for _ in range(300)][-60:]
@@ -145,8 +147,9 @@ def settled(case: PowerCase, step: Law) -> dict[str, float]:
 
 def one_step() -> dict[str, list[dict[str, float]]]:
     """A step of the load up and down again, second by second."""
-    from agents.policy.power import law, printed
-    from agents.policy.power.trial import start
+    from agents.policy.power import law
+    from simulation.power import printed
+    from simulation.power.trial import start
 
     traces: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step), ("plan", unmoved)):
@@ -164,8 +167,8 @@ def one_step() -> dict[str, list[dict[str, float]]]:
 def shown_case() -> PowerCase:
     """Four instances of one model on a GPU of 400 W."""
     from agents.contract import Frame
-    from agents.policy.power.plant import PlantServer
-    from agents.policy.power.trial import CLOCKS_MHZ, PowerCase
+    from simulation.power.plant import PlantServer
+    from simulation.power.trial import CLOCKS_MHZ, PowerCase
 
     servers = tuple(PlantServer(f"s{number}", 12.0, 0.8, 90.0) for number in range(4))
     clock = Frame(1290, CLOCKS_MHZ[0], CLOCKS_MHZ[-1])
@@ -174,7 +177,7 @@ def shown_case() -> PowerCase:
 
 
 def shown_rates(case: PowerCase, load: float) -> dict[str, float]:
-    from agents.policy.power.trial import capacity
+    from simulation.power.trial import capacity
 
     return {one.id: load * capacity(case, one, case.clock.planned, 16) for one in case.servers}
 

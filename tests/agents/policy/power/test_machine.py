@@ -10,8 +10,8 @@ from agents.contract import Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.policy.power import Energy, GpuPeriod, InstancePeriod, PowerSettings, PowerState, Samples, metered, step
-from agents.policy.power.plant import PlantServer
-from agents.policy.power.trial import BEGAN
+from simulation.power.plant import PlantServer
+from simulation.power.trial import BEGAN
 from tests.support.soak import scaled
 
 READINGS = 4  # a second

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from agents.policy.power import step
-from agents.policy.power.trial import CLOCKS_MHZ, PowerCase, random_case, random_rates, start
+from simulation.power.trial import CLOCKS_MHZ, PowerCase, random_case, random_rates, start
 from tests.support.soak import scaled
 
 PERIODS = 90

@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agents.contract import Frame
-from agents.policy.power import GpuPeriod, InstancePeriod, PowerMove, PowerSettings, PowerState, printed
+from agents.policy.power import GpuPeriod, InstancePeriod, PowerMove, PowerSettings, PowerState
 from agents.policy.power.knobs import Knob
+from simulation.power import printed
 
 CLOCKS = (300, 600, 900, 1200)
 ONE = InstancePeriod("a", batch=4, frame=Frame(4, 1, 32), latency_ms=95.0, slo_ms=100.0)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from agents.policy.power import PowerSettings, step
-from agents.policy.power.trial import random_case, random_rates, start
+from simulation.power.trial import random_case, random_rates, start
 from tests.support.soak import scaled
 
 PERIODS = 15  # from one step of the load to the next

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from agents.contract import Frame
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
-from agents.policy.power.plant import Period, Plant, PlantServer
 from agents.policy.power.settings import PowerSettings
+from simulation.power.plant import Period, Plant, PlantServer
 
 Law: TypeAlias = Callable[[PowerState, GpuPeriod, PowerSettings], PowerMove]
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

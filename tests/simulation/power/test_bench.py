@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.policy.power.settings import PowerSettings
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
