@@ -8,7 +8,7 @@ from math import inf
 from solvers.planning.bound import Round
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET
-from solvers.planning.plan import Certificate, Plan, Releasable, Unserved
+from solvers.planning.plan import Certificate, Plan, Releasable, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.search.planner import Draft
 from solvers.planning.search.promise import keep
@@ -57,7 +57,7 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
         else:
             method += f"; the judge refused {len(verdict.violations)} things, left out"
             stand = _spared(problem, stand, verdict) if attempt < TRIES - 1 else []
-        unserved = left(problem, stand)
+        unserved = list(unserved_rest(problem, stand))
     if not simulated:
         method += f"; SLOs by the latency table ({len(stand)} instances: no simulation)"
     method += of_jobs
@@ -128,18 +128,6 @@ def _spared(problem: Problem, stand: Sequence[Instance], verdict: Verdict) -> li
     gone |= {i.service for i in stand if f"{i.service} on {i.node}/{i.gpu}" in at}
     gone |= {i.service for i in stand if problem.services[i.service].tenant in at}
     return [i for i in stand if i.service not in gone] if gone else []
-
-
-def left(problem: Problem, stand: Sequence[Instance]) -> list[Unserved]:
-    """What nobody carries."""
-    carried = dict.fromkeys(problem.services, 0.0)
-    for instance in stand:
-        carried[instance.service] += instance.rate_per_second
-    return [
-        Unserved(name, service.rate_per_second - carried[name])
-        for name, service in sorted(problem.services.items())
-        if service.rate_per_second - carried[name] > 1e-5 * service.rate_per_second
-    ]
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:

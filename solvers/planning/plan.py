@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from solvers.planning.problem import Instance, PlacedJob
+from solvers.planning.problem import Instance, PlacedJob, Policy, Problem
+
+NONE_UNSERVED_SHARE = 1e-5  # of a service's rate: a smaller rest counts as served
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,12 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """What bound and gap speak of: jobs and churn stand apart."""
+        """What bound and gap speak of: jobs and churn are not part of it."""
         return self.resource + self.unserved
+
+    def value(self, policy: Policy) -> float:
+        """What plans are chosen by: the cost over the policy's horizon, and the churn that leads there."""
+        return self.total * policy.horizon_minutes / 60 + self.churn
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +98,15 @@ class Plan:
     releasable: tuple[Releasable, ...] = ()
     changes: Changes = Changes()
     certificate: Certificate | None = None
+
+
+def unserved_rest(problem: Problem, instances: Iterable[Instance]) -> tuple[Unserved, ...]:
+    """Returns by service the rate that these instances do not carry."""
+    carried = dict.fromkeys(problem.services, 0.0)
+    for instance in instances:
+        carried[instance.service] += instance.rate_per_second
+    return tuple(
+        Unserved(name, service.rate_per_second - carried[name])
+        for name, service in sorted(problem.services.items())
+        if service.rate_per_second - carried[name] > NONE_UNSERVED_SHARE * service.rate_per_second
+    )

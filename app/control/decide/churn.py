@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from solvers.planning.judge import Verdict, judge
+from solvers.planning.judge import Verdict, judge_services
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, State
+from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
 
 
@@ -25,12 +25,10 @@ class PlanValue:
 def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> PlanValue:
     """By the judge: services alone, as the contract adds it up. `verdict` is what it said of the whole, if it did."""
     if verdict is None or problem.jobs:
-        state = problem.state
-        alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
-        verdict = judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keep)
+        verdict = judge_services(problem, plan, keep)
     if not verdict.is_right:
         return PlanValue(None, verdict.cost.churn)
-    return PlanValue(verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn, verdict.cost.churn)
+    return PlanValue(verdict.cost.value(problem.policy), verdict.cost.churn)
 
 
 def not_worth_it(snapshot: Snapshot, posed: Question, decision: Decision) -> HeldBackChange | None:

@@ -13,9 +13,8 @@ from app.control.fast.resize import blocking_jobs, resize, without_jobs
 from app.control.fast.retune import retune
 from app.control.fast.watch import CapacityNeed
 from app.manifests.model import JSON
-from solvers.planning.plan import Plan, Unplaced
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, Unplaced
 from solvers.planning.problem import Problem
-from solvers.planning.search.realise import NONE_UNSERVED
 
 SECONDS = 0.8  # for the last rung: the whole has one
 SAME = 1e-9
@@ -164,7 +163,7 @@ class StepDraft:
             left = missed.pop(name, None)
             if left:
                 rate = max(call.least, carried[name])
-                if rate - carried[name] > NONE_UNSERVED * rate:
+                if rate - carried[name] > NONE_UNSERVED_SHARE * rate:
                     missed[name] = replace(left, rate_per_second=rate - carried[name])
             self.rungs[name] = StepKind.PARTLY if name in missed else StepKind.START
             self.rates[name] = rate

@@ -13,10 +13,9 @@ from functools import cached_property
 
 from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.readings import Gpu, Reader, slow_down
-from solvers.planning.plan import Plan, Unserved
+from solvers.planning.plan import Plan, unserved_rest
 from solvers.planning.problem import Instance, Limit, Problem, State
 from solvers.planning.search.promise import keep
-from solvers.planning.search.realise import NONE_UNSERVED
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Neighbourhood:
         new = {line.id: line for line in lines}
         instances = tuple(new.get(line.id, line) for line in self.plan.instances)
         problem = self.problem.with_rates(rates)
-        plan = replace(self.plan, instances=instances, unserved=left(problem, instances))
+        plan = replace(self.plan, instances=instances, unserved=unserved_rest(problem, instances))
         return replace(self, problem=problem, plan=plan)
 
 
@@ -88,7 +87,7 @@ def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) ->
         limits=_limits_here(problem, plan, nodes),
         state=State(now=state.now if state else None, running=lines, jobs=jobs),
     )
-    return Neighbourhood(part, Plan(lines, jobs, left(part, lines)), tuple(sorted(services)))
+    return Neighbourhood(part, Plan(lines, jobs, unserved_rest(part, lines)), tuple(sorted(services)))
 
 
 def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:
@@ -98,18 +97,6 @@ def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:
         return 0.0
     part = neighbourhood_of(problem, there, {line.service for line in there.instances})
     return judge(part.problem, part.plan, simulate=False).cost.resource
-
-
-def left(problem: Problem, lines: Iterable[Instance]) -> tuple[Unserved, ...]:
-    """What nobody carries."""
-    carried: dict[str, float] = defaultdict(float)
-    for line in lines:
-        carried[line.service] += line.rate_per_second
-    return tuple(
-        Unserved(name, service.rate_per_second - carried[name])
-        for name, service in sorted(problem.services.items())
-        if service.rate_per_second - carried[name] > NONE_UNSERVED * service.rate_per_second
-    )
 
 
 def _limits_here(problem: Problem, plan: Plan, nodes: Collection[str]) -> dict[str, Limit]:

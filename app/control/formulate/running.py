@@ -8,24 +8,14 @@ from dataclasses import replace
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import NodeStatus, Snapshot
-from solvers.planning.plan import Plan, Unserved
+from solvers.planning.plan import Plan, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
-
-NONE_UNSERVED = 1e-5  # of a rate
 
 
 def running_plan(problem: Problem) -> Plan:
     """What runs, as a plan; what it does not carry of today's rates is unserved."""
     running = problem.state.running if problem.state else ()
-    carried = dict.fromkeys(problem.services, 0.0)
-    for one in running:
-        carried[one.service] += one.rate_per_second
-    left = [
-        Unserved(name, service.rate_per_second - carried[name])
-        for name, service in sorted(problem.services.items())
-        if service.rate_per_second - carried[name] > NONE_UNSERVED * service.rate_per_second
-    ]
-    return Plan(running, problem.state.jobs if problem.state else (), tuple(left))
+    return Plan(running, problem.state.jobs if problem.state else (), unserved_rest(problem, running))
 
 
 def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instance, ...], tuple[PlacedJob, ...]]:

@@ -12,9 +12,9 @@ from solvers.planning.judge.readings import Resident
 from solvers.planning.judge.standing import Change, Keeps, Standing
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Problem, State
 
-__all__ = ["Change", "Keeps", "Resident", "Standing", "Verdict", "Violation", "judge"]
+__all__ = ["Change", "Keeps", "Resident", "Standing", "Verdict", "Violation", "judge", "judge_services"]
 
 
 def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | None = None) -> Verdict:
@@ -27,3 +27,10 @@ def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | No
         attainment, found = slos_hold(problem.policy, standing.residents)
         verdict = replace(verdict, attainment=attainment, violations=tuple(sorted([*verdict.violations, *found])))
     return replace(verdict, misstated=misstated(problem, plan, standing, verdict))
+
+
+def judge_services(problem: Problem, plan: Plan, keeps: Keeps) -> Verdict:
+    """Judges the services of a plan as if it had no jobs."""
+    state = problem.state
+    alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
+    return judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keeps)

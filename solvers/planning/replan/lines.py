@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.latency import latency_at
+from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance
 from solvers.planning.replan.cover import Seats, known, spare
 from solvers.planning.replan.desk import Desk
 from solvers.planning.replan.rates import shared
 from solvers.planning.search.promise import timeouts
-from solvers.planning.search.realise import NONE_UNSERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def assign(d: Desk, services: Iterable[int]) -> dict[int, float]:
         rates = shared(d.told[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
         rest = total - float(rates.sum())
-        left[service] = rest if rest > NONE_UNSERVED * total else 0.0
+        left[service] = rest if rest > NONE_UNSERVED_SHARE * total else 0.0
     return left
 
 

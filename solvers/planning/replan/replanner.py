@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import read_all
 from solvers.planning.judge import Change, Standing, Verdict, Violation
-from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, State
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.desk import Desk, desk
@@ -19,7 +19,6 @@ from solvers.planning.search import dive
 from solvers.planning.search.planner import COARSE, LEVELS, prepared
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
-from solvers.planning.search.realise import NONE_UNSERVED
 from solvers.planning.search.tables import Floats, Tables, tables
 from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
@@ -175,7 +174,7 @@ class Replanner:
         missed = {
             name: float(price[self.desk.t.number_of[name]]) * max(left.rate_per_second, 1.0)
             for name, left in self.unserved.items()
-            if left.rate_per_second > NONE_UNSERVED * services[name].rate_per_second
+            if left.rate_per_second > NONE_UNSERVED_SHARE * services[name].rate_per_second
         }
         return sorted(missed, key=lambda name: (-missed[name], name))
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from solvers.planning.judge import judge
-from solvers.planning.plan import Plan, Unserved
+from solvers.planning.judge import judge_services
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem, State
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.desk import Desk, desk
@@ -16,7 +16,6 @@ from solvers.planning.replan.match import laid_over
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.seat import seat
 from solvers.planning.search.promise import keep, timeouts
-from solvers.planning.search.realise import NONE_UNSERVED
 from solvers.planning.search.tables import Tables
 
 SAME = 1e-9  # of a value: what sums of floats may differ by
@@ -41,7 +40,7 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
     state = t.problem.state
     assert state
     choices = [
-        Choice(as_predicted(t.problem, state.running), _left(t, state.running), AS_IT_RUNS),
+        Choice(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
         repaired(t),
         Choice(laid_over(t, cold), list(unserved), ""),
     ]
@@ -137,7 +136,7 @@ def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) ->
     d = desk(t, shop, jobs)
     broken = seat(d, lines)
     missing = {s: _missing(d, s) for s in range(len(t.services))}
-    changing = broken | {s for s, rest in missing.items() if abs(rest) > NONE_UNSERVED * t.rate[s]}
+    changing = broken | {s for s, rest in missing.items() if abs(rest) > NONE_UNSERVED_SHARE * t.rate[s]}
     changing |= {s for s in missing if d.homes[s] and _count(d, s) < t.min_instances[s]}
     left_out = sum(map(len, d.lines)) < len(lines)
     d.forget()
@@ -145,22 +144,17 @@ def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) ->
     if changing:
         settle(d, changing, prices)
         left = assign(d, changing)
-        gained = any(left[s] < missing[s] - NONE_UNSERVED * t.rate[s] or missing[s] < 0 for s in changing)
+        gained = any(left[s] < missing[s] - NONE_UNSERVED_SHARE * t.rate[s] or missing[s] < 0 for s in changing)
         if not broken and not gained:  # what was left unserved stays so: nothing was gained, so nothing changes
             d.restore()
             left = {s: missing[s] for s in changing}
     _stir_mistimed(d)
     changed = difference(d, changing, len(lines), left)
     same = not changed.after and not changed.before and not left_out
-    unserved = [Unserved(t.services[s], rest) for s, rest in sorted(left.items()) if rest > NONE_UNSERVED * t.rate[s]]
+    unserved = [
+        Unserved(t.services[s], rest) for s, rest in sorted(left.items()) if rest > NONE_UNSERVED_SHARE * t.rate[s]
+    ]
     return Choice(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
-
-
-def _left(t: Tables, lines: Sequence[Instance]) -> list[Unserved]:
-    rest = dict(zip(t.services, t.rate.tolist(), strict=True))
-    for line in lines:
-        rest[line.service] -= line.rate_per_second
-    return [Unserved(name, rest[name]) for name in t.services if rest[name] > NONE_UNSERVED * t.rate[t.number_of[name]]]
 
 
 def _missing(d: Desk, service: int) -> float:
@@ -191,10 +185,6 @@ def _stir_mistimed(d: Desk) -> None:
 
 
 def _value(t: Tables, choice: Choice) -> float:
-    """cost x horizon / 60 + churn of the services alone; infinite where the plan is not right."""
-    problem, state = t.problem, t.problem.state
-    alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
-    verdict = judge(alone, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)), simulate=False, keeps=keep)
-    if not verdict.is_right:
-        return inf
-    return verdict.cost.total * problem.policy.horizon_minutes / 60 + verdict.cost.churn
+    """Returns the value of the services alone; infinite if the plan breaks a rule."""
+    verdict = judge_services(t.problem, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)), keep)
+    return verdict.cost.value(t.problem.policy) if verdict.is_right else inf

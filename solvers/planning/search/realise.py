@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.latency import latency_at, max_rate, timeout_for
-from solvers.planning.plan import Unserved
+from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import GpuType, Instance
 from solvers.planning.search.improve import spared
 from solvers.planning.search.promise import timeouts
 from solvers.planning.search.tables import Floats, Ints, Tables
 from solvers.planning.search.workshop import Workshop
-
-NONE_UNSERVED = 1e-5  # of a service's rate: less than this is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def instances(t: Tables, stands: Standing) -> tuple[list[Instance], list[Unserve
     unserved = [
         Unserved(t.services[number], float(rest))
         for number, rest in enumerate(left)
-        if rest > NONE_UNSERVED * t.rate[number]
+        if rest > NONE_UNSERVED_SHARE * t.rate[number]
     ]
     return found, unserved
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.words import count, money, ms, rate, signed
 from solvers.planning.judge import judge
-from solvers.planning.plan import Cost, Plan
+from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
 
@@ -34,7 +34,7 @@ class Side:
     def value(self) -> float:
         """What plans are chosen by: cost over the horizon, and what it takes to get there."""
         assert self.plan.certificate
-        return _value(self.problem, self.plan.certificate.cost)
+        return self.plan.certificate.cost.value(self.problem.policy)
 
     def asked_also(self, other: Plan | None) -> Side:
         """This side, with the other plan where that is right here too, and better."""
@@ -47,15 +47,11 @@ class Side:
             return self
         verdict = judge(self.problem, other, simulate=False, keeps=keep)
         certificate = self.plan.certificate
-        worse = _value(self.problem, verdict.cost) >= self.value * (1 - EQUAL)
+        worse = verdict.cost.value(self.problem.policy) >= self.value * (1 - EQUAL)
         if not verdict.is_right or worse or certificate is None:
             return self
         better = replace(certificate, cost=verdict.cost)
         return Side(self.problem, replace(other, certificate=better, changes=verdict.changes))
-
-
-def _value(problem: Problem, cost: Cost) -> float:
-    return cost.total * problem.policy.horizon_minutes / 60 + cost.churn
 
 
 def compared(before: Side, after: Side, named: Collection[str] = ()) -> dict[str, JSON]:
