@@ -1,4 +1,4 @@
-"""What is served and how fast it runs: models with their variants, and the profiles measured of them."""
+"""Models with their variants, and the profiles declared for them: what is served and how fast it runs."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ class DemandSpec(Spec):
 
 
 class ProfileSpec(DemandSpec):
-    """Measured latency, memory and power of one variant on one GPU type."""
+    """The declared latency, memory and power of one variant on one GPU type."""
 
     model: Name = Field(description="Model")
     variant: Word = Field(description="Variant of the model")
-    gpu_type: Name = Field(description="GpuType it was measured on")
+    gpu_type: Name = Field(description="GpuType that the figures are for")
     latency_ms: Annotated[dict[Batch, Latencies], Field(min_length=1)] = Field(
         description="Batch -> SM% -> time of one batch alone on the GPU, at the highest clock"
     )

@@ -1,0 +1,83 @@
+"""The figures that pages quote are those of the code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agents.control.agent import CONTACT_SECONDS
+from agents.gateway import overload
+from agents.gateway.desired import FIRST_SLOTS
+from agents.gateway.followers import SETTLED_SECONDS
+from agents.gateway.requests import KEPT_SECONDS
+from agents.keeper.failures import LONGEST_SECONDS
+from agents.policy.health.states import HealthSettings
+from agents.programs.serve.server import MOST_CONNECTIONS
+from app.control.decide.least_change import FEW, PART
+from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH
+from app.control.formulate.tenants import FILLED
+from app.control.formulate.tenants.budget import LESS_URGENT
+from app.control.formulate.tenants.shares import BAND
+from app.control.jobs.life import MOST_FAILURES
+from app.control.jobs.order import CALM
+from app.control.observe.silence import SILENT_SECONDS
+from app.control.rollout.rules import RolloutRules
+from app.sessions import LINK_SECONDS, SESSION_SECONDS
+from app.settings import Settings
+from solvers.forecast.settings import ForecastTuning
+from tests.docs.shell import DOCS
+
+SETTINGS, RULES, HEALTH, FORECAST = Settings(), RolloutRules({}), HealthSettings(), ForecastTuning()
+WORDS = {1: "a", 2: "two", 4: "four", 5: "five", 9: "Nine", 10: "a tenth"}
+
+
+def word(value: float) -> str:
+    assert value == int(value)
+    return WORDS[int(value)]
+
+
+@pytest.mark.parametrize(
+    ("page", "phrase"),
+    [
+        ("cycle", f"`GPUWRIGHT_LEASE_SECONDS` ({SETTINGS.lease_seconds:g})"),
+        ("cycle", f"`silent` after {SILENT_SECONDS:g} s"),
+        ("cycle", f"more than {FEW} instances and a {'quarter' if PART == 0.25 else PART} of the fleet"),
+        ("cycle", f"at least {word(RULES.canary_seconds / 60)} minute and {RULES.canary_requests} requests"),
+        ("cycle", f"at most {word(RULES.canary_seconds * RULES.canary_patience / 60)} minutes"),
+        ("console", f"no report for {SILENT_SECONDS:g} s"),
+        ("console", f"lasts {SESSION_SECONDS / 3600:g} hours at most"),
+        ("console", f"within {LINK_SECONDS} seconds"),
+        ("forecast", f"observed for {FORECAST.observe_seconds / 60:g} minutes"),
+        ("forecast", f"{100 * FORECAST.least_share:g} % of the declared one"),
+        ("forecast", f"by {100 * FORECAST.sudden_band:g} % over up to two minutes"),
+        ("forecast", f"by {100 * FORECAST.steady_band:g} % over five or ten"),
+        ("forecast", f"the observed rate, {100 * FORECAST.rise_share:g} % more"),
+        ("forecast", f"the trend over the look-ahead, {100 * FORECAST.most_trend:g} % at most"),
+        ("forecast", f"once the plan is {100 * FORECAST.fall_band:g} % above that"),
+        ("forecast", f"no sooner than {word(FORECAST.cooldown_seconds / 60)} minutes after it rose"),
+        ("gateway", f"So {FIRST_SLOTS} backends are prepared"),
+        ("gateway", f"for {overload.BEGINS_SECONDS:g} s or {overload.BEGINS_SLOS:g} times the SLO"),
+        ("gateway", f"at most {100 * overload.TAKEN:g} % of what they can answer"),
+        ("gateway", f"{word(overload.ENDS_SECONDS)} seconds in which at most {100 * overload.HARDLY:g} % was rejected"),
+        ("gateway", f"for {KEPT_SECONDS / 60:g} minutes after its route is gone"),
+        ("gateway", f"{'three' if SETTLED_SECONDS == 3 else SETTLED_SECONDS} seconds after it has reported so"),
+        ("handovers", f"after {CONTACT_SECONDS:g} s without an answer"),
+        ("handovers", f"retried after 1 s, 2 s, 4 s, up to {LONGEST_SECONDS:g} s"),
+        ("health", f"{HEALTH.hot_c:g} degrees or more; until below {HEALTH.cool_c:g}"),
+        ("health", f"for {HEALTH.slow_seconds:g} s; until not for {HEALTH.clear_seconds:g} s"),
+        ("health", f"after {HEALTH.back_off_seconds:g} s without its fault ({HEALTH.mps_back_off_seconds:g} s after"),
+        ("jobs", f"from {word(CALM)} times on, a job is not urgent"),
+        ("jobs", f"it failed {word(MOST_FAILURES)} times without progress"),
+        ("jobs", f"more than {word(RESTART_SECONDS / 60)} minutes and {100 * WORTH:g} % of the time left"),
+        ("serve", f"Connections: {MOST_CONNECTIONS}"),
+        ("sizing", f"`GPUWRIGHT_POOL_SIZE` ({SETTINGS.pool_size})"),
+        ("tenants", f"{word(10 * FILLED)} tenths of the fleet's GPUs"),
+        ("tenants", f"while that is within {100 * BAND:g} %"),
+        ("tenants", f"at {word(LESS_URGENT)} of their priority"),
+        ("tls-and-tokens", f"{SETTINGS.node_token_days:g} days (`GPUWRIGHT_NODE_TOKEN_DAYS`)"),
+    ],
+)
+def test_a_page_quotes_the_figure_of_the_code(page: str, phrase: str) -> None:
+    text = re.sub(r"\s+", " ", (DOCS / f"{page}.md").read_text())
+    assert phrase in text
