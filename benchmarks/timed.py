@@ -37,10 +37,10 @@ class TimedRun:
 
 
 def _ours() -> Planner:
-    from solvers.planning.solve import Budget, solve
+    from solvers.planning.solve import SolveBudget, solve
 
     def plan(problem: Problem, order: TimedRun, tell: Tell) -> Plan:
-        budget = Budget(seconds=order.seconds, work=order.work, seed=order.seed)
+        budget = SolveBudget(seconds=order.seconds, work=order.work, seed=order.seed)
         return solve(problem, budget, on_better=tell)
 
     return plan

@@ -18,7 +18,7 @@ from solvers.planning.bound import bound_at
 from solvers.planning.bound.fleet import fleet, look_at
 from solvers.planning.exact import scope
 from solvers.planning.jobs import exact as every_placement
-from solvers.planning.judge import Standing, Verdict, judge
+from solvers.planning.judge import JudgedPlan, Verdict, judge
 from solvers.planning.judge import gpus as gpu_rules
 from solvers.planning.judge import jobs as job_rules
 from solvers.planning.judge import services as service_rules
@@ -27,7 +27,7 @@ from solvers.planning.judge import tenants as tenant_rules
 from solvers.planning.problem import Problem
 from solvers.planning.replan import replanner
 from solvers.planning.search.tables import tables
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "mathematics.md").read_text()
@@ -118,14 +118,14 @@ def test_the_worked_example_prints_what_is_shown(file: Path, capsys: pytest.Capt
 
 
 def test_the_worked_examples_numbers_are_those_of_solve_and_judge(problem: Problem) -> None:
-    plan = solve(problem, Budget(seconds=None, work=30))
+    plan = solve(problem, SolveBudget(seconds=None, work=30))
     verdict: Verdict = judge(problem, plan)
     assert verdict.is_right
     assert verdict.cost.total == 1
     assert plan.certificate
     assert plan.certificate.bound == pytest.approx(1)
     photos, search = sorted(plan.instances, key=lambda instance: instance.service)
-    standing = Standing(problem, plan)
+    standing = JudgedPlan(problem, plan)
     for instance, alone, exec_ms in ((photos, 20, 21), (search, 20, 24)):
         line = next(one for one in standing.residents if one.instance is instance)
         assert line.alone_ms == pytest.approx(alone)

@@ -29,11 +29,11 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.families import family
     from benchmarks.replanning import percentiles, rounds
     from solvers.planning.replan import Replanner
-    from solvers.planning.solve import Budget, solve
+    from solvers.planning.solve import SolveBudget, solve
 
     problem = family(args.family, args.gpus, args.services, args.seed)
     say(f"the plan to start from: {args.gpus} GPUs, {args.services} services, {args.seconds:g} s")
-    plan = solve(problem, Budget(args.seconds, args.work, args.seed))
+    plan = solve(problem, SolveBudget(args.seconds, args.work, args.seed))
     assert plan.certificate
     began = perf_counter()
     replanner = Replanner.of(problem, plan)
@@ -61,7 +61,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     }
     if not args.no_cold:
         say(f"a cold plan of the work of the first, {plan.certificate.work} steps")
-        cold = solve(last, Budget(None, plan.certificate.work, args.seed))
+        cold = solve(last, SolveBudget(None, plan.certificate.work, args.seed))
         assert cold.certificate
         found["cold_cost"] = cold.certificate.cost.total
         found["drift"] = rows[-1]["drift"] = rows[-1]["cost"] / cold.certificate.cost.total - 1

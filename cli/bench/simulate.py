@@ -28,11 +28,11 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from simulation.fleet import SimulatedFleet
     from simulation.plan_execution import carry_out
     from simulation.truth import FleetTruth
-    from solvers.planning.solve import Budget, solve
+    from solvers.planning.solve import SolveBudget, solve
 
     problem = family(args.family, args.gpus, args.services, args.seed)
     say(f"planning {args.gpus} GPUs and {args.services} services")
-    plan = solve(problem, Budget(seconds=None, work=3, seed=args.seed))
+    plan = solve(problem, SolveBudget(seconds=None, work=3, seed=args.seed))
     clock = Clock()
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=args.seed)
     carry_out(fleet, plan)

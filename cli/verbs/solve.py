@@ -53,13 +53,13 @@ def run(args: argparse.Namespace) -> int:
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
-    from solvers.planning.solve import Budget, solve  # its loops are read from disk, or compiled, when imported
+    from solvers.planning.solve import SolveBudget, solve  # its loops are read from disk, or compiled, when imported
     from solvers.planning.wire import to_json
 
     gc.freeze()
     gc.enable()
     seconds = args.seconds if args.seconds is not None or args.work is not None else SECONDS
-    plan = solve(problem, Budget(seconds=seconds, work=args.work, seed=args.seed), _progress(args.verbose))
+    plan = solve(problem, SolveBudget(seconds=seconds, work=args.work, seed=args.seed), _progress(args.verbose))
     if args.json or args.output:
         text = json.dumps(to_json(plan, problem))
         if args.output:

@@ -10,7 +10,7 @@ from solvers.planning.judge import Verdict, judge
 from solvers.planning.judge.tolerances import BUDGET
 from solvers.planning.plan import Certificate, Plan, Releasable, Unserved, unserved_rest
 from solvers.planning.problem import Instance, PlacedJob, Problem
-from solvers.planning.search.planner import Draft
+from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import Tables
@@ -20,19 +20,19 @@ TRIES = 4
 WRONG = 2e-6  # of a cost: a bound that is above it by more was never one
 
 
-def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
+def finish_plan(t: Tables, best: SearchDraft, known: float | None, method: str) -> Plan:
     """The plan of a draft, passed by the judge."""
     problem = t.problem
     stand, unserved = instances(t, best.stands)
     if unserved and stand:
-        from solvers.planning.replan.running import fuller
+        from solvers.planning.replan.running import top_up
 
-        topped_up = fuller(t, stand, unserved)
+        topped_up = top_up(t, stand, unserved)
         stand, unserved = topped_up.instances, topped_up.unserved
     if unserved and not (problem.state and problem.state.running):
-        from solvers.planning.explain import filled
+        from solvers.planning.explain import fill_unserved
 
-        roomy = filled(problem, Plan(tuple(stand), unserved=tuple(unserved)))
+        roomy = fill_unserved(problem, Plan(tuple(stand), unserved=tuple(unserved)))
         more = len(unserved) - len(roomy.unserved)
         method = f"{more} services fitted in beside {method}" if more else method
         stand, unserved = list(roomy.instances), list(roomy.unserved)
@@ -50,10 +50,10 @@ def finished(t: Tables, best: Draft, known: float | None, method: str) -> Plan:
             break
         staying = _staying(problem, verdict) if attempt == 0 else []
         if staying:
-            from solvers.planning.explain import reseated
+            from solvers.planning.explain import reseat
 
             method += f"; services made way for {len(staying)} running jobs"
-            stand = reseated(problem, stand, staying)
+            stand = reseat(problem, stand, staying)
         else:
             method += f"; the judge refused {len(verdict.violations)} things, left out"
             stand = _spared(problem, stand, verdict) if attempt < TRIES - 1 else []

@@ -224,7 +224,7 @@ class PlacedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RunningState:
     """What runs now."""
 
     now: datetime | None = None
@@ -244,7 +244,7 @@ class Problem:
     jobs: Mapping[str, Job] = field(default_factory=dict)
     policy: Policy = Policy()
     limits: Mapping[str, Limit] = field(default_factory=dict)  # by tenant
-    state: State | None = None
+    state: RunningState | None = None
     spare: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more could be had
 
     def __post_init__(self) -> None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.planning import bound, exact
-from solvers.planning.finish import about_bound, finished
+from solvers.planning.finish import about_bound, finish_plan
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.planning.search.planner import Draft, drafts, prepared
-from solvers.planning.search.realise import Standing
+from solvers.planning.search.drafts import SearchDraft, drafts, prepare
+from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Tables, tables
-from solvers.planning.workers import Worker, gathered, in_turn
+from solvers.planning.workers import Worker, gather, run_in_turn
 
 CLOSED = 1e-6
 EXACT = "exact"
@@ -29,7 +29,7 @@ Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, b
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SolveBudget:
     """What a plan may cost to find: steps of work, which are the same everywhere, and seconds, which cut them short."""
 
     seconds: float | None = 10.0
@@ -38,17 +38,17 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class FinishedPlan:
     """What a worker says: a plan, a bound, or that no better bound will come."""
 
-    draft: Draft | None = None
+    draft: SearchDraft | None = None
     bound: float | None = None
     proof: str = ""  # what is to be said of the bound
     is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SolvedPlan:
     """A plan, and what makes it again anywhere: see `again`."""
 
     plan: Plan
@@ -57,14 +57,14 @@ class Found:
     is_cut: bool  # whether the seconds ended the search
 
 
-def solve(problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None) -> Plan:
+def solve(problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None) -> Plan:
     """The cheapest right plan found within the budget, with its certificate."""
     return find(problem, budget, on_better).plan
 
 
 def find(
-    problem: Problem, budget: Budget = Budget(), on_better: Progress | None = None, *, alone: bool = False
-) -> Found:
+    problem: Problem, budget: SolveBudget = SolveBudget(), on_better: Progress | None = None, *, alone: bool = False
+) -> SolvedPlan:
     """The plan of `solve`, and how it was come by. `alone`: no process is forked, the same work is done in turn."""
     if alone and budget.work is None:
         raise ValueError("a plan that is found alone ends by its work: budget.work is None")
@@ -76,7 +76,7 @@ def find(
     if pays and not alone:
         bounding.start()
     try:
-        making = drafts(prepared(t), budget.seed)
+        making = drafts(prepare(t), budget.seed)
         best, known = _first(making, deadline, began), None
     except BaseException:
         bounding.stop()
@@ -94,8 +94,8 @@ def find(
     elif pays:
         # The planner goes on where the first plan was made: a forked process has all that is known here.
         workers = [Worker("planner", _plans(making, budget.work)), bounding]
-        claim: Claim
-        for claim in in_turn([bounding, workers[0]]) if alone else gathered(workers, deadline):
+        claim: FinishedPlan
+        for claim in run_in_turn([bounding, workers[0]]) if alone else gather(workers, deadline):
             before = (best.cost, known)
             if claim.draft and _is_better(claim.draft, best):
                 best = claim.draft
@@ -115,27 +115,27 @@ def find(
         for worker in workers:
             if worker.failed:
                 notes += f"; the {worker.name} process died, what it had sent stands"
-    plan = finished(t, best, known, best.method + notes + of_bound)
+    plan = finish_plan(t, best, known, best.method + notes + of_bound)
     certificate = plan.certificate
     assert certificate
     plan = replace(plan, certificate=replace(certificate, work=best.work, seconds=time.monotonic() - began))
-    return Found(plan, best.work, best.method == EXACT, is_cut)
+    return SolvedPlan(plan, best.work, best.method == EXACT, is_cut)
 
 
 def _closed(cost: float, bound: float) -> bool:
     return cost - bound <= CLOSED * max(1.0, cost)
 
 
-def _is_better(draft: Draft, best: Draft) -> bool:
+def _is_better(draft: SearchDraft, best: SearchDraft) -> bool:
     """Cheaper by more than what counts as closed; of two that cost the same, the proved one."""
     if draft.method == EXACT:
         return draft.cost <= best.cost + CLOSED * max(1.0, best.cost)
     return draft.cost < best.cost - CLOSED * max(1.0, best.cost)
 
 
-def _first(making: Iterator[Draft], deadline: float | None, began: float) -> Draft:
+def _first(making: Iterator[SearchDraft], deadline: float | None, began: float) -> SearchDraft:
     """The first draft that serves everything, or the best of the first few: of one where there is no time."""
-    best: Draft | None = None
+    best: SearchDraft | None = None
     for draft in making:
         if best is None or draft.cost < best.cost:
             best = draft
@@ -145,39 +145,39 @@ def _first(making: Iterator[Draft], deadline: float | None, began: float) -> Dra
     return best
 
 
-def _plans(making: Iterator[Draft], work: int | None) -> Iterator[Claim]:
+def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[FinishedPlan]:
     for draft in making:
         if work is not None and draft.work > work:
             return
         if draft.method:
-            yield Claim(draft=draft)
+            yield FinishedPlan(draft=draft)
 
 
-def _bounds(t: Tables, work: int | None) -> Iterator[Claim]:
+def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
     most = None if work is None else work * BOUND_WORK
     said = False
     if exact.applies(t):
         for proof in exact.prove(t, most):
-            yield Claim(
+            yield FinishedPlan(
                 draft=proved(t, proof), bound=proof.bound, proof=f"; bound {proof.bound:.6g} by the exact search"
             )
             said = proof.proved
     if said:
-        yield Claim(is_last=True)
+        yield FinishedPlan(is_last=True)
         return
     left_out = bound.left_out(t)
     for found in bound.rounds(t, most):
-        yield Claim(bound=found.bound, proof=about_bound(found, left_out))
-    yield Claim(is_last=True)
+        yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out))
+    yield FinishedPlan(is_last=True)
 
 
-def proved(t: Tables, proof: exact.Proof) -> Draft | None:
+def proved(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:
     """The exact planner's plan, once it has one."""
     steps = -(-proof.work // BOUND_WORK)
-    return Draft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
+    return SearchDraft(_standing(t, proof.stands), proof.bound, steps, EXACT) if proof.stands else None
 
 
-def _standing(t: Tables, stands: tuple[exact.Stand, ...]) -> Standing:
+def _standing(t: Tables, stands: tuple[exact.ExactPlacements, ...]) -> PlacedInstances:
     """What the exact planner found, as a board would keep it."""
     start = [0]
     for pool in t.pools:
@@ -195,4 +195,4 @@ def _standing(t: Tables, stands: tuple[exact.Stand, ...]) -> Standing:
         for resident in stand.residents
     ]
     gpu, offer, sm, batch, cap, clock = (np.array(column) for column in zip(*rows, strict=True))
-    return Standing(gpu, offer, sm, batch, cap, clock)
+    return PlacedInstances(gpu, offer, sm, batch, cap, clock)

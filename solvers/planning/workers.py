@@ -64,7 +64,7 @@ class Worker:
             sys.exit(1)
 
 
-def gathered(workers: list[Worker], deadline: float | None) -> Iterator[Any]:
+def gather(workers: list[Worker], deadline: float | None) -> Iterator[Any]:
     """What the workers send, as it comes, until all are done or the deadline has passed; then none is left."""
     try:
         for worker in workers:
@@ -90,7 +90,7 @@ def gathered(workers: list[Worker], deadline: float | None) -> Iterator[Any]:
                 worker.stop()
 
 
-def in_turn(workers: Iterable[Worker]) -> Iterator[Any]:
+def run_in_turn(workers: Iterable[Worker]) -> Iterator[Any]:
     """What the workers would send, one after the other, without a process: for who may not fork."""
     for worker in workers:
         yield from worker.findings

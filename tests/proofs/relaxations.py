@@ -17,11 +17,11 @@ from random import Random
 from app.control.answer.explain.service import why_service, with_its_relaxation
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, State
-from solvers.planning.solve import Budget, solve
+from solvers.planning.problem import Problem, RunningState
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 
-QUICK = Budget(seconds=None, work=1)
+QUICK = SolveBudget(seconds=None, work=1)
 PRICED_OUT = 1.0  # unservedPrice below which leaving a service out may be what is wanted
 
 
@@ -130,7 +130,7 @@ def _running(problem: Problem, before: Plan) -> Problem:
     running = tuple(one for one in before.instances if one.node in problem.nodes)
     jobs = tuple(job for job in before.jobs if job.node in problem.nodes)
     now = problem.state.now if problem.state else None
-    return replace(problem, state=State(now, running, jobs))
+    return replace(problem, state=RunningState(now, running, jobs))
 
 
 def main() -> int:

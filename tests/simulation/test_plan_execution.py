@@ -9,13 +9,13 @@ from simulation.clock import Clock
 from simulation.fleet import SimulatedFleet
 from simulation.plan_execution import carry_out
 from simulation.truth import FleetTruth
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 
 @pytest.mark.parametrize("name", ["A", "C"])
 def test_what_a_plan_promises_is_kept(name: str) -> None:
     problem = family(name, 6, 4, seed=2, load=0.6)
-    plan = solve(problem, Budget(seconds=None, work=3))
+    plan = solve(problem, SolveBudget(seconds=None, work=3))
     left = {one.service for one in plan.unserved}
     clock = Clock()
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=1)

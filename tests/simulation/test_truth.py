@@ -8,7 +8,7 @@ from simulation.truth import FleetTruth, SimulatedResident, at
 from simulation.world import truth_of
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.simulation.worlds import small
 
 KEY = ("a", "fp16", "v100-16gb")
@@ -21,7 +21,7 @@ def test_curves_are_linear_between_their_points_and_flat_beyond() -> None:
 
 def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
     truth = truth_of(small())
-    plan = solve(truth.problem, Budget(seconds=None, work=12))
+    plan = solve(truth.problem, SolveBudget(seconds=None, work=12))
     assert not judge(truth.problem, plan, simulate=False, keeps=keep).violations
     for one in plan.instances:
         beside = [

@@ -27,7 +27,7 @@ from app.control.rollout import order
 from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
-from solvers.planning.judge import Standing
+from solvers.planning.judge import JudgedPlan
 from solvers.planning.search.promise import keep
 
 
@@ -111,7 +111,7 @@ def rejudge(
     """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
     posed = formulate(replace(snapshot, standing=desired, nodes=without_drains(snapshot.nodes)))
     plan = posed.stands
-    stands = Standing(posed.problem, plan, keep)
+    stands = JudgedPlan(posed.problem, plan, keep)
     verdict = stands.verdict()
     if not verdict.is_right:
         return None

@@ -12,7 +12,7 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.predicting import predict_paces
 from app.control.formulate.question import Question
-from solvers.planning.judge import Standing, judge
+from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.plan import Plan
 from solvers.planning.search.promise import keep
 
@@ -24,7 +24,7 @@ def draft(
     assert answer.plan is not None, "an answer without a plan decides nothing"
     plan: Plan = answer.plan
     if any(one.units_per_second <= 0 for one in plan.jobs):  # they go on where they ran, among others perhaps
-        plan = replace(plan, jobs=predict_paces(plan, Standing(posed.problem, plan).job_residents))
+        plan = replace(plan, jobs=predict_paces(plan, JudgedPlan(posed.problem, plan).job_residents))
     verdict = judge(posed.problem, plan, simulate=False, keeps=keep)
     if not verdict.is_right:
         wrong = "; ".join(str(one) for one in verdict.violations[:3])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.control.formulate.predicting import predict_instances
-from solvers.planning.judge import Change, Standing
+from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan
 from solvers.planning.problem import PlacedJob, Problem
 from solvers.planning.search.promise import keep
@@ -30,21 +30,21 @@ def keep_jobs_steady(problem: Problem, plan: Plan, left: Mapping[str, float] | N
     changed = [one for one in plan.jobs if one.job in before and not _same(one, before[one.job])]
     if not changed:
         return plan
-    standing = Standing(problem, plan, keep)
+    standing = JudgedPlan(problem, plan, keep)
     wrong = {(one.where, one.rule) for one in standing.verdict().violations}
     found = {one.job: one for one in plan.jobs}
     cost = standing.verdict().cost.job
     for new in changed[:MOST_TRIES]:
         old = before[new.job]
-        verdict = standing.apply(Change(stop_jobs=(found[new.job],), start_jobs=(old,)))
+        verdict = standing.apply(PlanEdit(stop_jobs=(found[new.job],), start_jobs=(old,)))
         right = all((one.where, one.rule) in wrong for one in verdict.violations)
         pace = next((one.units_per_second or 0.0 for one in standing.job_residents if one.placed.job == new.job), 0.0)
         units = (left or {}).get(new.job, problem.jobs[new.job].units)
         if right and verdict.cost.job <= cost * (1 + 1e-9) and not _pays(units, pace, new.units_per_second):
             found[new.job] = replace(old, units_per_second=pace)
-            standing.apply(Change(stop_jobs=(old,), start_jobs=(found[new.job],)))
+            standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
         else:
-            standing.apply(Change(stop_jobs=(old,), start_jobs=(found[new.job],)))
+            standing.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))
     places = {one.place for one in changed} | {before[one.job].place for one in changed}
     told = predict_instances(problem, (one for one in standing.residents if one.instance.place in places))
     return replace(

@@ -14,7 +14,7 @@ from app.control.fast import PlannedLoad, QuickStep
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import predict_instances, predict_paces
 from app.control.formulate.question import Question
-from solvers.planning.judge import Change, Standing
+from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Instance
 from solvers.planning.search.promise import keep
@@ -52,9 +52,9 @@ class StepBase:
         return carried
 
     @cached_property
-    def judged(self) -> Standing:
+    def judged(self) -> JudgedPlan:
         """The plan, judged: made ready while nobody waits, a step is judged by what it changes."""
-        return Standing(self.posed.problem, self.plan, keep)
+        return JudgedPlan(self.posed.problem, self.plan, keep)
 
     def decided(self, quick: QuickStep) -> tuple[Snapshot, Decision]:
         """What a quick step decides, and the snapshot that goes on record with it. `judged` goes on to that plan."""
@@ -105,13 +105,13 @@ def step_base(snapshot: Snapshot, posed: Question) -> StepBase:
     return StepBase(snapshot, posed, posed.stands)
 
 
-def difference(before: Plan, after: Plan) -> Change:
+def difference(before: Plan, after: Plan) -> PlanEdit:
     """What becomes of one plan, so that it is the other."""
     was, now = set(map(id, before.instances)), set(map(id, after.instances))
     ran, runs = set(before.jobs), set(after.jobs)
     left = {one.service: one for one in after.unserved}
     out = {one.job: one for one in after.unplaced}
-    return Change(
+    return PlanEdit(
         stop=tuple(one for one in before.instances if id(one) not in now),
         start=tuple(one for one in after.instances if id(one) not in was),
         stop_jobs=tuple(one for one in before.jobs if one not in runs),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from solvers.planning.judge import Verdict, judge
-from solvers.planning.judge.readings import Gpu, Reader, slow_down
+from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.plan import Plan, unserved_rest
-from solvers.planning.problem import Instance, Limit, Problem, State
+from solvers.planning.problem import Instance, Limit, Problem, RunningState
 from solvers.planning.search.promise import keep
 
 
@@ -31,14 +31,14 @@ class Neighbourhood:
         """By every rule; promises by the latency table."""
         return judge(self.problem, self.plan, simulate=False, keeps=keep)
 
-    def gpus(self) -> dict[tuple[str, int], Gpu]:
+    def gpus(self) -> dict[tuple[str, int], JudgedGpu]:
         """Each GPU with what runs on it, and execution times among neighbours."""
         reader, nodes = Reader(self.problem), self.problem.nodes
-        found: dict[tuple[str, int], Gpu] = {}
+        found: dict[tuple[str, int], JudgedGpu] = {}
 
-        def at(place: tuple[str, int]) -> Gpu:
+        def at(place: tuple[str, int]) -> JudgedGpu:
             node = nodes[place[0]]
-            return found.setdefault(place, Gpu(node, self.problem.gpu_types[node.gpu_type], place[1]))
+            return found.setdefault(place, JudgedGpu(node, self.problem.gpu_types[node.gpu_type], place[1]))
 
         for line in self.plan.instances:
             gpu = at(line.place)
@@ -85,7 +85,7 @@ def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) ->
         services=names,
         jobs={name: job for name, job in problem.jobs.items() if name in placed_jobs},
         limits=_limits_here(problem, plan, nodes),
-        state=State(now=state.now if state else None, running=lines, jobs=jobs),
+        state=RunningState(now=state.now if state else None, running=lines, jobs=jobs),
     )
     return Neighbourhood(part, Plan(lines, jobs, unserved_rest(part, lines)), tuple(sorted(services)))
 

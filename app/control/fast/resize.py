@@ -21,7 +21,7 @@ from app.control.fast.retune import (
 )
 from app.control.fast.shapes import batch_capacity, best_batch
 from solvers.planning.judge import gpus as gpu_rules
-from solvers.planning.judge.readings import Gpu, Reader, slow_down
+from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Policy, Problem
 
@@ -123,7 +123,7 @@ def blocking_jobs(area: Neighbourhood, service: str) -> list[frozenset[str]]:
     return [frozenset(names) for names in sorted(able_to_go, key=missed)]
 
 
-def _least_growth(problem: Problem, gpu: Gpu, seat: SeatedInstance, need: float, strict: bool) -> Growth | None:
+def _least_growth(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, need: float, strict: bool) -> Growth | None:
     """The least SM% that gives `need` more, else the most that fits; None where nothing is gained."""
     line, profile = seat.resident.instance, seat.resident.profile
     if profile is None or need <= 0:
@@ -150,7 +150,7 @@ def _least_growth(problem: Problem, gpu: Gpu, seat: SeatedInstance, need: float,
     return found if found and found.gain_per_second > 0 else None
 
 
-def _growth_at(problem: Problem, gpu: Gpu, seat: SeatedInstance, sm_percent: int) -> Growth | None:
+def _growth_at(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, sm_percent: int) -> Growth | None:
     """The GPU with the instance at this SM%, if everybody there still keeps its promise."""
     policy, old = problem.policy, seat.resident.instance
     asked = sum(one.instance.memory_gib for one in gpu.residents) + sum(job.placed.memory_gib for job in gpu.jobs)
@@ -169,9 +169,9 @@ def _growth_at(problem: Problem, gpu: Gpu, seat: SeatedInstance, sm_percent: int
     return Growth(SeatedInstance(resident, shape), others, gain, sm_percent - old.sm_percent)
 
 
-def _replace_on(problem: Problem, gpu: Gpu, line: Instance) -> Gpu:
+def _replace_on(problem: Problem, gpu: JudgedGpu, line: Instance) -> JudgedGpu:
     reader = Reader(problem)
-    after = Gpu(gpu.node, gpu.type, gpu.index)
+    after = JudgedGpu(gpu.node, gpu.type, gpu.index)
     for one in gpu.residents:
         there = line if one.instance.id == line.id else one.instance
         after.residents.append(reader.resident(there, one.service, gpu.node))
@@ -180,7 +180,7 @@ def _replace_on(problem: Problem, gpu: Gpu, line: Instance) -> Gpu:
     return after
 
 
-def _unharmed_neighbours(gpu: Gpu, line: Instance, policy: Policy) -> tuple[SeatedInstance, ...] | None:
+def _unharmed_neighbours(gpu: JudgedGpu, line: Instance, policy: Policy) -> tuple[SeatedInstance, ...] | None:
     """The neighbours, at their own batches and rates; None where one of them could no longer bear its rate."""
     found = []
     for one in gpu.residents:

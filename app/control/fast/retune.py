@@ -10,7 +10,7 @@ import numpy as np
 from app.control.fast.neighbourhood import Neighbourhood
 from app.control.fast.shapes import BatchCapacity, batch_capacity, best_batch, fitting_batches
 from solvers.latency import latency_at
-from solvers.planning.judge.readings import Gpu, Resident
+from solvers.planning.judge.readings import JudgedGpu, Resident
 from solvers.planning.problem import Instance, Policy, Problem
 from solvers.planning.replan.rates import even, shared
 from solvers.planning.search.promise import timeouts
@@ -28,7 +28,7 @@ class SeatedInstance:
     shape: BatchCapacity
 
 
-def seats_of(gpus: Mapping[tuple[str, int], Gpu], service: str, policy: Policy) -> list[SeatedInstance] | None:
+def seats_of(gpus: Mapping[tuple[str, int], JudgedGpu], service: str, policy: Policy) -> list[SeatedInstance] | None:
     """The service's instances as they are; None where one of them could not keep its promise at any rate."""
     found = []
     for _, gpu in sorted(gpus.items()):

@@ -20,7 +20,17 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import pinned_instances, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
-from solvers.planning.problem import Demand, Limit, Node, Problem, Profile, ProfileKey, Service, State, gpu_indexes
+from solvers.planning.problem import (
+    Demand,
+    Limit,
+    Node,
+    Problem,
+    Profile,
+    ProfileKey,
+    RunningState,
+    Service,
+    gpu_indexes,
+)
 
 LEAST_RATE = 0.01  # a service that nobody asks is kept warm all the same
 NOTHING_LEFT = 1e-6  # of a rate: below it pinned instances carry all of it
@@ -58,10 +68,10 @@ def pose(
             if name in left and name not in running_jobs
         },
         limits=whole.limits if limits is None else limits,
-        state=State(now=snapshot.at),
+        state=RunningState(now=snapshot.at),
     )
     running, placed = running_instances(snapshot.standing, problem)
-    problem = replace(problem, state=State(snapshot.at, running, placed))
+    problem = replace(problem, state=RunningState(snapshot.at, running, placed))
     services, short = relax_min_instances(problem)
     return Question(replace(problem, services=services), stays, short)
 

@@ -25,8 +25,8 @@ from solvers.planning.problem import (
     Policy,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
     gpu_indexes,
 )
@@ -193,8 +193,8 @@ def _limit(spec: Spec) -> Limit | None:
     return Limit(limit.get("gpus"), limit.get("pricePerHour")) if limit else None
 
 
-def _state(spec: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> State:
-    return State(
+def _state(spec: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> RunningState:
+    return RunningState(
         now=_moment(spec.get("now")),
         running=tuple(_running(entry, nodes, gpu_types) for entry in spec.get("running", ())),
         jobs=tuple(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
-from solvers.planning.again import again
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
-from solvers.planning.solve import Budget, find
+from solvers.planning.replay import replay_plan
+from solvers.planning.solve import SolveBudget, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
     began = time.monotonic()
 
     def made() -> SolverAnswer:
-        budget = Budget(order.seconds, order.work, order.seed)
+        budget = SolveBudget(order.seconds, order.work, order.seed)
         found = find(order.problem, budget, alone=alone)
         recipe: dict[str, JSON] = {
             "kind": "solve",
@@ -84,7 +84,7 @@ def solved_again(order: Again) -> SolverAnswer:
         seed, work = recipe["seed"], recipe["work"]
         assert isinstance(seed, int)
         assert isinstance(work, int)
-        plan = again(order.problem, seed, work, is_exact=bool(recipe["exact"]))
+        plan = replay_plan(order.problem, seed, work, is_exact=bool(recipe["exact"]))
         return SolverAnswer(SolveOutcome.SOLVED, plan, "", recipe, time.monotonic() - began)
 
     return _as_outcome(made, recipe, began)

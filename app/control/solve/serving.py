@@ -10,7 +10,7 @@ from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, pr
 from app.manifests.model import JSON
 from solvers.compiled import read_all
 from solvers.planning.replan import Replanner
-from solvers.planning.workers import Worker, gathered
+from solvers.planning.workers import Worker, gather
 
 
 class Serving:
@@ -48,7 +48,7 @@ class Serving:
         recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
         if self._warm is None or self._base != order.base:
             return SolverAnswer(SolveOutcome.CRASHED, None, "what was made ready to follow is lost", recipe)
-        answers: Iterator[SolverAnswer] = gathered([Worker("follower", _once(self._warm, order))], None)
+        answers: Iterator[SolverAnswer] = gather([Worker("follower", _once(self._warm, order))], None)
         return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the follower died", recipe))
 
 

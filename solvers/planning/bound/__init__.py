@@ -9,10 +9,10 @@ import numpy as np
 
 from solvers.planning.bound.attainable import attainable
 from solvers.planning.bound.fleet import fleet, look_at
-from solvers.planning.bound.master import Master
+from solvers.planning.bound.master import BoundMaster
 from solvers.planning.bound.refine import halve
 from solvers.planning.bound.scope import left_out, why_not
-from solvers.planning.bound.search import NEAR, Round, Search, alone_patterns, families
+from solvers.planning.bound.search import NEAR, BoundSearch, Round, alone_patterns, families
 from solvers.planning.bound.start import evened, first_prices
 from solvers.planning.search.tables import Floats, Tables
 
@@ -43,7 +43,7 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
     if why_not(tables) is not None:
         return
     f = fleet(tables, LEVELS)
-    s = Search(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets))
+    s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets))
     seen = s.look(first_prices(f))
     yield s.best
     if not len(f.need) or not f.markets:
@@ -63,7 +63,7 @@ def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
     for moved in s.deepen(patterns, STEP_UP):
         patterns = moved
         yield s.best
-    master = Master(f)
+    master = BoundMaster(f)
     sizes = [size for size in FAMILIES if 2 * size <= len(f.need)]
     is_large, turn = len(f.need) > LARGE, 0
     if not is_large:

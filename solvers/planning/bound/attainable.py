@@ -7,7 +7,7 @@ from math import gcd
 
 import numpy as np
 
-from solvers.planning.bound.fleet import Fleet
+from solvers.planning.bound.fleet import BoundFleet
 
 FINEST = 1e4  # prices are multiples of 1 / this, or nothing is rounded
 MOST_BITS = 2_000_000
@@ -35,7 +35,7 @@ class Attainable:
         return max(bound, min(dearer, (self.sure + units * self.unit) * (1 - 1e-12)))
 
 
-def attainable(f: Fleet) -> Attainable:
+def attainable(f: BoundFleet) -> Attainable:
     """All sums of the prices of GPUs; none known where shares or energy are paid, or prices are no round numbers."""
     t, policy = f.tables, f.tables.problem.policy
     can = np.zeros(len(f.need), dtype=np.bool_)

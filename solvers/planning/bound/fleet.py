@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from solvers.planning.bound.lines import full_ratios
 from solvers.planning.bound.market import (
     TURNS,
-    Class,
+    ClassPattern,
+    GpuClass,
+    KnapsackScratch,
     Market,
-    Pattern,
-    Scratch,
     look,
     markets,
     most_pressure,
@@ -22,7 +22,7 @@ from solvers.planning.bound.market import (
     part_of_class,
     scratch,
 )
-from solvers.planning.search.arrays import World, world
+from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Floats, Ints, Tables
 
 # The rates of a right plan add up to a service's rate but for 1e-5 of it, and less than 1e-5 unserved is none.
@@ -32,17 +32,17 @@ FINE = 1e-4  # of a GPU's price: how well a class's own prices are searched
 
 
 @dataclass
-class Fleet:
+class BoundFleet:
     """All that the bound reads, and the classes, which become finer."""
 
     tables: Tables
-    world: World
+    world: TableArrays
     full_ratio: Floats
     need: Floats
     shared_need: Floats  # without dedicated services
     most_price: Floats  # no price above this is of use: leaving a service out costs no more
     markets: list[Market]
-    scratch: Scratch
+    scratch: KnapsackScratch
     count: Floats  # GPUs of each pool
     fixed: Floats  # what using a GPU of a pool costs, whatever its share
 
@@ -56,7 +56,7 @@ class Fleet:
         return (m.last - m.first) * 60
 
 
-def fleet(t: Tables, levels: int) -> Fleet:
+def fleet(t: Tables, levels: int) -> BoundFleet:
     """Every pool of the fleet, in so many classes by pressure."""
     w = world(t)
     full_ratio = np.zeros((len(t.loads), len(t.batches)))
@@ -68,7 +68,7 @@ def fleet(t: Tables, levels: int) -> Fleet:
     policy = t.problem.policy
     idle = [t.problem.gpu_types[pool.gpu_type].idle_w * policy.energy_price_per_kwh / 1000.0 for pool in t.pools]
     whole = [pool.price_per_hour if policy.pricing == "gpu" else 0.0 for pool in t.pools]
-    f = Fleet(
+    f = BoundFleet(
         tables=t,
         world=w,
         full_ratio=full_ratio,
@@ -90,36 +90,36 @@ def fleet(t: Tables, levels: int) -> Fleet:
     return f
 
 
-def class_of(f: Fleet, m: Market, lo: float, hi: float) -> Class:
+def class_of(f: BoundFleet, m: Market, lo: float, hi: float) -> GpuClass:
     """A class of a market, priced nowhere yet."""
     return new_class(f.world, f.full_ratio, f.shared_need, m, lo, hi)
 
 
 @dataclass(frozen=True)
-class Look:
+class PriceEvaluation:
     """What prices of rates are worth: the bound they prove, and the patterns that stand in its way."""
 
     prices: Floats
     worth: Floats  # of a GPU of each market
     bound: float
-    patterns: list[Pattern]
+    patterns: list[ClassPattern]
     work: int
 
 
-def look_at(f: Fleet, prices: Floats, fine: float = FINE, turns: int = 4 * TURNS) -> Look:
+def look_at(f: BoundFleet, prices: Floats, fine: float = FINE, turns: int = 4 * TURNS) -> PriceEvaluation:
     """The bound of these prices, all classes looked at."""
     worth = np.zeros(len(f.markets))
-    seen: list[Pattern] = []
+    seen: list[ClassPattern] = []
     work = 0
     for m in f.markets:
         enough = float(f.fixed[m.pools].min(initial=np.inf))
         worth[m.number], patterns = look(m, prices, f.scratch, enough, fine * m.scale, turns)
         seen += patterns
         work += len(m.classes) * ((m.last - m.first) // 10 + 50) + 30 * len(patterns)
-    return Look(prices, worth, value(f, prices, worth), seen, work)
+    return PriceEvaluation(prices, worth, value(f, prices, worth), seen, work)
 
 
-def value(f: Fleet, prices: Floats, worth: Floats) -> float:
+def value(f: BoundFleet, prices: Floats, worth: Floats) -> float:
     """The Lagrangian bound: what rates are worth, less what the GPUs are worth beyond their cost."""
     served = worth_of_rates(f, prices)
     beyond = np.maximum(worth[market_of(f)] - f.fixed, 0.0) * f.count
@@ -127,7 +127,7 @@ def value(f: Fleet, prices: Floats, worth: Floats) -> float:
     return float(served.sum() - beyond.sum()) - SAFETY * size
 
 
-def market_of(f: Fleet) -> Ints:
+def market_of(f: BoundFleet) -> Ints:
     """The market of each pool."""
     of = np.zeros(len(f.count), dtype=np.int64)
     for m in f.markets:
@@ -135,7 +135,7 @@ def market_of(f: Fleet) -> Ints:
     return of
 
 
-def worth_of_rates(f: Fleet, prices: Floats) -> Floats:
+def worth_of_rates(f: BoundFleet, prices: Floats) -> Floats:
     """The least that a service's rate brings in or costs unserved, over all amounts unserved.
 
     Unserved u costs price x max(u, 1) for any u > 0: least at u = 0, at u = 1 or with all of it unserved.
@@ -147,7 +147,7 @@ def worth_of_rates(f: Fleet, prices: Floats) -> Floats:
     return np.minimum(np.minimum(all_served, some), none)
 
 
-def scaled(f: Fleet, seen: Look) -> tuple[float, float]:
+def scaled(f: BoundFleet, seen: PriceEvaluation) -> tuple[float, float]:
     """The multiple of these prices with the best bound, and that bound; worths scale with prices of rates alone."""
     best, by = seen.bound, 1.0
     if not f.scales:
@@ -160,7 +160,7 @@ def scaled(f: Fleet, seen: Look) -> tuple[float, float]:
     return by, best
 
 
-def split(f: Fleet, m: Market, place: int, prices: Floats) -> int:
+def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
     """Halve a class; returns the work done."""
     c = m.classes[place]
     middle = 0.5 * (c.lo + c.hi)

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
-from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, World
+from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints
 
 UP = 1.0 + 1.3e-7  # the float32 of a number times this is no smaller than the number
@@ -18,7 +18,7 @@ H2 = numba.float32[:, ::1]
 
 
 @njit((WORLD, F2))
-def full_ratios(w: World, into: Floats) -> None:
+def full_ratios(w: TableArrays, into: Floats) -> None:
     """The SLO / exec from which the utilization limit alone binds: into[percentile, batch]."""
     for row in range(into.shape[0]):
         for b in range(into.shape[1]):
@@ -26,7 +26,7 @@ def full_ratios(w: World, into: Floats) -> None:
 
 
 @njit(F8(WORLD, F2, I8, I8, I8, F8))
-def rate_at(w: World, full_ratio: Floats, service: int, profile: int, x: int, slow: float) -> float:
+def rate_at(w: TableArrays, full_ratio: Floats, service: int, profile: int, x: int, slow: float) -> float:
     """Requests a second accepted by the best batch where exec, as SLOs are judged, is `slow` times that alone."""
     slo, row, full = w.slo_ms[service], w.percentile_row[service], w.utilization * w.margin
     best = 0.0
@@ -45,7 +45,15 @@ def rate_at(w: World, full_ratio: Floats, service: int, profile: int, x: int, sl
 
 @njit((WORLD, F2, F1, I8, I8, F8, F8, F8, F1))
 def line(
-    w: World, full_ratio: Floats, need: Floats, offer: int, x: int, clock: float, lo: float, hi: float, ends: Floats
+    w: TableArrays,
+    full_ratio: Floats,
+    need: Floats,
+    offer: int,
+    x: int,
+    clock: float,
+    lo: float,
+    hi: float,
+    ends: Floats,
 ) -> None:
     """The ends of an offer's line over total pressures lo..hi: 0 where it cannot be on such a GPU.
 
@@ -79,7 +87,7 @@ def line(
 
 @njit((WORLD, F2, F1, I8, I8, F8, F8, F8, H2, H2))
 def lines(
-    w: World, full_ratio: Floats, need: Floats, first: int, last: int, clock: float, lo: float, hi: float,
+    w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, clock: float, lo: float, hi: float,
     at_lo: Any, at_hi: Any,
 ) -> None:  # fmt: skip
     """Ends at pressures lo and hi of the lines of offers first..last."""
@@ -92,7 +100,7 @@ def lines(
 
 @njit((WORLD, F2, F1, F1, I8, F8, F8, F8, I1, F2, F8, H2, H2))
 def finer(
-    w: World, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float, lo: float, hi: float,
+    w: TableArrays, full_ratio: Floats, need: Floats, prices: Floats, first: int, clock: float, lo: float, hi: float,
     profile: Ints, energy: Floats, margin: float, at_lo: Any, at_hi: Any,
 ) -> int:  # fmt: skip
     """Lower lines that hold over more than lo..hi, those alone that come near the best of their profile.
@@ -142,7 +150,7 @@ def finer(
 
 @njit((WORLD, F2, F1, I8, I8, I8, F1, I1))
 def alone(
-    w: World, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints
+    w: TableArrays, full_ratio: Floats, need: Floats, first: int, last: int, copies: int, rates: Floats, sms: Ints
 ) -> None:
     """The most that offers first..last carry on a GPU of their own, by up to `copies` instances, and on how many SMs.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
-from solvers.planning.search.arrays import World
+from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints, Tables
 
 Lines = NDArray[np.float32]
@@ -19,7 +19,7 @@ TURNS = 8  # knapsacks in one search for a class's own prices
 
 
 @dataclass
-class Class:
+class GpuClass:
     """GPUs whose total pressure is within lo..hi, and what is known of them."""
 
     lo: float
@@ -33,7 +33,7 @@ class Class:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class ClassPattern:
     """Residents of one GPU as a class sees them: a column of the linear programme."""
 
     market: int
@@ -68,11 +68,11 @@ class Market:
     room_gib: float
     alone: Floats  # what a dedicated service's offer carries, else 0
     alone_sm: Ints
-    classes: list[Class] = field(default_factory=list)
+    classes: list[GpuClass] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Scratch:
+class KnapsackScratch:
     """What the knapsacks write on."""
 
     values: Floats
@@ -82,17 +82,17 @@ class Scratch:
     about: Floats
 
 
-def scratch(markets: list[Market]) -> Scratch:
+def scratch(markets: list[Market]) -> KnapsackScratch:
     groups = max((len(m.turns) for m in markets), default=0)
     layers = max((int(m.turns.sum()) for m in markets), default=0)
     seen = 2 * TURNS
-    return Scratch(
+    return KnapsackScratch(
         np.zeros((max(groups, 1), SM)), np.zeros((layers + 1, SM)), np.zeros((seen, SM), dtype=np.int64),
         np.zeros((seen, SM), dtype=np.int64), np.zeros((seen, 5)),
     )  # fmt: skip
 
 
-def markets(t: Tables, w: World, full_ratio: Floats, need: Floats) -> list[Market]:
+def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list[Market]:
     """Every kind of GPU, without classes yet."""
     policy = t.problem.policy
     by_kind: dict[tuple[int, float], list[int]] = {}
@@ -145,7 +145,7 @@ def markets(t: Tables, w: World, full_ratio: Floats, need: Floats) -> list[Marke
     return made
 
 
-def most_pressure(m: Market, s: Scratch, runs: NDArray[np.bool_]) -> float:
+def most_pressure(m: Market, s: KnapsackScratch, runs: NDArray[np.bool_]) -> float:
     """The most total pressure that residents of one GPU can make, memory left aside."""
     if not len(m.turns):
         return 0.0
@@ -158,10 +158,10 @@ def most_pressure(m: Market, s: Scratch, runs: NDArray[np.bool_]) -> float:
     return float(found) * (1 + 1e-9)
 
 
-def new_class(w: World, full_ratio: Floats, need: Floats, m: Market, lo: float, hi: float) -> Class:
+def new_class(w: TableArrays, full_ratio: Floats, need: Floats, m: Market, lo: float, hi: float) -> GpuClass:
     """A class with its lines; dedicated services have need 0 here."""
     count, rows = m.last - m.first, len(m.memory_gib)
-    made = Class(
+    made = GpuClass(
         lo, hi, np.zeros((count, SM), np.float32), np.zeros((count, SM), np.float32), np.zeros(3),
         np.zeros((rows, SM)), np.zeros((rows, SM)),
     )  # fmt: skip
@@ -170,8 +170,8 @@ def new_class(w: World, full_ratio: Floats, need: Floats, m: Market, lo: float, 
 
 
 def part_of_class(
-    w: World, full_ratio: Floats, need: Floats, m: Market, c: Class, lo: float, hi: float, prices: Floats
-) -> tuple[Class, int]:
+    w: TableArrays, full_ratio: Floats, need: Floats, m: Market, c: GpuClass, lo: float, hi: float, prices: Floats
+) -> tuple[GpuClass, int]:
     """The part lo..hi of a class, its lines finer where that counts at these prices; and how many were looked at."""
     is_there = (c.at_lo > 0) & (m.pressure[m.profile] <= hi)
     ends: list[Lines] = []
@@ -179,7 +179,7 @@ def part_of_class(
         share = (at - c.lo) / (c.hi - c.lo)
         found = c.at_lo * (1 - share) + c.at_hi.astype(np.float64) * share
         ends.append(np.where(is_there, np.maximum(found * UP, TINY), 0.0).astype(np.float32))
-    made = Class(lo, hi, ends[0], ends[1], c.own.copy(), np.zeros_like(c.earned_lo), np.zeros_like(c.earned_hi))
+    made = GpuClass(lo, hi, ends[0], ends[1], c.own.copy(), np.zeros_like(c.earned_lo), np.zeros_like(c.earned_hi))
     looked = finer(
         w, full_ratio, need, prices, m.first, 1.0, lo, hi, m.profile, m.energy, MARGIN, made.at_lo, made.at_hi
     )
@@ -195,7 +195,9 @@ def best_alone(m: Market, prices: Floats) -> tuple[float, int]:
     return float(earned[at]) - m.share_price, at
 
 
-def look(m: Market, prices: Floats, s: Scratch, enough: float, tolerance: float, turns: int) -> tuple[float, list[Any]]:
+def look(
+    m: Market, prices: Floats, s: KnapsackScratch, enough: float, tolerance: float, turns: int
+) -> tuple[float, list[Any]]:
     """The worth of a GPU of this market, and the patterns seen on the way (class, patterns of one search).
 
     Every class gets a bound at its own prices; the one that decides is searched until another does.
@@ -223,7 +225,9 @@ def look(m: Market, prices: Floats, s: Scratch, enough: float, tolerance: float,
     return max(float(worths.max(initial=0.0)), best_alone(m, prices)[0], 0.0), seen
 
 
-def search(m: Market, prices: Floats, s: Scratch, place: int, target: float, tolerance: float, most: int) -> list[Any]:
+def search(
+    m: Market, prices: Floats, s: KnapsackScratch, place: int, target: float, tolerance: float, most: int
+) -> list[Any]:
     """Better own prices for one class; the patterns met."""
     c = m.classes[place]
     count = kernels.worth(
@@ -237,7 +241,7 @@ def search(m: Market, prices: Floats, s: Scratch, place: int, target: float, tol
     ]
 
 
-def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: Ints, about: Floats) -> Pattern:
+def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: Ints, about: Floats) -> ClassPattern:
     """A knapsack's answer as a column."""
     c = m.classes[place]
     rates, earned = (c.at_lo, c.earned_lo) if end == 0 else (c.at_hi, c.earned_hi)
@@ -248,13 +252,13 @@ def pattern(m: Market, prices: Floats, place: int, end: int, rows: Ints, sms: In
         ],
         dtype=np.int64,
     )
-    return Pattern(
+    return ClassPattern(
         m.number, place, end, offers + m.first, sms.copy(), rates[offers, sms].astype(np.float64), float(about[1]),
         float(about[2]), float(about[3]),
     )  # fmt: skip
 
 
-def spread(m: Market, prices: Floats, s: Scratch, place: int, floor: float, most: int) -> list[Pattern]:
+def spread(m: Market, prices: Floats, s: KnapsackScratch, place: int, floor: float, most: int) -> list[ClassPattern]:
     """Patterns of one class that share no service: at both ends, from the one worth most down to `floor`."""
     c = m.classes[place]
     sigma, mu = float(c.own[0]), float(c.own[1])
@@ -271,7 +275,7 @@ def spread(m: Market, prices: Floats, s: Scratch, place: int, floor: float, most
         for i in range(count):
             n = int(about[i, 0])
             found.append(
-                Pattern(
+                ClassPattern(
                     m.number,
                     place,
                     end,

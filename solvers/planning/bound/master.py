@@ -7,8 +7,8 @@ from typing import Any
 import highspy
 import numpy as np
 
-from solvers.planning.bound.fleet import Fleet
-from solvers.planning.bound.market import Pattern
+from solvers.planning.bound.fleet import BoundFleet
+from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats, Ints
 
 INF = highspy.kHighsInf
@@ -20,7 +20,7 @@ WIDEST = 1.5
 PRIMAL, DUAL = 4, 1  # HiGHS's numbers of its simplex strategies: columns are added, so the basis stays primal feasible
 
 
-class Master:
+class BoundMaster:
     """minimise what GPUs and unserved rates cost, so that
 
     every family's rates are covered or unserved         (family rows)
@@ -31,13 +31,13 @@ class Master:
     A family is some services whose prices move together: few rows while prices are far off, one a service at last.
     """
 
-    def __init__(self, f: Fleet) -> None:
+    def __init__(self, f: BoundFleet) -> None:
         self.fleet = f
-        self.columns: list[Pattern] = []
+        self.columns: list[ClassPattern] = []
         self.known: set[tuple[int, int, int, bytes, bytes]] = set()
         self.idle_rounds: Ints = np.zeros(0, dtype=np.int64)
 
-    def rebuild(self, patterns: list[Pattern], centre: Floats, family: Ints) -> None:
+    def rebuild(self, patterns: list[ClassPattern], centre: Floats, family: Ints) -> None:
         """Start over with the fleet's classes of now, these columns, and prices in proportion to these."""
         f = self.fleet
         self.family, self.families, self.shape = family, int(family.max(initial=-1)) + 1, np.maximum(centre, 1e-12)
@@ -96,7 +96,7 @@ class Master:
         over = np.bincount(self.family, self.low * need, minlength=self.families).astype(np.float64)
         return short, -over
 
-    def add(self, patterns: list[Pattern]) -> int:
+    def add(self, patterns: list[ClassPattern]) -> int:
         """Take new patterns as columns; returns how many were new."""
         fresh = []
         for p in patterns:
@@ -122,7 +122,7 @@ class Master:
         self.idle_rounds = np.concatenate([self.idle_rounds, np.zeros(n, dtype=np.int64)])
         return n
 
-    def _column(self, p: Pattern) -> tuple[Ints, Floats, float]:
+    def _column(self, p: ClassPattern) -> tuple[Ints, Floats, float]:
         f = self.fleet
         m = f.markets[p.market]
         served = f.tables.offer_service[p.offers]
@@ -169,7 +169,7 @@ class Master:
         prices = np.maximum(duals[: self.families], 0.0)[self.family] * self.part
         return prices, float(info.objective_function_value), int(info.simplex_iteration_count)
 
-    def recent(self, rounds: int) -> list[Pattern]:
+    def recent(self, rounds: int) -> list[ClassPattern]:
         """Columns that were worth their cost in one of the last so many rounds."""
         return [p for p, idle in zip(self.columns, self.idle_rounds, strict=True) if idle <= rounds]
 

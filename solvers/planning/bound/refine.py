@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from solvers.planning.bound.fleet import Fleet, split
-from solvers.planning.bound.market import Pattern
+from solvers.planning.bound.fleet import BoundFleet, split
+from solvers.planning.bound.market import ClassPattern
 from solvers.planning.search.tables import Floats
 
 LEAST_WIDTH = 0.015  # of pressure: finer classes gain less than 1 % in all
@@ -15,7 +15,7 @@ LEAST_WIDTH = 0.015  # of pressure: finer classes gain less than 1 % in all
 Fate = dict[tuple[int, int], tuple[int, ...]]  # (market, place) before -> places after
 
 
-def halve(f: Fleet, worth: Floats, prices: Floats, near: float) -> tuple[int, Fate]:
+def halve(f: BoundFleet, worth: Floats, prices: Floats, near: float) -> tuple[int, Fate]:
     """Halve the classes that decide what a GPU is worth; the work done, 0 where all are fine."""
     work = 0
     fate: Fate = {}
@@ -34,7 +34,7 @@ def halve(f: Fleet, worth: Floats, prices: Floats, near: float) -> tuple[int, Fa
     return work, fate
 
 
-def carried(f: Fleet, p: Pattern, fate: Fate) -> list[Pattern]:
+def carried(f: BoundFleet, p: ClassPattern, fate: Fate) -> list[ClassPattern]:
     """A pattern in the classes of now, its rates by their lines."""
     if p.place < 0:
         return [p]

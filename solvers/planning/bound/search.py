@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.planning.bound.attainable import Attainable, attainable
-from solvers.planning.bound.fleet import Fleet, Look, look_at, market_of, scaled
-from solvers.planning.bound.market import Pattern, best_alone
+from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scaled
+from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
 from solvers.planning.search.tables import Floats, Ints
 
@@ -29,10 +29,10 @@ class Round:
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
 
 
-class Search:
+class BoundSearch:
     """Prices looked at one after another; the best are the centre."""
 
-    def __init__(self, f: Fleet, work: int) -> None:
+    def __init__(self, f: BoundFleet, work: int) -> None:
         self.fleet, self.work = f, work
         self.centre: Floats = np.zeros(len(f.need))
         self.rough = -np.inf  # before it is rounded up to what GPUs can cost
@@ -40,11 +40,11 @@ class Search:
         self.best = Round(-np.inf, self.centre, np.zeros(len(f.count)), False, work)
         self.is_better = False
 
-    def look(self, prices: Floats) -> Look:
+    def look(self, prices: Floats) -> PriceEvaluation:
         """Look at prices; they become the centre where they prove more."""
         return self.take(look_at(self.fleet, prices))
 
-    def take(self, seen: Look) -> Look:
+    def take(self, seen: PriceEvaluation) -> PriceEvaluation:
         """Learn from what was seen."""
         f = self.fleet
         self.work += seen.work
@@ -57,7 +57,7 @@ class Search:
         self.best = replace(self.best, work=self.work)
         return seen
 
-    def shrink(self, seen: Look) -> Look:
+    def shrink(self, seen: PriceEvaluation) -> PriceEvaluation:
         """Prices so high that GPUs are worth far more than they cost are scaled down, by trial."""
         low, high = 0.0, 1.0
         for _ in range(TRIES):
@@ -69,7 +69,7 @@ class Search:
                 low = middle
         return self.look(self.centre)
 
-    def deepen(self, patterns: list[Pattern], gain: float) -> Iterator[list[Pattern]]:
+    def deepen(self, patterns: list[ClassPattern], gain: float) -> Iterator[list[ClassPattern]]:
         """Halve the classes that decide at the best prices, as long as that proves `gain` of the bound more."""
         while True:
             before = self.rough
@@ -86,7 +86,7 @@ class Search:
                 return
 
 
-def families(f: Fleet, count: int, shift: float = 0.0) -> Ints:
+def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:
     """Services that are alike, so many families: of one model, then by how demanding their promise is.
 
     Shifted by a part of a family, others are together.
@@ -103,14 +103,14 @@ def families(f: Fleet, count: int, shift: float = 0.0) -> Ints:
     return found
 
 
-def alone_patterns(f: Fleet, prices: Floats) -> list[Pattern]:
+def alone_patterns(f: BoundFleet, prices: Floats) -> list[ClassPattern]:
     """A dedicated service's GPU, in each market."""
     found = []
     for m in f.markets:
         worth, at = best_alone(m, prices)
         if at >= 0 and worth > 0.0:
             found.append(
-                Pattern(
+                ClassPattern(
                     m.number,
                     -1,
                     0,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from solvers.planning.bound.even import break_even
-from solvers.planning.bound.fleet import Fleet, Look, look_at
+from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at
 from solvers.planning.search.prices import resource_dual
 from solvers.planning.search.tables import SM, Floats
 
@@ -17,7 +17,7 @@ TOWARDS = 0.3
 SOFT = 0.03  # how far from breaking even a market still gets a service's money
 
 
-def even_prices(f: Fleet, seen: Look, extra: Floats) -> tuple[Floats, Floats]:
+def even_prices(f: BoundFleet, seen: PriceEvaluation, extra: Floats) -> tuple[Floats, Floats]:
     """Where each service's price breaks even on each market, the others' given; and the least."""
     even = np.full((len(f.need), len(f.markets)), np.inf)
     for m in f.markets:
@@ -43,7 +43,7 @@ def even_prices(f: Fleet, seen: Look, extra: Floats) -> tuple[Floats, Floats]:
     return even, np.minimum(even.min(axis=1, initial=np.inf), f.most_price)
 
 
-def demand(f: Fleet, prices: Floats, even: Floats, extra: Floats) -> Floats:
+def demand(f: BoundFleet, prices: Floats, even: Floats, extra: Floats) -> Floats:
     """GPUs asked for on each market: what services pay, spent where their prices come closest to breaking even."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.where(np.isfinite(even), even / np.maximum(even.min(axis=1, keepdims=True), 1e-300) - 1.0, np.inf)
@@ -57,7 +57,7 @@ def demand(f: Fleet, prices: Floats, even: Floats, extra: Floats) -> Floats:
     return found
 
 
-def evened(f: Fleet, seen: Look, extra: Floats, steps: int) -> Iterator[Look]:
+def evened(f: BoundFleet, seen: PriceEvaluation, extra: Floats, steps: int) -> Iterator[PriceEvaluation]:
     """Prices moved towards where every service breaks even, step by step."""
     count = np.array([f.count[m.pools].sum() for m in f.markets])
     scale = max(float(f.fixed.max(initial=0.0)), *(m.share_price for m in f.markets), 1e-9)
@@ -71,7 +71,7 @@ def evened(f: Fleet, seen: Look, extra: Floats, steps: int) -> Iterator[Look]:
         yield seen
 
 
-def first_prices(f: Fleet) -> Floats:
+def first_prices(f: BoundFleet) -> Floats:
     """Prices from a dual with one variable a market, raised where demand passes supply."""
     count = np.array([f.count[m.pools].sum() for m in f.markets])
     price = np.array(
@@ -81,7 +81,7 @@ def first_prices(f: Fleet) -> Floats:
     return found
 
 
-def shares(f: Fleet) -> Floats:
+def shares(f: BoundFleet) -> Floats:
     """The least part of a GPU, by SMs or memory, that a request a second takes on each market: [service, market]."""
     share = np.full((len(f.need), len(f.markets)), 1e30)
     sm = np.arange(SM) / 100.0

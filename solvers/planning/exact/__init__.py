@@ -12,34 +12,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.planning.exact.patterns import Codes, Patterns, choices
+from solvers.planning.exact.placements import ExactPlacements, ExactResident, exact_placements
 from solvers.planning.exact.scope import applies, is_whole
-from solvers.planning.exact.search import ENOUGH, Search
-from solvers.planning.exact.stands import Resident, Stand, stands
+from solvers.planning.exact.search import ENOUGH, ExactSearch
 from solvers.planning.search.tables import Floats, Ints, Tables
 
-__all__ = ["Proof", "Resident", "Stand", "applies", "prove"]
+__all__ = ["ExactPlacements", "ExactProof", "ExactResident", "applies", "prove"]
 
 SLICE = 100  # branches between two reports
 LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among, then all
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ExactProof:
     """What is known so far. `stands` is an optimal plan, once there is one."""
 
     bound: float
-    stands: tuple[Stand, ...] | None
+    stands: tuple[ExactPlacements, ...] | None
     proved: bool
     work: int
 
 
-def prove(t: Tables, work: int | None = None) -> Iterator[Proof]:
+def prove(t: Tables, work: int | None = None) -> Iterator[ExactProof]:
     """Ever better bounds until the optimum is proved or the work is done."""
     space = Patterns(t)
     lost = np.flatnonzero(~space.served)
     sure = float((t.unserved_price[lost] * np.maximum(t.rate[lost], 1.0)).sum())
     if not space.served.any():
-        yield Proof(sure, (), True, 0)
+        yield ExactProof(sure, (), True, 0)
         return
     # Beyond those that nothing serves, a plan leaves something out, at this price at least, or serves everything.
     most = sure + float(t.unserved_price[space.served].min())
@@ -55,7 +55,7 @@ def prove(t: Tables, work: int | None = None) -> Iterator[Proof]:
             level = sure + float(cost)
         if sure + cost >= goal:
             break
-        yield Proof(level, None, False, spent)
+        yield ExactProof(level, None, False, spent)
         if work is not None and spent >= work:
             return
         v, worth, rounds = space.priced(number, ENOUGH, begin)
@@ -65,18 +65,18 @@ def prove(t: Tables, work: int | None = None) -> Iterator[Proof]:
             continue
         for limit in LIMITS:
             allowed = _allowed(space, number, v, worth, limit)
-            search = Search([rates for _, _, rates in allowed.gpus], v[space.served])
+            search = ExactSearch([rates for _, _, rates in allowed.gpus], v[space.served])
             verdict = search.run(0)
             while verdict == "open" and (work is None or spent + search.work < work):
                 verdict = search.run(SLICE)
-                yield Proof(level, None, False, spent + search.work)
+                yield ExactProof(level, None, False, spent + search.work)
             spent += search.work
             if verdict != "no" or allowed.is_whole:
                 break
         if verdict == "yes":
             whole = is_whole(t)
             picked = [(pool, codes[p]) for (pool, codes, _), p in zip(allowed.gpus, search.chosen, strict=True)]
-            yield Proof(level, stands(t, space, picked) if whole else None, settled and whole, spent)
+            yield ExactProof(level, exact_placements(t, space, picked) if whole else None, settled and whole, spent)
             return
         if verdict == "no" and allowed.is_whole:
             refuted |= (chosen <= number).all(axis=1)
@@ -84,7 +84,7 @@ def prove(t: Tables, work: int | None = None) -> Iterator[Proof]:
             settled = False
     else:
         level = most if settled else level
-    yield Proof(min(level, most), None, False, spent)
+    yield ExactProof(min(level, most), None, False, spent)
 
 
 def _idle_price(t: Tables, gpu_type: str) -> float:

@@ -12,7 +12,7 @@ from solvers.latency.kernels import accepted_load
 from solvers.planning.search.tables import Floats, Ints
 
 
-class Options(NamedTuple):
+class ExactOptions(NamedTuple):
     """What may stand on a GPU of one site: (offer, SM%) by slot, a slot holding one of its options or none.
 
     `caps[clock, option, level, stair]` is the largest rate beside neighbours of at least this level of pressure, by
@@ -55,7 +55,7 @@ def _i() -> Ints:
 
 _typeof: Any = numba.typeof
 OPTIONS: Any = _typeof(
-    Options(
+    ExactOptions(
         _i(), _i(), _i(), _i(), _i(), _f(1), _f((1, 1)), _f((1, 1, 1, 1)), _f((1, 1)), _i(), _f((1, 1)), _f((1, 1)),
         np.zeros((1, 1), dtype=np.int64), _f(1), _f((1, 1)), _f((1, 1, 1)), _f(1), 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0,
     )
@@ -73,7 +73,7 @@ STAIRS = 256  # a code is option x 256 + stair, -1 for an empty slot
 
 
 @njit(F8(OPTIONS, I8, I8, I8, F8))
-def cap_of(o: Options, option: int, clock: int, last: int, beside: float) -> float:
+def cap_of(o: ExactOptions, option: int, clock: int, last: int, beside: float) -> float:
     """The largest rate by one of the batches up to stair `last`, beside neighbours of this pressure."""
     slow = (1.0 + o.sensitivity[option] * beside) * o.slowdown[clock, option]
     most = 0.0
@@ -87,7 +87,7 @@ def cap_of(o: Options, option: int, clock: int, last: int, beside: float) -> flo
 
 
 @njit((OPTIONS,))
-def fill_caps(o: Options) -> None:
+def fill_caps(o: ExactOptions) -> None:
     """Fill the table of rates."""
     for clock in range(o.caps.shape[0]):
         for option in range(o.caps.shape[1]):
@@ -97,14 +97,14 @@ def fill_caps(o: Options) -> None:
 
 
 @njit(I8(OPTIONS, F8))
-def level_of(o: Options, pressure: float) -> int:
+def level_of(o: ExactOptions, pressure: float) -> int:
     """The level of the table that is no higher than this pressure."""
     level: int = max(0, min(o.caps.shape[2] - 1, int(pressure / o.step - 1e-9)))
     return level
 
 
 @njit(F8(OPTIONS, F1, F8, F2, F1))
-def knapsack(o: Options, value: Floats, toll: float, worth: Floats, taken: Floats) -> float:
+def knapsack(o: ExactOptions, value: Floats, toll: float, worth: Floats, taken: Floats) -> float:
     """Fill `worth[slot, room]`: what the slots from each one on are worth at most in so many SM%, pressure at a toll.
 
     Returns the pressure of the best of all; `taken` is what one knapsack writes on.
@@ -140,7 +140,7 @@ def knapsack(o: Options, value: Floats, toll: float, worth: Floats, taken: Float
 
 @njit((OPTIONS, F1, F1, F2, F1, F3, F1))
 def bound_levels(
-    o: Options, need: Floats, v: Floats, value: Floats, toll: Floats, worth: Floats, bound: Floats
+    o: ExactOptions, need: Floats, v: Floats, value: Floats, toll: Floats, worth: Floats, bound: Floats
 ) -> None:
     """For each coarse level of a GPU's whole pressure: what an option is worth at most on a GPU of that level, and what
     all its residents together are worth at most.
@@ -175,7 +175,7 @@ def bound_levels(
 
 @njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I1, F8, I2))
 def write_pattern(
-    o: Options, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, count: int,
+    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, count: int,
     at: Ints, pressure: float, scratch: Ints,
 ) -> int:  # fmt: skip
     """Write the set of residents `at` (an option for each slot; none: below the slot's first) from row `count` on.
@@ -251,7 +251,7 @@ def write_pattern(
 
 @njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2))
 def find_at_level(
-    o: Options, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int,
+    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int,
     count: int, level: int, value: Floats, toll: float, worth: Floats,
 ) -> int:  # fmt: skip
     """Go on from row `count` with the sets of residents whose pressure is of this coarse level."""
@@ -315,7 +315,7 @@ def find_at_level(
 
 @njit(I8(OPTIONS, F1, F1, F1, B1, U2, F2, I8))
 def find_patterns(
-    o: Options, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int
+    o: ExactOptions, need: Floats, v: Floats, floor: Floats, only_best: bool, codes: Any, rates: Floats, limit: int
 ) -> int:
     """Write every set of residents worth `floor[0]` at prices v, with what it carries at most in parts of the need.
 
@@ -341,7 +341,7 @@ def find_patterns(
 
 
 @njit((OPTIONS, U2, F2, F2))
-def exact_rates(o: Options, codes: Any, rates: Floats, about: Floats) -> None:
+def exact_rates(o: ExactOptions, codes: Any, rates: Floats, about: Floats) -> None:
     """The rates of patterns beside the very pressure of their neighbours; `about` is (clock, watts) of each."""
     slots = codes.shape[1]
     for p in range(codes.shape[0]):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.planning.exact.kernels import Options, fill_caps
+from solvers.planning.exact.kernels import ExactOptions, fill_caps
 from solvers.planning.search.tables import SM, Tables
 
 LEVELS = 512  # of the neighbours' pressure
 SUM = 1e-9  # what the judge lets sums of floats be off by
 
 
-def options(t: Tables, site: int, levels: int = LEVELS) -> Options | None:
+def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     """None where nothing can run there."""
     kind = t.problem.gpu_types[t.site_types[site]]
     listed: list[tuple[int, int, list[int]]] = []  # offer, SM%, batches from the one of least memory on
@@ -44,7 +44,7 @@ def options(t: Tables, site: int, levels: int = LEVELS) -> Options | None:
             exec_ms[number, j], batch[number, j] = t.exec_ms[profile, b, sm], t.batches[b]
             number_of[number, j] = b
             row[number, j] = t.loads[by, b]
-    made = Options(
+    made = ExactOptions(
         slot_start=np.array(slot_start, dtype=np.int64),
         offer=offers,
         service=served,

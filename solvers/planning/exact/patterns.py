@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.exact.kernels import MORE, Options, exact_rates, find_patterns
+from solvers.planning.exact.kernels import MORE, ExactOptions, exact_rates, find_patterns
 from solvers.planning.exact.master import block_arrays, mix
 from solvers.planning.exact.options import options
 from solvers.planning.search.tables import Floats, Ints, Tables
@@ -25,7 +25,7 @@ class Patterns:
     def __init__(self, t: Tables) -> None:
         self.t = t
         self.site = [pool.site for pool in t.pools]
-        self.options: dict[int, Options] = {}
+        self.options: dict[int, ExactOptions] = {}
         self.rates: dict[int, Floats] = {}
         for site in sorted(set(self.site)):
             of = options(t, site)
@@ -113,5 +113,5 @@ def choices(t: Tables, prices: Floats) -> tuple[Ints, Floats]:
     return every[order], cost[order]
 
 
-def _room(of: Options, count: int) -> tuple[Codes, Floats]:
+def _room(of: ExactOptions, count: int) -> tuple[Codes, Floats]:
     return np.empty((count, len(of.slot_start) - 1), dtype=np.int32), np.empty((count, of.services))

@@ -24,7 +24,7 @@ class Branch:
     prices: Floats
 
 
-class Search:
+class ExactSearch:
     """Depth first over which half of a GPU's patterns is used, the more promising half first; may be continued.
 
     A branch is refuted by prices at which the best patterns of all GPUs together are worth less than the need. The

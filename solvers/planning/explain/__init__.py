@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from solvers.planning.explain.applied import Case, case
-from solvers.planning.explain.filled import filled
-from solvers.planning.explain.fleet import Fleet, fleet
-from solvers.planning.explain.ground import ground
+from solvers.planning.explain.applied import RelaxedCase, case
+from solvers.planning.explain.filled import fill_unserved
+from solvers.planning.explain.fleet import FleetCapacity, fleet
+from solvers.planning.explain.free_capacity import ground
 from solvers.planning.explain.impossible import wanted_profile
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
 from solvers.planning.explain.reasons import needed_slo_ms, reason, short
 from solvers.planning.explain.relaxations import Relaxation, least
-from solvers.planning.explain.reseat import reseated
+from solvers.planning.explain.reseat import reseat
 from solvers.planning.explain.thin import warnings
 from solvers.planning.explain.worth import dearer
 from solvers.planning.plan import Plan, Unserved
@@ -27,9 +27,9 @@ __all__ = [
     "Relaxation",
     "case",
     "explained",
-    "filled",
+    "fill_unserved",
     "least",
-    "reseated",
+    "reseat",
     "told",
     "warnings",
 ]
@@ -43,7 +43,7 @@ CUT = "not every change was tried, as the steps for reasons were spent"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Explained:
     """The reason of one service, what would serve it, and whether all was looked at for it."""
 
     reason: str
@@ -62,7 +62,7 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
     known = ground(problem, plan.instances, plan.jobs)
     kinds = fleet(problem, known.at)
     notes = Notes()
-    in_full: dict[str, Told] = {}
+    in_full: dict[str, Explained] = {}
     left = steps
     for number, name in enumerate(dearest):
         meter = Meter(left - assured * (len(dearest) - 1 - number))
@@ -79,16 +79,18 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
     return tuple(one(left) for left in plan.unserved)
 
 
-def told(about: Case, kinds: Fleet) -> Told:
+def told(about: RelaxedCase, kinds: FleetCapacity) -> Explained:
     """All of one service, within the steps of its meter."""
     try:
         why = reason(about, kinds)
     except SpentError:
         words = short(kinds, about.terms.service, about.whole, about.notes.measured)
-        return Told(f"{words}; the steps for reasons were spent before every limit was looked at", CUT, None, False)
+        return Explained(
+            f"{words}; the steps for reasons were spent before every limit was looked at", CUT, None, False
+        )
     if why.worth:
         change = dearer(about, why.worth) if not why.worth.is_worth_it else None
-        return Told(why.words, change.words if change else MORE_WORK, change, True)
+        return Explained(why.words, change.words if change else MORE_WORK, change, True)
     found = least(about)
     if about.problem.policy.unserved_price <= 0 and found.least:
         words = f"unservedPrice over 0, and {found.least.words}"
@@ -100,4 +102,4 @@ def told(about: Case, kinds: Fleet) -> Told:
         words = wanted_profile(kinds, about.terms.service) or NOTHING_HELPS
         least_ms = needed_slo_ms(about, kinds) if why.words.startswith("its SLO") else None
         words += f"; slo.latencyMs of {least_ms:.10g} at least is needed in any case" if least_ms else ""
-    return Told(why.words, words, found.least, found.is_whole)
+    return Explained(why.words, words, found.least, found.is_whole)

@@ -10,15 +10,15 @@ from typing import Any
 from solvers.latency import latency_at, timeout_for
 from solvers.latency import limits as latency_limits
 from solvers.latency.kernels import accepted_load
-from solvers.planning.explain.ground import Ground, aside, busy_w, ground, without
-from solvers.planning.explain.options import Notes, Terms
-from solvers.planning.explain.seats import ENOUGH, NOTHING, Found, instances, seats
-from solvers.planning.explain.spots import Place, demand_of, demand_of_job, outside_of
-from solvers.planning.explain.spots import alone_ms as alone_of
+from solvers.planning.explain.free_capacity import FreeCapacity, aside, busy_w, ground, without
+from solvers.planning.explain.gpu_groups import Place, demand_of, demand_of_job, outside_of
+from solvers.planning.explain.gpu_groups import alone_ms as alone_of
+from solvers.planning.explain.options import Notes, ServiceTerms
+from solvers.planning.explain.seats import ENOUGH, NOTHING, FoundSeats, instances, seats
 from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Instance, Node, PlacedJob, Problem, State
+from solvers.planning.problem import Instance, Node, PlacedJob, Problem, RunningState
 from solvers.planning.search.promise import keep
 
 MOST_AFRESH = 64  # GPUs
@@ -27,7 +27,7 @@ MOST_JUDGED = 200  # instances
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RelaxedCase:
     """One service of a plan under some terms, and the two grounds on which it may be served.
 
     Afresh: without its instances, in their place or elsewhere. Beside: they stay, and others join them.
@@ -36,33 +36,33 @@ class Case:
     problem: Problem
     plan: Plan
     name: str
-    terms: Terms
+    terms: ServiceTerms
     own: tuple[Instance, ...]
-    afresh: Ground | None  # None where it runs on too many GPUs to look at them again
-    beside: Ground | None  # None where nothing of it runs
+    afresh: FreeCapacity | None  # None where it runs on too many GPUs to look at them again
+    beside: FreeCapacity | None  # None where nothing of it runs
     notes: Notes
     more: tuple[Node, ...] = ()
 
     @property
-    def grounds(self) -> tuple[Ground, ...]:
+    def grounds(self) -> tuple[FreeCapacity, ...]:
         return tuple(one for one in (self.afresh, self.beside) if one)
 
     @property
-    def whole(self) -> Ground:
+    def whole(self) -> FreeCapacity:
         """The ground of the plan as it is."""
         known = self.beside or self.afresh
         assert known
         return known
 
-    def under(self, **terms: Any) -> Case:
+    def under(self, **terms: Any) -> RelaxedCase:
         """The same case with other wishes of the service, another policy or another limit."""
         return replace(self, terms=self.terms._replace(**terms))
 
-    def wishing(self, **wishes: Any) -> Case:
+    def wishing(self, **wishes: Any) -> RelaxedCase:
         """The same case, where the service asks for something else."""
         return self.under(service=replace(self.terms.service, **wishes))
 
-    def on(self, change: Callable[[Ground], Ground]) -> Case:
+    def on(self, change: Callable[[FreeCapacity], FreeCapacity]) -> RelaxedCase:
         """The same case on other ground."""
         return replace(
             self,
@@ -87,18 +87,18 @@ class Case:
 
 
 def case(
-    problem: Problem, plan: Plan, name: str, known: Ground | None = None, notes: Notes | None = None
-) -> Case:  # fmt: skip
+    problem: Problem, plan: Plan, name: str, known: FreeCapacity | None = None, notes: Notes | None = None
+) -> RelaxedCase:  # fmt: skip
     """The case of a service in a plan, of which the whole ground may be known."""
     service = problem.services[name]
     whole = known or ground(problem, plan.instances, plan.jobs)
     own = tuple(whole.of.get(name, ()))
     places = {one.place for one in own}
-    return Case(
+    return RelaxedCase(
         problem=problem,
         plan=plan,
         name=name,
-        terms=Terms(service, problem.policy, problem.limits.get(service.tenant)),
+        terms=ServiceTerms(service, problem.policy, problem.limits.get(service.tenant)),
         own=own,
         afresh=without(whole, own) if own and len(places) <= MOST_AFRESH else None if own else whole,
         beside=aside(whole, places) if own else None,
@@ -110,7 +110,7 @@ def case(
 class Offer:
     """Seats that a service gets, those that it keeps, and what all carry."""
 
-    found: Found
+    found: FoundSeats
     kept: tuple[Instance, ...]
 
     @property
@@ -118,7 +118,7 @@ class Offer:
         return self.found.rate_per_second
 
 
-def offer(case: Case, whole: bool = False) -> Offer:
+def offer(case: RelaxedCase, whole: bool = False) -> Offer:
     """The most that the case's ground lets the service carry; all of its rate or nothing, where that is asked."""
     rate = case.terms.service.rate_per_second
     best = Offer(NOTHING, ())
@@ -132,13 +132,13 @@ def offer(case: Case, whole: bool = False) -> Offer:
     return best
 
 
-def serves(case: Case) -> Offer | None:
+def serves(case: RelaxedCase) -> Offer | None:
     """An offer of the service's whole rate, if there is one."""
     found = offer(case, whole=True)
     return found if found.rate_per_second >= case.terms.service.rate_per_second * ENOUGH else None
 
 
-def applied(case: Case, offered: Offer) -> Plan | None:
+def applied(case: RelaxedCase, offered: Offer) -> Plan | None:
     """The plan with the offer taken, where the judge finds it right."""
     problem = case.changed
     kept = [replace(one, rate_per_second=rate) for one, rate in zip(offered.kept, offered.found.own, strict=True)]
@@ -155,7 +155,7 @@ def applied(case: Case, offered: Offer) -> Plan | None:
     return plan if judge(*judged, simulate=False, keeps=keep).is_right else None
 
 
-def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: Ground) -> tuple[Problem, Plan]:
+def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeCapacity) -> tuple[Problem, Plan]:
     """Some nodes by themselves: one service whole, the others at the rates they have there, and what watts are theirs.
 
     The limits of tenants were reckoned before, to the letter.
@@ -179,12 +179,12 @@ def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: Groun
         jobs={job.job: problem.jobs[job.job] for job in jobs},
         policy=replace(problem.policy, power_budget_w=watts_of_part(problem, nodes, known)),
         limits={},
-        state=State(problem.state.now) if problem.state else None,
+        state=RunningState(problem.state.now) if problem.state else None,
     )
     return small, Plan(stand, jobs, tuple(left for left in plan.unserved if left.service == whole))
 
 
-def watts_of_part(problem: Problem, nodes: set[str], known: Ground) -> float | None:
+def watts_of_part(problem: Problem, nodes: set[str], known: FreeCapacity) -> float | None:
     """What the power budget leaves these nodes, by what the others draw."""
     budget = problem.policy.power_budget_w
     if budget is None:
@@ -194,7 +194,7 @@ def watts_of_part(problem: Problem, nodes: set[str], known: Ground) -> float | N
     return max(budget - (known.drawn_w - mine), 0.0)
 
 
-def _cap(terms: Terms, one: Instance) -> float:
+def _cap(terms: ServiceTerms, one: Instance) -> float:
     """The most it may carry as it stands."""
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization

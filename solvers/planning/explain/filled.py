@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solvers.planning.explain.applied import case, serves
-from solvers.planning.explain.ground import ground
+from solvers.planning.explain.free_capacity import ground
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
 from solvers.planning.explain.worth import worth
@@ -16,7 +16,7 @@ STEPS = 5_000_000  # about a third of a second
 STEPS_FOR_GROUND = 300  # each instance that stands
 
 
-def filled(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
+def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
     """The plan with all of those served that are worth it, the dearest to miss first, as far as the steps go."""
 
     def missed(name_and_rate: tuple[str, float]) -> tuple[float, str]:

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from solvers.planning.explain.spots import Lot, Place, empty, lot
+from solvers.planning.explain.gpu_groups import GpuGroup, Place, empty, lot
 from solvers.planning.problem import Node, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NodeKind:
     """GPUs of one type on nodes that offer the same templates."""
 
     node: Node  # one of them, the cheapest
@@ -23,14 +23,14 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetCapacity:
     """What a plan's fleet has, and has left, by kind."""
 
     problem: Problem
-    kinds: tuple[Kind, ...]
+    kinds: tuple[NodeKind, ...]
 
     @cached_property
-    def lot(self) -> Lot:
+    def lot(self) -> GpuGroup:
         """One empty GPU of each kind."""
         return lot([empty(self.problem, kind.node, [(kind.node.name, kind.node.gpus[0])]) for kind in self.kinds])
 
@@ -39,7 +39,7 @@ class Fleet:
         return frozenset(kind.node.gpu_type for kind in self.kinds)
 
 
-def fleet(problem: Problem, taken: Collection[Place]) -> Fleet:
+def fleet(problem: Problem, taken: Collection[Place]) -> FleetCapacity:
     """The kinds of a problem's fleet, where something runs on these GPUs."""
     by_node = Counter(name for name, _ in taken)
     nodes: dict[tuple[object, ...], list[Node]] = {}
@@ -49,7 +49,7 @@ def fleet(problem: Problem, taken: Collection[Place]) -> Fleet:
     for alike in nodes.values():
         gpus = sum(node.gpu_count for node in alike)
         kinds.append(
-            Kind(
+            NodeKind(
                 min(alike, key=lambda node: (node.price_per_hour, node.name)),
                 gpus,
                 gpus - sum(by_node[node.name] for node in alike),
@@ -57,4 +57,4 @@ def fleet(problem: Problem, taken: Collection[Place]) -> Fleet:
                 max(node.host_memory_gib for node in alike),
             )
         )
-    return Fleet(problem, tuple(sorted(kinds, key=lambda kind: (kind.node.gpu_type, kind.node.name))))
+    return FleetCapacity(problem, tuple(sorted(kinds, key=lambda kind: (kind.node.gpu_type, kind.node.name))))

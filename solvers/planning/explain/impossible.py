@@ -8,16 +8,25 @@ from math import inf
 
 import numpy as np
 
-from solvers.planning.explain.fleet import Fleet, Kind
+from solvers.planning.explain.fleet import FleetCapacity, NodeKind
+from solvers.planning.explain.gpu_groups import FreeGpu
 from solvers.planning.explain.kernels import is_able
-from solvers.planning.explain.options import Measurements, Notes, Options, Terms, loads_of, measured, options, ways_on
-from solvers.planning.explain.spots import Spot
+from solvers.planning.explain.options import (
+    Measurements,
+    Notes,
+    ServiceTerms,
+    ShapeOptions,
+    loads_of,
+    measured,
+    options,
+    ways_on,
+)
 from solvers.planning.problem import Problem, Profile, Service
 
 CLOSE = 1.002  # an SLO is found within this factor
 
 
-def impossible(fleet: Fleet, service: Service, able: Sequence[Kind], memo: Measurements) -> str | None:
+def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind], memo: Measurements) -> str | None:
     """The first thing that no plan could mend, in words; `able` are the kinds that may run it."""
     there = sum(kind.gpus for kind in able)
     if there >= max(service.min_instances, 1):
@@ -60,13 +69,13 @@ def impossible(fleet: Fleet, service: Service, able: Sequence[Kind], memo: Measu
     return f"minInstances {service.min_instances} must stand on different GPUs, and {there} of the fleet may run it"
 
 
-def able_kinds(fleet: Fleet, service: Service, memo: Measurements) -> list[Kind]:
+def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> list[NodeKind]:
     """Kinds on which an instance carries anything, alone on its GPU and its node."""
     policy = fleet.problem.policy
     margin = 1 + policy.exec_margin
     share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
 
-    def is_one(kind: Kind, spot: Spot) -> bool:
+    def is_one(kind: NodeKind, spot: FreeGpu) -> bool:
         if service.gpu_types is not None and kind.node.gpu_type not in service.gpu_types:
             return False
         watts = spot.gpu_type.max_w - spot.gpu_type.idle_w
@@ -87,12 +96,12 @@ def able_kinds(fleet: Fleet, service: Service, memo: Measurements) -> list[Kind]
     return [kind for kind, spot in zip(fleet.kinds, fleet.lot.spots, strict=True) if is_one(kind, spot)]
 
 
-def alone(fleet: Fleet, service: Service, memo: Measurements) -> Options:
+def alone(fleet: FleetCapacity, service: Service, memo: Measurements) -> ShapeOptions:
     """What an instance carries on an empty GPU of each kind."""
-    return options(fleet.problem, fleet.lot, Terms(service, fleet.problem.policy, None), Notes(measured=memo))
+    return options(fleet.problem, fleet.lot, ServiceTerms(service, fleet.problem.policy, None), Notes(measured=memo))
 
 
-def wanted_profile(fleet: Fleet, service: Service) -> str | None:
+def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
     """For which GPU types a profile would help a service that has none on any of the fleet's; those empty first."""
     among = _allowed(fleet, service)
     if not service.variants or _profiles(fleet.problem, service, sorted(among)):
@@ -110,7 +119,7 @@ def wanted_profile(fleet: Fleet, service: Service) -> str | None:
     return f"a profile of {' or '.join(service.variants)} on {' or '.join(told)}"
 
 
-def _unmeasured(fleet: Fleet, service: Service) -> str:
+def _unmeasured(fleet: FleetCapacity, service: Service) -> str:
     problem = fleet.problem
     of_model = [key for key in problem.profiles if key[0] == service.model]
     elsewhere = sorted({kind for _, variant, kind in of_model if variant in service.variants})
@@ -127,7 +136,7 @@ def _unmeasured(fleet: Fleet, service: Service) -> str:
     return f"{said}; {wanted} would help" if wanted else said
 
 
-def _allowed(fleet: Fleet, service: Service) -> frozenset[str]:
+def _allowed(fleet: FleetCapacity, service: Service) -> frozenset[str]:
     return fleet.gpu_types if service.gpu_types is None else fleet.gpu_types & set(service.gpu_types)
 
 
@@ -151,7 +160,7 @@ def _least(profiles: list[Profile], gpu_type: str, field: str) -> float:
     return min((getattr(one.demand, field) for one in profiles if one.gpu_type == gpu_type), default=inf)
 
 
-def least_slo_ms(fleet: Fleet, service: Service, memo: Measurements, longest: float) -> float | None:
+def least_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements, longest: float) -> float | None:
     """The SLO below which the fleet's GPUs, were all of them its own, do not carry its rate; None where none do."""
     many = np.array([kind.gpus for kind in fleet.kinds]) * fleet.problem.policy.same_model_per_gpu
 

@@ -13,16 +13,16 @@ import numpy as np
 from solvers.latency import limits
 from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
+from solvers.planning.explain.gpu_groups import FreeGpu, GpuGroup
 from solvers.planning.explain.kernels import caps
 from solvers.planning.explain.meter import Meter
-from solvers.planning.explain.spots import Lot, Spot
 from solvers.planning.problem import GpuType, Limit, Node, Policy, Problem, Profile, ProfileKey, Service
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere, inside
 
 SURE = 1 - 1e-9
 
 
-class Terms(NamedTuple):
+class ServiceTerms(NamedTuple):
     """What a service asks and what binds it: all that a change of wishes may change."""
 
     service: Service
@@ -55,10 +55,10 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Options:
+class ShapeOptions:
     """Shapes by row and SM%: a row is one way of running on one spot. Spots without any have no row."""
 
-    lot: Lot
+    lot: GpuGroup
     spot: Ints  # [row] -> spot of the lot
     way: Ints  # [row]
     ways: tuple[Way, ...]
@@ -112,10 +112,10 @@ class Notes:
 
     meter: Meter = field(default_factory=Meter)
     measured: Measurements = field(default_factory=dict)
-    options: dict[tuple[object, ...], Options] = field(default_factory=dict)
+    options: dict[tuple[object, ...], ShapeOptions] = field(default_factory=dict)
 
 
-def options(problem: Problem, lot: Lot, terms: Terms, notes: Notes) -> Options:
+def options(problem: Problem, lot: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
     """All that the service's SLO, memory, watts and neighbours allow there."""
     service, policy = terms.service, terms.policy
     key = (
@@ -128,7 +128,7 @@ def options(problem: Problem, lot: Lot, terms: Terms, notes: Notes) -> Options:
     return known
 
 
-def _looked_at(problem: Problem, lot: Lot, terms: Terms, notes: Notes) -> Options:
+def _looked_at(problem: Problem, lot: GpuGroup, terms: ServiceTerms, notes: Notes) -> ShapeOptions:
     service, policy = terms.service, terms.policy
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for number, spot in enumerate(lot.spots):
@@ -161,15 +161,17 @@ def _looked_at(problem: Problem, lot: Lot, terms: Terms, notes: Notes) -> Option
             ways.append(way)
     if not ways:
         none = np.zeros(0, dtype=np.int64)
-        return Options(lot, none, none, (), np.zeros((0, SM)), np.zeros((0, SM), dtype=np.int64), np.zeros((0, SM)))
+        return ShapeOptions(
+            lot, none, none, (), np.zeros((0, SM)), np.zeros((0, SM), dtype=np.int64), np.zeros((0, SM))
+        )
     spots, order = np.concatenate(at), np.argsort(np.concatenate(at), kind="stable")
-    return Options(
+    return ShapeOptions(
         lot, spots[order], np.concatenate(by_way)[order], tuple(ways), np.concatenate(cap)[order],
         np.concatenate(by)[order], np.concatenate(exec_ms)[order],
     )  # fmt: skip
 
 
-def admits(spot: Spot, service: Service, policy: Policy) -> bool:
+def admits(spot: FreeGpu, service: Service, policy: Policy) -> bool:
     """Whether the rules on neighbours and types let the service onto this GPU at all."""
     return not (
         (service.gpu_types is not None and spot.gpu_type.name not in service.gpu_types)
@@ -180,7 +182,7 @@ def admits(spot: Spot, service: Service, policy: Policy) -> bool:
     )
 
 
-def ways_on(problem: Problem, spot: Spot, service: Service, memo: Measurements) -> Iterator[Way]:
+def ways_on(problem: Problem, spot: FreeGpu, service: Service, memo: Measurements) -> Iterator[Way]:
     for profile in admitted(problem, spot.node, service):
         at = memo.get(profile.key)
         if at is None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
 
-from solvers.planning.explain.applied import Case, Offer, offer
-from solvers.planning.explain.fleet import Fleet, Kind
-from solvers.planning.explain.ground import MOST_SHARED, Ground
+from solvers.planning.explain.applied import Offer, RelaxedCase, offer
+from solvers.planning.explain.fleet import FleetCapacity, NodeKind
+from solvers.planning.explain.free_capacity import MOST_SHARED, FreeCapacity
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
 from solvers.planning.explain.options import Measurements, admitted
 from solvers.planning.explain.relaxations import checked, longest_slo_ms, rounded_down, tenant_limit
@@ -19,7 +19,7 @@ from solvers.planning.problem import Limit, Policy, Service
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class UnservedReason:
     """In words; and what serving it would cost, where it could be served as things are."""
 
     words: str
@@ -31,31 +31,31 @@ class Lift:
     """A limit, in words, and the same case without it."""
 
     words: str
-    without: Callable[[Case], Case]
+    without: Callable[[RelaxedCase], RelaxedCase]
 
 
-def reason(case: Case, fleet: Fleet) -> Reason:
+def reason(case: RelaxedCase, fleet: FleetCapacity) -> UnservedReason:
     """Why the service is not served whole, with what the others leave of each limit."""
     service = case.terms.service
     able = able_kinds(fleet, service, case.notes.measured)
     own = impossible(fleet, service, able, case.notes.measured)
     if own:
         least_ms = needed_slo_ms(case, fleet) if "its SLO" in own else None
-        return Reason(f"{own}; its rate needs {least_ms:.10g} ms, alone on this fleet" if least_ms else own)
+        return UnservedReason(f"{own}; its rate needs {least_ms:.10g} ms, alone on this fleet" if least_ms else own)
     if service.priority * case.terms.policy.unserved_price <= 0:
         offered = offer(case)
         known = worth(case, offered) if _is_whole(case, offered) else None
-        return Reason(_free(case, known), known)
+        return UnservedReason(_free(case, known), known)
     return _crowded(case, fleet, able)
 
 
-def needed_slo_ms(case: Case, fleet: Fleet) -> float | None:
+def needed_slo_ms(case: RelaxedCase, fleet: FleetCapacity) -> float | None:
     """The SLO, to four digits, below which nothing serves its rate; None where its SLO is none too short for that."""
     least_ms = least_slo_ms(fleet, case.terms.service, case.notes.measured, longest_slo_ms(case))
     return rounded_down(least_ms) if least_ms and least_ms > case.terms.service.slo_ms else None
 
 
-def short(fleet: Fleet, service: Service, known: Ground, memo: Measurements) -> str:
+def short(fleet: FleetCapacity, service: Service, known: FreeCapacity, memo: Measurements) -> str:
     """What is known without looking at what the others leave."""
     policy = fleet.problem.policy
     able = able_kinds(fleet, service, memo)
@@ -74,35 +74,35 @@ def short(fleet: Fleet, service: Service, known: Ground, memo: Measurements) -> 
     return f"{said}; it may be {', or '.join(may)}" if may else said
 
 
-def _free(case: Case, known: Worth | None) -> str:
+def _free(case: RelaxedCase, known: Worth | None) -> str:
     said = f"unservedPrice {case.terms.policy.unserved_price:g}: leaving it out costs nothing"
     return f"{said}, serving it would add {known.adds:.4g} an hour" if known else said
 
 
-def _crowded(case: Case, fleet: Fleet, able: Sequence[Kind]) -> Reason:
+def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) -> UnservedReason:
     """Which limits, lifted, let it be served beside the others, or more of it; else the fleet is full or too small."""
     service, offered = case.terms.service, offer(case)
     if _is_whole(case, offered):
         known = worth(case, offered)
         if known and not known.is_worth_it:
             said = f"it could be served for {known.adds:.4g} an hour more, but leaving it out costs only"
-            return Reason(f"{said} {known.saves:.4g} (unservedPrice and priority): not worth it", known)
+            return UnservedReason(f"{said} {known.saves:.4g} (unservedPrice and priority): not worth it", known)
         if known:
             said = f"there is room for it beside the others, for {known.adds:.4g} an hour more"
-            return Reason(f"{said}, which this search did not find: more work may serve it", known)
+            return UnservedReason(f"{said}, which this search did not find: more work may serve it", known)
     so_far = max(offered.rate_per_second, sum(one.rate_per_second for one in case.own))
     lifts = _lifts(case)
     most, needed = _needed(case, lifts, so_far * (1 + 1e-6))
     if not needed:
-        return Reason(_full(case, fleet, able, so_far))
+        return UnservedReason(_full(case, fleet, able, so_far))
     words = "; and ".join(lift.words for lift in needed)
     if most >= service.rate_per_second * ENOUGH:
         raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
-        return Reason(f"{words}; {raised.words} would do" if raised and checked(raised) else words)
-    return Reason(f"{words}; without that, {_carries(case, most)}")
+        return UnservedReason(f"{words}; {raised.words} would do" if raised and checked(raised) else words)
+    return UnservedReason(f"{words}; without that, {_carries(case, most)}")
 
 
-def _needed(case: Case, lifts: Sequence[Lift], so_far: float) -> tuple[float, list[Lift]]:
+def _needed(case: RelaxedCase, lifts: Sequence[Lift], so_far: float) -> tuple[float, list[Lift]]:
     """The limit whose lifting carries most; where none alone helps, those that it takes together."""
 
     def carried(some: Sequence[Lift]) -> float:
@@ -123,7 +123,7 @@ def _needed(case: Case, lifts: Sequence[Lift], so_far: float) -> tuple[float, li
     return carried(needed), needed
 
 
-def _lifts(case: Case) -> list[Lift]:
+def _lifts(case: RelaxedCase) -> list[Lift]:
     """Every rule that may keep it off GPUs which have room, and the case without that rule."""
     service, policy, limit = case.terms
     problem = case.problem
@@ -161,18 +161,18 @@ def _lifts(case: Case) -> list[Lift]:
     return found
 
 
-def _limit_words(known: Ground, tenant: str, limit: Limit) -> str:
+def _limit_words(known: FreeCapacity, tenant: str, limit: Limit) -> str:
     gpus, price = known.gpus_taken.get(tenant, 0.0), known.price_taken.get(tenant, 0.0)
     told = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
     told += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
     return f"the limit of tenant {tenant}, {' and '.join(told)}"
 
 
-def _budget_words(known: Ground, policy: Policy) -> str:
+def _budget_words(known: FreeCapacity, policy: Policy) -> str:
     return f"powerBudgetW {policy.power_budget_w:.6g}, of which the plan draws {known.drawn_w:.5g} W"
 
 
-def _full(case: Case, fleet: Fleet, able: Sequence[Kind], carried: float) -> str:
+def _full(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind], carried: float) -> str:
     """No GPU that may run it is empty; or some are, and are too few for its rate."""
     service = case.terms.service
     gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
@@ -190,7 +190,7 @@ def _full(case: Case, fleet: Fleet, able: Sequence[Kind], carried: float) -> str
     return f"{said}; empty, but no use to it: {told}"
 
 
-def _why_unfit(fleet: Fleet, service: Service, gpu_type: str) -> str:
+def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
         return "not of its gpuTypes"
     if not any((service.model, variant, gpu_type) in fleet.problem.profiles for variant in service.variants):
@@ -201,28 +201,28 @@ def _why_unfit(fleet: Fleet, service: Service, gpu_type: str) -> str:
     return "SLO, memory, maxW or its node's room not kept there"
 
 
-def _carries(case: Case, carried: float) -> str:
+def _carries(case: RelaxedCase, carried: float) -> str:
     some = "what the others leave"
     if any(ground.is_partly_seen for ground in case.grounds):
         some = f"what they leave on the {MOST_SHARED} roomiest GPUs of each kind"
     return f"{some} carries {carried:.4g} of {case.terms.service.rate_per_second:.6g} requests a second"
 
 
-def _is_whole(case: Case, offered: Offer) -> bool:
+def _is_whole(case: RelaxedCase, offered: Offer) -> bool:
     return offered.rate_per_second >= case.terms.service.rate_per_second * ENOUGH
 
 
-def _under(**policy: object) -> Callable[[Case], Case]:
-    def without(about: Case) -> Case:
+def _under(**policy: object) -> Callable[[RelaxedCase], RelaxedCase]:
+    def without(about: RelaxedCase) -> RelaxedCase:
         changed: Policy = replace(about.terms.policy, **policy)  # type: ignore[arg-type]
         return about.under(policy=changed)
 
     return without
 
 
-def _with_endless_cpu(ground: Ground) -> Ground:
+def _with_endless_cpu(ground: FreeCapacity) -> FreeCapacity:
     return replace(ground, cpu_cores=dict.fromkeys(ground.cpu_cores, inf))
 
 
-def _with_endless_host_memory(ground: Ground) -> Ground:
+def _with_endless_host_memory(ground: FreeCapacity) -> FreeCapacity:
     return replace(ground, host_memory_gib=dict.fromkeys(ground.host_memory_gib, inf))

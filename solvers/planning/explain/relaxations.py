@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf, log, log10
 
-from solvers.planning.explain.applied import Case, Offer, applied, offer, serves
-from solvers.planning.explain.ground import Ground, with_nodes
+from solvers.planning.explain.applied import Offer, RelaxedCase, applied, offer, serves
+from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
+from solvers.planning.explain.gpu_groups import empty, lot
 from solvers.planning.explain.meter import SpentError
 from solvers.planning.explain.options import admitted, options
 from solvers.planning.explain.seats import ENOUGH, shares_of, watts_of
-from solvers.planning.explain.spots import empty, lot
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Limit, Node, Problem
 
@@ -39,19 +39,19 @@ class Proposal:
     dimension: str
     words: str
     relative: float
-    changed: Case
+    changed: RelaxedCase
     offer: Offer
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class RelaxationSearch:
     """The least change found, and whether every dimension was looked at to its end."""
 
     least: Relaxation | None
     is_whole: bool
 
 
-def least(case: Case) -> Search:
+def least(case: RelaxedCase) -> RelaxationSearch:
     """The one of least relative change, as far as the steps that the case's meter allows."""
     best: Relaxation | None = None
     try:
@@ -60,11 +60,11 @@ def least(case: Case) -> Search:
             if found and (best is None or found.relative < best.relative):
                 best = checked(found) or best
     except SpentError:
-        return Search(best, False)
-    return Search(best, True)
+        return RelaxationSearch(best, False)
+    return RelaxationSearch(best, True)
 
 
-def rate(case: Case, below: float) -> Proposal | None:
+def rate(case: RelaxedCase, below: float) -> Proposal | None:
     """A lower rate: what can be served, and at least what is"""
     asked = case.terms.service.rate_per_second
     served = sum(one.rate_per_second for one in case.own)
@@ -80,7 +80,7 @@ def rate(case: Case, below: float) -> Proposal | None:
     return None
 
 
-def gpus(case: Case, below: float) -> Proposal | None:
+def gpus(case: RelaxedCase, below: float) -> Proposal | None:
     """More GPUs of a type, each on a node of its own like one of the fleet's"""
     service, problem = case.terms.service, case.problem
     best: Proposal | None = None
@@ -100,7 +100,7 @@ def gpus(case: Case, below: float) -> Proposal | None:
         most = fewest + max(fewest, service.min_instances, 8)
         most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
 
-        def more(number: int, like: Node = like, fewest: int = fewest) -> Case:
+        def more(number: int, like: Node = like, fewest: int = fewest) -> RelaxedCase:
             return _with_gpus(case, like, fewest + number)
 
         at = _first(most - fewest + 1, lambda number, more=more: serves(more(number)) is not None)  # type: ignore[misc]
@@ -114,11 +114,11 @@ def gpus(case: Case, below: float) -> Proposal | None:
     return best
 
 
-def min_instances(case: Case, below: float) -> Proposal | None:
+def min_instances(case: RelaxedCase, below: float) -> Proposal | None:
     """Fewer instances"""
     now = case.terms.service.min_instances
 
-    def fewer(number: int) -> Case:
+    def fewer(number: int) -> RelaxedCase:
         return case.wishing(min_instances=now - 1 - number)
 
     most = now - 1 if below == inf else min(now, ceil(below * now)) - 1
@@ -129,7 +129,7 @@ def min_instances(case: Case, below: float) -> Proposal | None:
     return _proposed("minInstances", f"minInstances: {wanted} (now {now})", 1 - wanted / now, fewer(at))
 
 
-def tenant_limit(case: Case, below: float) -> Proposal | None:
+def tenant_limit(case: RelaxedCase, below: float) -> Proposal | None:
     """A higher limit of its tenant: of GPUs, or of price; of both where neither alone helps"""
     limit = case.terms.limit
     if limit is None:
@@ -146,14 +146,14 @@ def tenant_limit(case: Case, below: float) -> Proposal | None:
     return min(raised, key=lambda one: one.relative, default=None)
 
 
-def power_budget(case: Case, below: float) -> Proposal | None:
+def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
     """More watts for the fleet"""
     now = case.terms.policy.power_budget_w
     if now is None:
         return None
     policy = case.terms.policy
 
-    def more(watts: float) -> Case:
+    def more(watts: float) -> RelaxedCase:
         return case.under(policy=replace(policy, power_budget_w=watts))
 
     found = serves(more(1e300))
@@ -169,7 +169,7 @@ def power_budget(case: Case, below: float) -> Proposal | None:
     return _proposed("powerBudgetW", words, _part_raised([now], budget), more(budget[0]))
 
 
-def variants(case: Case, below: float) -> Proposal | None:
+def variants(case: RelaxedCase, below: float) -> Proposal | None:
     """One variant more, of the best accuracy that helps"""
     service = case.terms.service
     known = {variant.name: variant.accuracy for variant in case.problem.models[service.model]}
@@ -187,7 +187,7 @@ def variants(case: Case, below: float) -> Proposal | None:
     return None
 
 
-def gpu_types(case: Case, below: float) -> Proposal | None:
+def gpu_types(case: RelaxedCase, below: float) -> Proposal | None:
     """One GPU type more in gpuTypes"""
     service, problem = case.terms.service, case.problem
     if service.gpu_types is None or 1 / max(len(service.gpu_types), 1) >= below:
@@ -201,12 +201,12 @@ def gpu_types(case: Case, below: float) -> Proposal | None:
     return None
 
 
-def slo(case: Case, below: float) -> Proposal | None:
+def slo(case: RelaxedCase, below: float) -> Proposal | None:
     """A longer SLO"""
     now = case.terms.service.slo_ms
     longest = min(longest_slo_ms(case) / now, 1 + below)
 
-    def longer(number: int) -> Case:
+    def longer(number: int) -> RelaxedCase:
         return case.wishing(slo_ms=rounded_up(now * CLOSE ** (number + 1)))
 
     at = _first(floor(log(longest) / log(CLOSE)), lambda number: serves(longer(number)) is not None)
@@ -217,7 +217,7 @@ def slo(case: Case, below: float) -> Proposal | None:
     return _proposed("slo", f"slo.latencyMs: {slo_ms:.10g} (now {now:.6g}, {longer_by(share)})", share, longer(at))
 
 
-def longest_slo_ms(case: Case) -> float:
+def longest_slo_ms(case: RelaxedCase) -> float:
     """An SLO so long that a longer one changes nothing."""
     execs = [
         time for key, profile in case.problem.profiles.items() if key[0] == case.terms.service.model
@@ -226,7 +226,7 @@ def longest_slo_ms(case: Case) -> float:
     return max(case.terms.service.slo_ms, *execs, 0.0) * LONGEST
 
 
-def percentile(case: Case, below: float) -> Proposal | None:
+def percentile(case: RelaxedCase, below: float) -> Proposal | None:
     """A lower percentile"""
     now = case.terms.service.percentile
     grid = [value for value in PERCENTILES if value < now and 1 - value / now < below]
@@ -247,15 +247,15 @@ def checked(one: Proposal) -> Relaxation | None:
     return Relaxation(one.dimension, one.words, one.relative, one.changed.changed, plan) if plan else None
 
 
-def _proposed(dimension: str, words: str, relative: float, changed: Case) -> Proposal | None:
+def _proposed(dimension: str, words: str, relative: float, changed: RelaxedCase) -> Proposal | None:
     found = serves(changed)
     return Proposal(dimension, words, relative, changed, found) if found else None
 
 
-def _raised(case: Case, limit: Limit, names: tuple[str, ...], found: Offer, below: float) -> Proposal | None:
+def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offer, below: float) -> Proposal | None:
     """The least raise of these limits together that serves the service, which it is without them as `found`."""
 
-    def under(values: list[float]) -> Case:
+    def under(values: list[float]) -> RelaxedCase:
         return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
 
     ground, service = case.beside if found.kept else case.afresh, case.terms.service
@@ -280,7 +280,7 @@ FIELDS = {"gpus": "gpus", "price_per_hour": "pricePerHour"}
 
 
 def _least_raise(
-    low: list[float], high: list[float], below: float, under: Callable[[list[float]], Case]
+    low: list[float], high: list[float], below: float, under: Callable[[list[float]], RelaxedCase]
 ) -> list[float] | None:  # fmt: skip
     """Numbers between two ends, in equal parts of the way, as low as serve; the high end is known to.
 
@@ -305,7 +305,7 @@ def _part_raised(now: list[float], raised: list[float]) -> float:
     return max(value / was - 1 if was > 0 else inf for value, was in zip(raised, now, strict=True))
 
 
-def _like(case: Case, gpu_type: str) -> tuple[Node, str]:
+def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     """The node that one more GPU stands on: like the cheapest that suits; where there is none, one that would."""
     problem, service = case.problem, case.terms.service
     demands = [
@@ -334,14 +334,14 @@ def _like(case: Case, gpu_type: str) -> tuple[Node, str]:
     return Node("", gpu_type, (0,), cores, host, price), words
 
 
-def _most_on(case: Case, like: Node) -> float:
+def _most_on(case: RelaxedCase, like: Node) -> float:
     """The most that one instance carries on an empty GPU of such a node."""
     spots = lot([empty(case.problem, like, [(like.name, 0)])])
     cap = options(case.problem, spots, case.terms, case.notes).cap
     return float(cap.max()) if cap.size else 0.0
 
 
-def _with_gpus(case: Case, like: Node, number: int) -> Case:
+def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
     fresh: list[Node] = []
     while len(fresh) < number:
         name = f"new-{len(fresh) + 1}"
@@ -349,7 +349,7 @@ def _with_gpus(case: Case, like: Node, number: int) -> Case:
             name += "-more"
         fresh.append(replace(like, name=name, gpus=(0,)))
 
-    def grown(ground: Ground) -> Ground:
+    def grown(ground: FreeCapacity) -> FreeCapacity:
         return with_nodes(ground, fresh)
 
     return replace(case.on(grown), more=tuple(fresh))

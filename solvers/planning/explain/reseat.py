@@ -11,7 +11,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 
-def reseated(problem: Problem, stand: Sequence[Instance], staying: Sequence[PlacedJob]) -> list[Instance]:
+def reseat(problem: Problem, stand: Sequence[Instance], staying: Sequence[PlacedJob]) -> list[Instance]:
     """The instances of a plan with all that stood on these jobs' GPUs elsewhere, or beside them, or gone."""
     places = {job.place for job in staying}
     found = [one for one in stand if one.place not in places]

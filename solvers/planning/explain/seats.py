@@ -11,9 +11,9 @@ from math import inf
 import numpy as np
 
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.explain.ground import Ground
-from solvers.planning.explain.options import SURE, Notes, Options, Terms, options
-from solvers.planning.explain.spots import Place
+from solvers.planning.explain.free_capacity import FreeCapacity
+from solvers.planning.explain.gpu_groups import Place
+from solvers.planning.explain.options import SURE, Notes, ServiceTerms, ShapeOptions, options
 from solvers.planning.problem import Instance, Service
 from solvers.planning.search.realise import even
 from solvers.planning.search.tables import SM, Floats, Ints
@@ -28,7 +28,7 @@ class Pick:
     """A shape on a GPU."""
 
     place: Place
-    options: Options
+    options: ShapeOptions
     row: int
     sm_percent: int
 
@@ -38,7 +38,7 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSeats:
     """New seats for a service, what they and the instances it has carry, and what all carry together."""
 
     picks: tuple[Pick, ...]
@@ -47,10 +47,12 @@ class Found:
     rate_per_second: float
 
 
-NOTHING = Found((), (), (), 0.0)
+NOTHING = FoundSeats((), (), (), 0.0)
 
 
-def seats(ground: Ground, terms: Terms, notes: Notes, own: Sequence[float] = (), whole: bool = False) -> Found:
+def seats(
+    ground: FreeCapacity, terms: ServiceTerms, notes: Notes, own: Sequence[float] = (), whole: bool = False
+) -> FoundSeats:
     """As much of the service's rate as can be carried, each new instance on a GPU of its own.
 
     `own` are the caps of instances that it keeps; `whole` asks for all of its rate or nothing.
@@ -69,7 +71,7 @@ def seats(ground: Ground, terms: Terms, notes: Notes, own: Sequence[float] = (),
         loads = even([*own, *(pick.cap for pick in taken)], rate, least)
         if sum(loads) <= best.rate_per_second * (1 + 1e-9) or min(loads) <= 0:
             continue
-        best = Found(tuple(taken), tuple(loads[len(own) :]), tuple(loads[: len(own)]), sum(loads))
+        best = FoundSeats(tuple(taken), tuple(loads[len(own) :]), tuple(loads[: len(own)]), sum(loads))
         if best.rate_per_second >= rate * ENOUGH:
             break
     return best if best.rate_per_second >= rate * ENOUGH or not whole else NOTHING
@@ -85,11 +87,11 @@ class _Tops:
     worth: Floats
 
 
-def _is_limited(terms: Terms) -> bool:
+def _is_limited(terms: ServiceTerms) -> bool:
     return terms.limit is not None or terms.policy.power_budget_w is not None
 
 
-def _tops(one: Options, rate: float, densest: bool) -> _Tops:
+def _tops(one: ShapeOptions, rate: float, densest: bool) -> _Tops:
     worth = one.cap / np.maximum(SMS, 1) if densest else np.minimum(one.cap, rate)
     sm = worth.argmax(axis=1)  # the smallest of those that are equal
     most = worth[np.arange(len(sm)), sm] if len(sm) else np.zeros(0)
@@ -98,7 +100,7 @@ def _tops(one: Options, rate: float, densest: bool) -> _Tops:
     return _Tops(one.spot[first], first, sm[first], most[first])
 
 
-def _too_few(looked: list[Options], tops: list[_Tops], own: Sequence[float], rate: float, least: int) -> bool:
+def _too_few(looked: list[ShapeOptions], tops: list[_Tops], own: Sequence[float], rate: float, least: int) -> bool:
     """Whether all spots together, each at its best, do not carry the rate, or are fewer than the instances wanted."""
     most, count = sum(own), len(own)
     for one, top in zip(looked, tops, strict=True):
@@ -110,10 +112,10 @@ def _too_few(looked: list[Options], tops: list[_Tops], own: Sequence[float], rat
 
 
 def _taken(
-    ground: Ground,
-    terms: Terms,
+    ground: FreeCapacity,
+    terms: ServiceTerms,
     notes: Notes,
-    looked: list[Options],
+    looked: list[ShapeOptions],
     tops: list[_Tops],
     own: Sequence[float],
     densest: bool,
@@ -139,7 +141,7 @@ def _taken(
         most = carried if least < 2 else min(carried, 2 * len(caps) * caps[-least])
         return most >= rate * ENOUGH
 
-    def roomy(one: Options, row: int, name: str) -> bool:
+    def roomy(one: ShapeOptions, row: int, name: str) -> bool:
         demand = one.ways[one.way[row]].profile.demand
         return bool(
             demand.cpu_cores <= ground.cpu_cores[name] - cores_used[name]
@@ -149,7 +151,7 @@ def _taken(
     def share(sm: int) -> float:
         return 1.0 if service.is_dedicated else sm / 100
 
-    def within(one: Options, row: int, sm: int) -> bool:
+    def within(one: ShapeOptions, row: int, sm: int) -> bool:
         node_price = one.lot.price_per_hour[one.spot[row]]
         return bool(
             share(sm) <= gpus and share(sm) * node_price <= price and (budget is None or one.busy_w[row, sm] <= watts)
@@ -197,7 +199,7 @@ def _taken(
     return chosen
 
 
-def _ranked(looked: list[Options], tops: list[_Tops]) -> list[tuple[int, int]]:
+def _ranked(looked: list[ShapeOptions], tops: list[_Tops]) -> list[tuple[int, int]]:
     """(which options, which spot of theirs): the best first, the cheaper among equals."""
     worth = np.concatenate([top.worth for top in tops])
     price = np.concatenate([one.lot.price_per_hour[top.spot] for one, top in zip(looked, tops, strict=True)])
@@ -208,7 +210,7 @@ def _ranked(looked: list[Options], tops: list[_Tops]) -> list[tuple[int, int]]:
 
 
 def _within(
-    one: Options, rows: Ints, is_dedicated: bool, node_price: float, rate: float, densest: bool,
+    one: ShapeOptions, rows: Ints, is_dedicated: bool, node_price: float, rate: float, densest: bool,
     gpus: float, price: float, watts: float,
 ) -> tuple[int, int] | None:  # fmt: skip
     """The best shape of these rows that keeps to the limits."""
@@ -228,7 +230,7 @@ def _within(
     return int(rows[at[least]]), int(sm[least])
 
 
-def shares_of(found: Found, service: Service) -> tuple[float, float]:
+def shares_of(found: FoundSeats, service: Service) -> tuple[float, float]:
     """What the new seats take of a tenant's limits: GPUs, and their price an hour."""
     gpus = price = 0.0
     for pick in found.picks:
@@ -238,12 +240,12 @@ def shares_of(found: Found, service: Service) -> tuple[float, float]:
     return gpus, price
 
 
-def watts_of(found: Found) -> float:
+def watts_of(found: FoundSeats) -> float:
     """What the new seats draw above idle, in the mean, were they loaded to the full."""
     return sum(float(pick.options.busy_w[pick.row, pick.sm_percent]) for pick in found.picks)
 
 
-def instances(found: Found, terms: Terms) -> tuple[Instance, ...]:
+def instances(found: FoundSeats, terms: ServiceTerms) -> tuple[Instance, ...]:
     """What runs on the seats, each in the smallest shape of its kind that carries its load."""
     service, policy = terms.service, terms.policy
     placed = []

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from solvers.planning.explain.fleet import Fleet, fleet
+from solvers.planning.explain.fleet import FleetCapacity, fleet
 from solvers.planning.explain.impossible import CLOSE, alone
 from solvers.planning.explain.options import Measured, Measurements
 from solvers.planning.explain.relaxations import rounded_up
@@ -48,7 +48,7 @@ def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return most
 
 
-def half_cost_slo_ms(fleet: Fleet, service: Service, memo: Measurements) -> float | None:
+def half_cost_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements) -> float | None:
     """The least SLO, to four digits, at which the service alone costs half; None where none does that."""
     half = cost(fleet, service, memo) / 2
 
@@ -64,7 +64,7 @@ def half_cost_slo_ms(fleet: Fleet, service: Service, memo: Measurements) -> floa
     return rounded_up(high)
 
 
-def cost(fleet: Fleet, service: Service, memo: Measurements) -> float:
+def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
     """The least price an hour of the parts of GPUs that serve it alone: instances x price x max(SM, memory share)."""
     at = alone(fleet, service, memo)
     least = inf
@@ -78,7 +78,7 @@ def cost(fleet: Fleet, service: Service, memo: Measurements) -> float:
     return least
 
 
-def _sentence(kinds: Fleet, name: str, memo: Measurements, in_full: bool) -> str:
+def _sentence(kinds: FleetCapacity, name: str, memo: Measurements, in_full: bool) -> str:
     service = kinds.problem.services[name]
     said = f"{name}: under its SLO of {service.slo_ms:.6g} ms no instance may be loaded to {THIN:g} of its time"
     if not in_full:

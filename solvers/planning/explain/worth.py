@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from solvers.planning.explain.applied import Case, Offer, applied, part
+from solvers.planning.explain.applied import Offer, RelaxedCase, applied, part
 from solvers.planning.explain.relaxations import Relaxation, rounded_up
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -26,7 +26,7 @@ class Worth:
         return self.adds < self.saves
 
 
-def worth(case: Case, offered: Offer) -> Worth | None:
+def worth(case: RelaxedCase, offered: Offer) -> Worth | None:
     """Of an offer of the whole rate; None where the judge refuses it."""
     plan = applied(case, offered)
     if plan is None:
@@ -42,7 +42,7 @@ def worth(case: Case, offered: Offer) -> Worth | None:
     return Worth(max(adds, 0.0), problem.policy.unserved_price * service.priority / 100 * _missed(case), plan)
 
 
-def dearer(case: Case, known: Worth) -> Relaxation:
+def dearer(case: RelaxedCase, known: Worth) -> Relaxation:
     """The least priority, or price of what is unserved, at which serving it costs no more than leaving it out."""
     policy, service = case.terms.policy, case.terms.service
     needed = known.adds / _missed(case)  # unservedPrice x priority / 100
@@ -59,11 +59,11 @@ def dearer(case: Case, known: Worth) -> Relaxation:
     return Relaxation("unservedPrice", words, share, changed, known.plan)
 
 
-def _missed(case: Case) -> float:
+def _missed(case: RelaxedCase) -> float:
     """What is unserved, as it is priced."""
     return max(1.0, *(left.rate_per_second for left in case.plan.unserved if left.service == case.name))
 
 
-def resource_cost(case: Case, plan: Plan, at: set[str]) -> float:
+def resource_cost(case: RelaxedCase, plan: Plan, at: set[str]) -> float:
     """Of some nodes."""
     return judge(*part(case.problem, plan, at, case.name, case.whole), simulate=False).cost.resource

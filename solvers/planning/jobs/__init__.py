@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.jobs import exact, explain, search
+from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import Room, at, room
-from solvers.planning.jobs.standing import Standing, less
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
@@ -34,11 +34,11 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     if not problem.jobs:
         return JobPlan((), (), tuple(instances), 0.0, "no jobs")
     found = room(problem, instances)
-    standing = Standing(found, SPLITS_AT_SCALE)
+    standing = JobPlacement(found, SPLITS_AT_SCALE)
     search.search(standing, work)
     method = "jobs: greedy, improved"
     if work > 0 and exact.is_small(standing):
-        small = Standing(found, SPLITS_WHEN_SMALL)
+        small = JobPlacement(found, SPLITS_WHEN_SMALL)
         search.stay(small)
         exact.search(small)
         small.work += standing.work
@@ -52,7 +52,7 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
     return JobPlan(placed, explain.unplaced(standing), kept, max(0.0, standing.cost), method)
 
 
-def _placed(s: Standing) -> tuple[PlacedJob, ...]:
+def _placed(s: JobPlacement) -> tuple[PlacedJob, ...]:
     """By job name."""
     found = []
     for job, gpu in enumerate(s.board.home):
@@ -64,7 +64,7 @@ def _placed(s: Standing) -> tuple[PlacedJob, ...]:
     return tuple(found)
 
 
-def _beside(room: Room, s: Standing, instance: Instance) -> Instance:
+def _beside(room: Room, s: JobPlacement, instance: Instance) -> Instance:
     """What it now predicts; its timeout changes only where the old one no longer keeps its SLO."""
     problem, fleet = room.problem, room.fleet
     service, policy = problem.services[instance.service], problem.policy

@@ -15,7 +15,7 @@ SM = 101  # SM% 0..100 as an index
 SEATS = 8  # jobs on one GPU at most, whatever the policy allows
 
 
-class Fleet(NamedTuple):
+class JobFleet(NamedTuple):
     """What services leave, GPU by GPU in the order of their names. Residents are services' instances."""
 
     kind: Ints  # number of the GPU's type
@@ -56,7 +56,7 @@ class Jobs(NamedTuple):
     least_pressure: Floats  # [profile] over its whole range
 
 
-class Board(NamedTuple):
+class JobBoard(NamedTuple):
     """Which job stands where, with how many SM%, and what is left beside."""
 
     taken: Ints  # [GPU] how many
@@ -71,7 +71,7 @@ class Board(NamedTuple):
     is_open: Ints  # [GPU] whether jobs may use it: free, or opened
 
 
-class Trial(NamedTuple):
+class JobTrial(NamedTuple):
     """A set of jobs tried on one GPU."""
 
     job: Ints
@@ -81,16 +81,16 @@ class Trial(NamedTuple):
     free_w: Floats  # [1] watts of the fleet that the set may draw
 
 
-def trial() -> Trial:
-    return Trial(
+def trial() -> JobTrial:
+    return JobTrial(
         np.zeros(SEATS, np.int64), np.zeros(SEATS, np.int64), np.zeros(SEATS, np.int64), np.zeros(2), np.zeros(1)
     )
 
 
-def board(fleet: Fleet, jobs: int, cpu_cores: Floats, host_memory_gib: Floats, free_w: float) -> Board:
+def board(fleet: JobFleet, jobs: int, cpu_cores: Floats, host_memory_gib: Floats, free_w: float) -> JobBoard:
     """Nobody runs yet."""
     gpus = len(fleet.kind)
-    return Board(
+    return JobBoard(
         np.zeros(gpus, np.int64), np.zeros((gpus, SEATS), np.int64), np.zeros((gpus, SEATS), np.int64),
         np.full(jobs, -1, np.int64), np.zeros(gpus), np.zeros(gpus), cpu_cores, host_memory_gib, np.array([free_w]),
         (fleet.price == 0.0).astype(np.int64),
@@ -100,9 +100,9 @@ def board(fleet: Fleet, jobs: int, cpu_cores: Floats, host_memory_gib: Floats, f
 _I, _F, _M = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
 _N = np.zeros((1, 1), np.int64)
 _type: Any = numba.typeof
-FLEET: Any = _type(Fleet(_I, _I, _I, _F, _F, _F, _F, _F, _F, _I, _F, _I, _F, _F, _F, 0.0))
+FLEET: Any = _type(JobFleet(_I, _I, _I, _F, _F, _F, _F, _F, _F, _I, _F, _I, _F, _F, _F, 0.0))
 JOBS: Any = _type(Jobs(_N, _F, _I, _I, _M, _M, _M, _F, _F, _F, _F, _F, _F, _M, _F))
-BOARD: Any = _type(Board(_I, _N, _N, _I, _F, _F, _F, _F, _F, _I))
+BOARD: Any = _type(JobBoard(_I, _N, _N, _I, _F, _F, _F, _F, _F, _I))
 TRIAL: Any = _type(trial())
 I8: Any = numba.int64
 F8: Any = numba.float64

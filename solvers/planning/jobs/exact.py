@@ -6,18 +6,18 @@ from math import log
 
 import numpy as np
 
-from solvers.planning.jobs.standing import Standing, Value, less, may_open
+from solvers.planning.jobs.placement import JobPlacement, Value, less, may_open
 
 MOST_PLACEMENTS = 30_000
 
 
-def is_small(s: Standing) -> bool:
+def is_small(s: JobPlacement) -> bool:
     """Whether all placements can be tried."""
     free = [job for job in range(len(s.room.jobs)) if job not in s.room.stays]
     return len(free) * log(len(s.room.places) + 1) <= log(MOST_PLACEMENTS)
 
 
-def search(s: Standing) -> None:
+def search(s: JobPlacement) -> None:
     """The best placement becomes what stands. Whoever must stay stands already."""
     free = [job for job in s.waiting() if job not in s.room.stays]
     best: list[tuple[Value, list[tuple[int, int]]]] = [(s.value, [])]
@@ -27,7 +27,7 @@ def search(s: Standing) -> None:
 
 
 def _descend(
-    s: Standing,
+    s: JobPlacement,
     free: list[int],
     undecided: float,
     taken: list[tuple[int, int]],
@@ -49,7 +49,7 @@ def _descend(
     _descend(s, rest, undecided - s.penalty[job], taken, best)
 
 
-def _is_paid(s: Standing, gpu: int) -> bool:
+def _is_paid(s: JobPlacement, gpu: int) -> bool:
     """Whether one of its jobs may open it, or stays there."""
     price = float(s.room.fleet.price[gpu])
     return any(job in s.room.stays or may_open(s.room.jobs[job], price) for job in s.on(gpu))

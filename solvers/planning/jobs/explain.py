@@ -7,14 +7,14 @@ from math import ceil
 
 import numpy as np
 
-from solvers.planning.jobs.standing import Standing
+from solvers.planning.jobs.placement import JobPlacement
 from solvers.planning.plan import Unplaced
 
 IN_FULL = 20  # a plan
 SECONDS_A_YEAR = 31_557_600
 
 
-def unplaced(s: Standing) -> tuple[Unplaced, ...]:
+def unplaced(s: JobPlacement) -> tuple[Unplaced, ...]:
     """Everyone who waits, and who stays although its deadline passes; the dearest to leave first."""
     late = [job for job in sorted(s.room.stays) if is_late(s, job)]
     found = [Unplaced(s.room.jobs[job].name, *_of_who_stays(s, job)) for job in [*sorted(s.left_out), *late]]
@@ -23,7 +23,7 @@ def unplaced(s: Standing) -> tuple[Unplaced, ...]:
     return tuple(found)
 
 
-def is_late(s: Standing, job: int) -> bool:
+def is_late(s: JobPlacement, job: int) -> bool:
     """Whether it runs where it must, too slowly for its deadline."""
     one, state = s.room.jobs[job], s.room.problem.state
     if one.deadline is None or state is None or state.now is None or s.board.home[job] < 0:
@@ -32,7 +32,7 @@ def is_late(s: Standing, job: int) -> bool:
     return left <= 0 or pace(s, job) * left < one.units * (1 - 1e-9)
 
 
-def pace(s: Standing, job: int) -> float:
+def pace(s: JobPlacement, job: int) -> float:
     """Units a second of a job that runs."""
     gpu = int(s.board.home[job])
     fleet, work = s.room.fleet, s.room.work
@@ -48,7 +48,7 @@ def pace(s: Standing, job: int) -> float:
     return float(work.pace[profile, sms[job]] / slower)
 
 
-def _of_who_stays(s: Standing, job: int) -> tuple[str, str]:
+def _of_who_stays(s: JobPlacement, job: int) -> tuple[str, str]:
     placed = s.room.stays[job]
     if job in s.left_out:
         return (f"it runs on {placed.node}/{placed.gpu} and is not preemptible, but there is no room beside what "
@@ -57,7 +57,7 @@ def _of_who_stays(s: Standing, job: int) -> tuple[str, str]:
             "deadline", _later(s, job, pace(s, job)))  # fmt: skip
 
 
-def reason(s: Standing, job: int) -> str:
+def reason(s: JobPlacement, job: int) -> str:
     """What binds, counted over the GPUs that it has a profile for."""
     fleet, work, board = s.room.fleet, s.room.work, s.board
     profile = work.profile[job, fleet.kind]
@@ -92,7 +92,7 @@ def reason(s: Standing, job: int) -> str:
     return f"of {len(of)} GPUs it has a profile for: {', '.join(counts)}"
 
 
-def _of_the_open(s: Standing, job: int) -> str:
+def _of_the_open(s: JobPlacement, job: int) -> str:
     gpu, cost, _ = s.home(job)
     if gpu >= 0 and cost > s.penalty[job]:
         return f"where its energy, {cost:.4g} an hour, costs more than its wait, {s.penalty[job]:.4g}"
@@ -101,7 +101,7 @@ def _of_the_open(s: Standing, job: int) -> str:
     return f"{late}with too little left beside what runs there"
 
 
-def _fastest(s: Standing, job: int) -> float:
+def _fastest(s: JobPlacement, job: int) -> float:
     """Units a second on the best GPU that has room for it, whatever its deadline; infinite where none has."""
     need = float(s.room.work.need[job])
     s.room.work.need[job] = 0.0
@@ -110,7 +110,7 @@ def _fastest(s: Standing, job: int) -> float:
     return max(found, default=0.0) or float("inf")
 
 
-def relaxation(s: Standing, job: int) -> str:
+def relaxation(s: JobPlacement, job: int) -> str:
     """A later deadline, a higher price or priority, or one more GPU: what helps, in its least form."""
     room, one = s.room, s.room.jobs[job]
     need = float(room.work.need[job])
@@ -135,7 +135,7 @@ def relaxation(s: Standing, job: int) -> str:
     return f"one more GPU of {types[0]}{paid}"
 
 
-def _cheapest(s: Standing, job: int) -> tuple[float, float, int] | None:
+def _cheapest(s: JobPlacement, job: int) -> tuple[float, float, int] | None:
     """Where it could run if it paid: its cost, the GPU's price, the GPU."""
     gpu, cost, _ = s.home(job)
     found = [(cost, 0.0, gpu)] if gpu >= 0 else []
@@ -146,7 +146,7 @@ def _cheapest(s: Standing, job: int) -> tuple[float, float, int] | None:
     return min(found, default=None)
 
 
-def _pace_on(s: Standing, job: int, gpu: int) -> float:
+def _pace_on(s: JobPlacement, job: int, gpu: int) -> float:
     """Units a second there, beside those there; 0 where it does not fit."""
     mark = s.mark()
     found = pace(s, job) if s.put(job, gpu) else 0.0
@@ -154,7 +154,7 @@ def _pace_on(s: Standing, job: int, gpu: int) -> float:
     return found
 
 
-def _later(s: Standing, job: int, units_per_second: float) -> str:
+def _later(s: JobPlacement, job: int, units_per_second: float) -> str:
     now = s.room.problem.state.now if s.room.problem.state else None
     assert now
     seconds = ceil(s.room.jobs[job].units / units_per_second * (1 + 1e-9)) + 1

@@ -16,12 +16,12 @@ from solvers.planning.jobs.arrays import (
     I8,
     JOBS,
     TRIAL,
-    Board,
-    Fleet,
     Floats,
     Ints,
+    JobBoard,
+    JobFleet,
     Jobs,
-    Trial,
+    JobTrial,
 )
 
 KEPT = 1e-9  # of slow-down, kept below each limit: another order of adding must not exceed it
@@ -50,7 +50,7 @@ def most_slowdown(
 
 
 @njit((FLEET, JOBS, I8, I8, TRIAL))
-def weigh(f: Fleet, j: Jobs, gpu: int, count: int, t: Trial) -> bool:
+def weigh(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     """Whether these jobs at these SM% are right beside the residents; if so, their watts and seconds."""
     used, memory, pressure, watts = 0, 0.0, 0.0, 0.0
     for i in range(count):
@@ -105,7 +105,7 @@ def is_better(watts: float, seconds: float, than_watts: float, than_seconds: flo
 
 
 @njit((FLEET, JOBS, I8, I8, TRIAL))
-def start(f: Fleet, j: Jobs, gpu: int, count: int, t: Trial) -> bool:
+def start(f: JobFleet, j: Jobs, gpu: int, count: int, t: JobTrial) -> bool:
     """Even parts of the spare SM% (Mudi, M7), if these are right; else the least that each was measured at."""
     for i in range(count):
         profile = j.profile[t.job[i], f.kind[gpu]]
@@ -118,7 +118,7 @@ def start(f: Fleet, j: Jobs, gpu: int, count: int, t: Trial) -> bool:
 
 
 @njit((FLEET, JOBS, I8, I8, F8, I8, TRIAL))
-def share_out(f: Fleet, j: Jobs, gpu: int, count: int, energy_price: float, tries: int, t: Trial) -> bool:
+def share_out(f: JobFleet, j: Jobs, gpu: int, count: int, energy_price: float, tries: int, t: JobTrial) -> bool:
     """The best SM% for these jobs on this GPU; False where they do not fit or one would be late.
 
     All splits where `tries` allows; else from the least SM% of each, what helps most at a time."""
@@ -200,7 +200,7 @@ def share_out(f: Fleet, j: Jobs, gpu: int, count: int, energy_price: float, trie
 
 
 @njit((FLEET, JOBS, BOARD, I8, I8, TRIAL))
-def gather(f: Fleet, j: Jobs, b: Board, gpu: int, job: int, t: Trial) -> bool:
+def gather(f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, t: JobTrial) -> bool:
     """This job after those that are there, as a trial; False where it cannot be beside them, however they share."""
     profile = j.profile[job, f.kind[gpu]]
     count = b.taken[gpu]
@@ -221,7 +221,9 @@ def gather(f: Fleet, j: Jobs, b: Board, gpu: int, job: int, t: Trial) -> bool:
 
 
 @njit((FLEET, JOBS, BOARD, I8, I8, F8, I8, TRIAL))
-def try_beside(f: Fleet, j: Jobs, b: Board, gpu: int, job: int, energy_price: float, tries: int, t: Trial) -> bool:
+def try_beside(
+    f: JobFleet, j: Jobs, b: JobBoard, gpu: int, job: int, energy_price: float, tries: int, t: JobTrial
+) -> bool:
     """This job beside those that are there: `about` becomes the watts and seconds of all of them."""
     if not gather(f, j, b, gpu, job, t):
         return False
@@ -229,7 +231,7 @@ def try_beside(f: Fleet, j: Jobs, b: Board, gpu: int, job: int, energy_price: fl
 
 
 @njit((FLEET, JOBS, BOARD, I8, I8, F1))
-def quickest(f: Fleet, j: Jobs, b: Board, job: int, but: int, into: Floats) -> None:
+def quickest(f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, into: Floats) -> None:
     """On each GPU, the seconds a unit that this job cannot beat there: the others at their least. Infinite where it
     cannot run. All GPUs in one loop: calls cost more than what is reckoned here."""
     for gpu in range(f.kind.shape[0]):
@@ -257,7 +259,8 @@ def quickest(f: Fleet, j: Jobs, b: Board, job: int, but: int, into: Floats) -> N
 
 @njit((FLEET, JOBS, BOARD, I8, I8, F8, I8, I8, F1, TRIAL))
 def best_home(
-    f: Fleet, j: Jobs, b: Board, job: int, but: int, energy_price: float, tries: int, most: int, gain: Floats, t: Trial
+    f: JobFleet, j: Jobs, b: JobBoard, job: int, but: int, energy_price: float, tries: int, most: int, gain: Floats,
+    t: JobTrial,
 ) -> int:  # fmt: skip
     """The open GPU where this job adds least, other than `but`; -1 where none takes it. `gain` becomes what it adds:
     watts, seconds; and the sets that were weighed.
@@ -317,7 +320,9 @@ def best_home(
 
 
 @njit((FLEET, JOBS, BOARD, I8, I8, F8, I8, TRIAL))
-def settle(f: Fleet, j: Jobs, b: Board, gpu: int, count: int, energy_price: float, tries: int, t: Trial) -> bool:
+def settle(
+    f: JobFleet, j: Jobs, b: JobBoard, gpu: int, count: int, energy_price: float, tries: int, t: JobTrial
+) -> bool:
     """The jobs in `t.job` are now all that this GPU runs; if they do not fit, nothing changes."""
     node = f.node[gpu]
     t.free_w[0] = b.free_w[0] + b.watts[gpu] + KEPT  # what stood there once stands there again

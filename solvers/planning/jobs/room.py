@@ -10,7 +10,7 @@ import numpy as np
 from solvers.latency import limits
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
-from solvers.planning.jobs.arrays import SEATS, SM, Board, Fleet, Floats, Ints, Jobs, board
+from solvers.planning.jobs.arrays import SEATS, SM, Floats, Ints, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.problem import Curve, Instance, Job, PlacedJob, Problem, WrongProblem
 
@@ -24,7 +24,7 @@ class Room:
     problem: Problem
     places: tuple[Place, ...]
     jobs: tuple[Job, ...]
-    fleet: Fleet
+    fleet: JobFleet
     work: Jobs
     nodes: tuple[str, ...]
     cpu_cores: Floats  # [node] left by services
@@ -33,7 +33,7 @@ class Room:
     number_of: dict[Place, int]
     stays: dict[int, PlacedJob]  # jobs that run and are not preemptible
 
-    def board(self) -> Board:
+    def board(self) -> JobBoard:
         """A board on which no job runs."""
         return board(self.fleet, len(self.jobs), self.cpu_cores.copy(), self.host_memory_gib.copy(), self.free_w)
 
@@ -88,7 +88,7 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
         grows = busy * residents.sensitivity / (1 + residents.sensitivity * beside)
         more_w = summed(grows)
     order = np.argsort(residents.gpu, kind="stable")
-    fleet = Fleet(
+    fleet = JobFleet(
         kind=kind, node=node_of, spare=np.maximum(spare, 0).astype(np.int64), memory_gib=memory, watts=watts + KEPT,
         clock=clock, pressure=pressure, bears=bears, more_w=more_w, seats=seats.astype(np.int64), price=price,
         start=np.searchsorted(residents.gpu[order], np.arange(gpus + 1)).astype(np.int64),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.planning.jobs.arrays import SEATS
-from solvers.planning.jobs.standing import NEAR, Standing, less, may_open
+from solvers.planning.jobs.placement import NEAR, JobPlacement, less, may_open
 
 ROUNDS = 8
 EXCHANGE = 10  # of work: as many GPUs as could be looked at instead
 
 
-def search(standing: Standing, budget: int) -> None:
+def search(standing: JobPlacement, budget: int) -> None:
     """First what runs, then everybody else, then improvements while `budget` (GPUs looked at) lasts."""
     stay(standing)
     stand(standing)
@@ -26,7 +26,7 @@ def search(standing: Standing, budget: int) -> None:
             break
 
 
-def stay(s: Standing) -> None:
+def stay(s: JobPlacement) -> None:
     """Running jobs that are not preemptible; with the others of their GPU, where only all together are right: shares
     that jobs take are none that strangers use, which slows services where shares are priced."""
     state = s.room.problem.state
@@ -38,7 +38,7 @@ def stay(s: Standing) -> None:
             s.left_out.add(job)
 
 
-def stand(s: Standing) -> None:
+def stand(s: JobPlacement) -> None:
     """The other running jobs start from where they run, if that is right and no dearer than to wait."""
     room, state = s.room, s.room.problem.state
     number = {job.name: place for place, job in enumerate(room.jobs)}
@@ -53,7 +53,7 @@ def stand(s: Standing) -> None:
                 s.back(mark)
 
 
-def fill(s: Standing) -> None:
+def fill(s: JobPlacement) -> None:
     """Every job that runs nowhere, the dearest to leave first, then the slow ones: they have most to lose."""
     work = s.room.work
     waiting = s.waiting()
@@ -65,7 +65,7 @@ def fill(s: Standing) -> None:
     open_together(s)
 
 
-def place(s: Standing, job: int) -> bool:
+def place(s: JobPlacement, job: int) -> bool:
     """Where jobs may go already, or on a GPU opened for it, whichever is cheaper; if waiting is dearer."""
     limit = s.penalty[job] * (1 + NEAR)
     gpu, cost, seconds = s.home(job)
@@ -80,7 +80,7 @@ def place(s: Standing, job: int) -> bool:
     return found is not None and s.put(job, found[2])
 
 
-def open_together(s: Standing) -> None:
+def open_together(s: JobPlacement) -> None:
     """GPUs too dear for any one of the waiting jobs, but not for several."""
     for (_, price), gpus in s.pools.items():
         for gpu in gpus:
@@ -99,7 +99,7 @@ def open_together(s: Standing) -> None:
                 break
 
 
-def close(s: Standing, budget: int) -> None:
+def close(s: JobPlacement, budget: int) -> None:
     """The jobs of an opened GPU go elsewhere, or wait, if that is cheaper than the GPU."""
     for gpu in [int(one) for one in np.flatnonzero((s.room.fleet.price > 0) & (s.board.taken > 0))]:
         jobs = s.on(gpu)
@@ -115,7 +115,7 @@ def close(s: Standing, budget: int) -> None:
             s.back(mark)
 
 
-def push_aside(s: Standing, budget: int) -> None:
+def push_aside(s: JobPlacement, budget: int) -> None:
     """A waiting job takes the place of one that finds another, or that is cheaper to leave."""
     for job in s.waiting():
         for other in s.movable():
@@ -133,14 +133,14 @@ def push_aside(s: Standing, budget: int) -> None:
             s.back(mark)
 
 
-def may_not_pay(s: Standing, job: int, other: int, gpu: int) -> bool:
+def may_not_pay(s: JobPlacement, job: int, other: int, gpu: int) -> bool:
     """Whether the GPU was opened, and without `other` nobody is left whose price allows it."""
     price = float(s.room.fleet.price[gpu])
     rest = [one for one in s.on(gpu) if one != other]
     return price > 0 and not any(may_open(s.room.jobs[one], price) for one in [*rest, job])
 
 
-def move(s: Standing, budget: int) -> None:
+def move(s: JobPlacement, budget: int) -> None:
     """Each job, those of the slowest GPUs first, to wherever it adds less than where it is."""
     for job in sorted(s.movable(), key=lambda job: (-float(s.board.seconds[s.board.home[job]]), job)):
         gpu = int(s.board.home[job])
@@ -153,7 +153,7 @@ def move(s: Standing, budget: int) -> None:
             s.back(mark)
 
 
-def leaves_unpaid(s: Standing, job: int) -> bool:
+def leaves_unpaid(s: JobPlacement, job: int) -> bool:
     """Whether others ride along on a GPU that only this job may open."""
     gpu = int(s.board.home[job])
     rest = [one for one in s.on(gpu) if one != job]
@@ -161,7 +161,7 @@ def leaves_unpaid(s: Standing, job: int) -> bool:
     return price > 0 and bool(rest) and not any(may_open(s.room.jobs[one], price) for one in rest)
 
 
-def swap(s: Standing, budget: int) -> None:
+def swap(s: JobPlacement, budget: int) -> None:
     """Two jobs of different GPUs change places."""
     running = s.movable()
     for place_of_one, one in enumerate(running):

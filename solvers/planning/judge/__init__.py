@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solvers.planning.judge.claims import misstated
+from solvers.planning.judge.judged_plan import JudgedPlan, Keeps, PlanEdit
 from solvers.planning.judge.readings import Resident
-from solvers.planning.judge.standing import Change, Keeps, Standing
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, State
+from solvers.planning.problem import Problem, RunningState
 
-__all__ = ["Change", "Keeps", "Resident", "Standing", "Verdict", "Violation", "judge", "judge_services"]
+__all__ = ["JudgedPlan", "Keeps", "PlanEdit", "Resident", "Verdict", "Violation", "judge", "judge_services"]
 
 
 def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | None = None) -> Verdict:
     """Every rule on the whole plan. Without `simulate` SLOs are judged by `keeps` alone, if at all."""
-    standing = Standing(problem, plan, keeps)
+    standing = JudgedPlan(problem, plan, keeps)
     verdict = standing.verdict()
     if simulate:
         from solvers.planning.judge.attainment import slos_hold  # compiled: a judgement without it starts sooner
@@ -32,5 +32,5 @@ def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | No
 def judge_services(problem: Problem, plan: Plan, keeps: Keeps) -> Verdict:
     """Judges the services of a plan as if it had no jobs."""
     state = problem.state
-    alone = replace(problem, jobs={}, state=State(state.now, state.running) if state else None)
+    alone = replace(problem, jobs={}, state=RunningState(state.now, state.running) if state else None)
     return judge(alone, replace(plan, jobs=(), unplaced=()), simulate=False, keeps=keeps)

@@ -78,7 +78,7 @@ def _is_kept(one: Instance, other: Instance) -> bool:
     )
 
 
-class Tally:
+class ChangeTally:
     """Changes over all GPUs, kept as GPUs come and go."""
 
     def __init__(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solvers.planning.judge.standing import Standing
+from solvers.planning.judge.judged_plan import JudgedPlan
 from solvers.planning.judge.tolerances import CLAIM
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Changes, Plan
 from solvers.planning.problem import Problem
 
 
-def misstated(problem: Problem, plan: Plan, standing: Standing, verdict: Verdict) -> tuple[Violation, ...]:
+def misstated(problem: Problem, plan: Plan, standing: JudgedPlan, verdict: Verdict) -> tuple[Violation, ...]:
     """Predictions, changes, cost and releasable nodes that differ from what the judge found; 0 states nothing."""
     found = [*_predictions(standing), *_releasable(problem, plan)]
     if plan.changes not in (Changes(), verdict.changes):
@@ -29,7 +29,7 @@ def misstated(problem: Problem, plan: Plan, standing: Standing, verdict: Verdict
     return tuple(sorted(found))
 
 
-def _predictions(standing: Standing) -> Iterator[Violation]:
+def _predictions(standing: JudgedPlan) -> Iterator[Violation]:
     """predicted.execMs is exec without the margin, predicted.stepsPerSecond the job's speed, each within 1 %"""
     for line in standing.residents:
         stated = line.instance.exec_ms

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import fsum
 
 from solvers.planning.judge.jobs import is_opened_for_jobs
-from solvers.planning.judge.readings import Gpu, JobResident, watts
+from solvers.planning.judge.readings import JobResident, JudgedGpu, watts
 from solvers.planning.judge.services import unserved_rate
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.problem import Job, Policy, Service
 
 
-def resource_cost(gpu: Gpu, policy: Policy, busy_w: float) -> float:
+def resource_cost(gpu: JudgedGpu, policy: Policy, busy_w: float) -> float:
     """What services pay for a GPU in an hour; `busy_w` is what they draw above idle, times the time they are busy.
 
     pricing gpu: its price. pricing share: price x max(sum of SM% / 100, sum of memory / its memory), the whole price
@@ -24,7 +24,7 @@ def resource_cost(gpu: Gpu, policy: Policy, busy_w: float) -> float:
     return gpu.node.price_per_hour * used_part(gpu, policy) + energy
 
 
-def used_part(gpu: Gpu, policy: Policy) -> float:
+def used_part(gpu: JudgedGpu, policy: Policy) -> float:
     """The part of a GPU that services pay for."""
     if policy.pricing == "gpu" or any(line.service and line.service.is_dedicated for line in gpu.residents):
         return 1.0
@@ -33,7 +33,7 @@ def used_part(gpu: Gpu, policy: Policy) -> float:
     return max(sms / 100, memory_gib / gpu.type.memory_gib)
 
 
-def job_gpu_cost(gpu: Gpu, policy: Policy) -> float:
+def job_gpu_cost(gpu: JudgedGpu, policy: Policy) -> float:
     """What jobs pay for a GPU in an hour: its price where they opened it, and the energy they draw above idle.
 
     The idle watts of a GPU that only jobs run on are nobody's: it idles without them, too.

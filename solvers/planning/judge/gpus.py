@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from math import fsum
 
 from solvers.planning.judge.jobs import job_may_open
-from solvers.planning.judge.readings import Gpu, JobResident, Resident, watts
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Node, Problem
 
 
-def sm_fits(problem: Problem, gpu: Gpu) -> str | None:
+def sm_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     """sum of smPercent of instances and jobs <= 100"""
     total = gpu.sm_percent
     return None if total <= 100 else f"SM% add up to {total:g}, over 100"
 
 
-def memory_fits(problem: Problem, gpu: Gpu) -> str | None:
+def memory_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     """sum of memoryGib of instances and jobs <= memoryGib of the GPU's type"""
     asked = [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
     total = fsum(asked)
@@ -27,7 +27,7 @@ def memory_fits(problem: Problem, gpu: Gpu) -> str | None:
     return f"{total:.6g} GiB are asked of the {gpu.type.memory_gib:g} GiB of a {gpu.type.name}"
 
 
-def same_model_fits(problem: Problem, gpu: Gpu) -> str | None:
+def same_model_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
     """instances of one model, whatever the variant, service or tenant <= sameModelPerGpu"""
     if len(gpu.residents) < 2:
         return None
@@ -41,19 +41,19 @@ def same_model_fits(problem: Problem, gpu: Gpu) -> str | None:
     return None
 
 
-def clients_fit(problem: Problem, gpu: Gpu) -> str | None:
+def clients_fit(problem: Problem, gpu: JudgedGpu) -> str | None:
     """instances + jobs <= clientsPerGpu"""
     count, most = len(gpu.residents) + len(gpu.jobs), problem.policy.clients_per_gpu
     return None if count <= most else f"{count} instances and jobs, over clientsPerGpu {most}"
 
 
-def jobs_fit(problem: Problem, gpu: Gpu) -> str | None:
+def jobs_fit(problem: Problem, gpu: JudgedGpu) -> str | None:
     """jobs <= jobsPerGpu"""
     count, most = len(gpu.jobs), problem.policy.jobs_per_gpu
     return None if count <= most else f"{count} jobs, over jobsPerGpu {most}"
 
 
-def dedicated_alone(problem: Problem, gpu: Gpu) -> str | None:
+def dedicated_alone(problem: Problem, gpu: JudgedGpu) -> str | None:
     """a dedicated service on the GPU => nothing of another service and no job; its own instances may be several"""
     dedicated = [line.service.name for line in gpu.residents if line.service and line.service.is_dedicated]
     if not dedicated:
@@ -66,7 +66,7 @@ def dedicated_alone(problem: Problem, gpu: Gpu) -> str | None:
     return None
 
 
-def clocks_agree(problem: Problem, gpu: Gpu) -> str | None:
+def clocks_agree(problem: Problem, gpu: JudgedGpu) -> str | None:
     """all that runs on the GPU states one clock; jobs state none"""
     stated = {line.instance.clock_mhz for line in gpu.residents}
     if len(stated) < 2:
@@ -74,7 +74,7 @@ def clocks_agree(problem: Problem, gpu: Gpu) -> str | None:
     return f"its instances state different clocks: {', '.join(f'{clock:g}' for clock in sorted(stated))} MHz"
 
 
-def watts_fit(problem: Problem, gpu: Gpu) -> str | None:
+def watts_fit(problem: Problem, gpu: JudgedGpu) -> str | None:
     """idleW + sum of powerW x (clock / highest) ** powerExponent, all busy at once <= maxW"""
     drawn = fsum([gpu.type.idle_w, *(watts(line, gpu) for line in gpu.residents), *(watts(j, gpu) for j in gpu.jobs)])
     if at_most(drawn, gpu.type.max_w):
@@ -95,13 +95,13 @@ RULES = (
 )
 
 
-def cpu_fits(problem: Problem, node: Node, gpus: Sequence[Gpu]) -> str | None:
+def cpu_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of cpuCores over the node's instances and jobs <= cpuCores of the node"""
     total = fsum([line.demand.cpu_cores for line in lines_on(gpus)])
     return None if at_most(total, node.cpu_cores) else f"{total:.6g} CPU cores are asked of {node.cpu_cores:g}"
 
 
-def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[Gpu]) -> str | None:
+def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of hostMemoryGib over the node's instances and jobs <= memoryGib of the node"""
     total = fsum([line.demand.host_memory_gib for line in lines_on(gpus)])
     if at_most(total, node.host_memory_gib):
@@ -109,7 +109,7 @@ def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[Gpu]) -> str |
     return f"{total:.6g} GiB of host memory are asked of {node.host_memory_gib:g}"
 
 
-def lines_on(gpus: Sequence[Gpu]) -> list[Resident | JobResident]:
+def lines_on(gpus: Sequence[JudgedGpu]) -> list[Resident | JobResident]:
     lines: list[Resident | JobResident] = []
     for gpu in gpus:
         lines += gpu.residents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from solvers.planning.judge.readings import Gpu, JobResident
+from solvers.planning.judge.readings import JobResident, JudgedGpu
 from solvers.planning.judge.shapes import no_such_gpu, outside
 from solvers.planning.judge.tolerances import SUM, at_most
 from solvers.planning.plan import Unplaced
@@ -14,24 +14,24 @@ from solvers.planning.problem import Job, PlacedJob, Problem
 # One line of the plan by itself
 
 
-def job_exists(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+def job_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """job in jobs"""
     return None if line.job else f"there is no job {line.placed.job}"
 
 
-def job_gpu_exists(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+def job_gpu_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """node in nodes, 0 <= gpu < gpus of the node, a whole number"""
     return None if gpu else no_such_gpu(problem, line.placed.node, line.placed.gpu)
 
 
-def job_profiled(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+def job_profiled(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """type(gpu) in the job's profiles"""
     if line.job is None or gpu is None or line.profile:
         return None
     return f"it has no profile on {gpu.type.name}; it has on: {', '.join(sorted(line.job.profiles))}"
 
 
-def job_sm_profiled(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+def job_sm_profiled(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """first SM% of its speeds <= smPercent <= last, a whole number"""
     if line.profile is None:
         return None
@@ -39,7 +39,7 @@ def job_sm_profiled(problem: Problem, line: JobResident, gpu: Gpu | None) -> str
     return outside(line.placed.sm_percent, curve[0][0], curve[-1][0])
 
 
-def job_memory_covers(problem: Problem, line: JobResident, gpu: Gpu | None) -> str | None:
+def job_memory_covers(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """memoryGib >= memoryGib of its profile"""
     if line.profile is None or at_most(line.profile.memory_gib, line.placed.memory_gib):
         return None
@@ -51,12 +51,12 @@ LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_sm_profiled, job_mem
 # A GPU
 
 
-def is_opened_for_jobs(gpu: Gpu) -> bool:
+def is_opened_for_jobs(gpu: JudgedGpu) -> bool:
     """Whether jobs alone pay for it: no service runs there, and its node is neither owned nor reserved."""
     return bool(gpu.jobs) and not gpu.residents and not gpu.node.is_paid_anyway
 
 
-def job_may_open(problem: Problem, gpu: Gpu) -> str | None:
+def job_may_open(problem: Problem, gpu: JudgedGpu) -> str | None:
     """a GPU opened for jobs => one of them has a deadline or maxPricePerHour, and price <= its maxPricePerHour if any
 
     One that may is enough: the others ride along on what it pays. So they do on a GPU that one must stay on.

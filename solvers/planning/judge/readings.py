@@ -54,7 +54,7 @@ class JobResident:
 
 
 @dataclass(slots=True, eq=False)
-class Gpu:
+class JudgedGpu:
     """One GPU and all that runs on it."""
 
     node: Node
@@ -64,7 +64,7 @@ class Gpu:
     jobs: list[JobResident] = field(default_factory=list)
 
     @classmethod
-    def nowhere(cls, index: int) -> Gpu:
+    def nowhere(cls, index: int) -> JudgedGpu:
         """A keeper for what stands on a GPU that is not there; no rule looks at it."""
         node = Node("", "", (0,), 0.0, 0.0, 1.0)
         return cls(node, GpuType("", 1.0, 0.0, 0.0, (1.0,)), index)
@@ -142,7 +142,7 @@ def value_at(curve: Curve, sm_percent: float) -> float:
     return low + (high - low) * (sm_percent - below) / (above - below)
 
 
-def slow_down(gpu: Gpu, policy: Policy) -> None:
+def slow_down(gpu: JudgedGpu, policy: Policy) -> None:
     """Execution times and job speeds among all that runs on the GPU.
 
     exec = alone x (1 + sensitivity x sum of the others' pressures) x (highest clock / clock) ** clockExponent
@@ -177,7 +177,7 @@ def slow_down(gpu: Gpu, policy: Policy) -> None:
         job.units_per_second = job.alone_per_second / (slower * power(top / clock, job.demand.clock_exponent))
 
 
-def watts(line: Resident | JobResident, gpu: Gpu) -> float:
+def watts(line: Resident | JobResident, gpu: JudgedGpu) -> float:
     """powerW x (clock / highest) ** powerExponent: what it draws above idle while it is busy."""
     clock = line.instance.clock_mhz if isinstance(line, Resident) else line.clock_mhz
     if clock not in gpu.type.clocks_mhz:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from solvers.planning.judge.readings import Gpu, Resident
+from solvers.planning.judge.readings import JudgedGpu, Resident
 from solvers.planning.judge.tolerances import SUM, at_most
 from solvers.planning.problem import Problem
 
 
-def service_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def service_exists(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """service in services"""
     return None if line.service else f"there is no service {line.instance.service}"
 
 
-def gpu_exists(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def gpu_exists(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """node in nodes, gpu in gpus of the node"""
     if gpu:
         return None
@@ -35,7 +35,7 @@ def _spelled(gpus: Sequence[int]) -> str:
     return ", ".join(f"{first}" if first == last else f"{first}..{last}" for first, last in runs)
 
 
-def variant_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def variant_admitted(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """variant in (variants of the service) and accuracy(variant) >= minAccuracy, resolved in Service.variants"""
     if line.service is None or line.instance.variant in line.service.variants:
         return None
@@ -44,7 +44,7 @@ def variant_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str |
     )
 
 
-def gpu_type_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def gpu_type_admitted(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """type(gpu) in gpuTypes, where the service lists any"""
     service = line.service
     if service is None or gpu is None or service.gpu_types is None or gpu.type.name in service.gpu_types:
@@ -52,7 +52,7 @@ def gpu_type_admitted(problem: Problem, line: Resident, gpu: Gpu | None) -> str 
     return f"GPU type {gpu.type.name} is not in the service's gpuTypes: {', '.join(service.gpu_types)}"
 
 
-def template_offered(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def template_offered(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """template(variant) in templates(node), where the variant has a runtime and the node lists templates"""
     if line.service is None or gpu is None or gpu.node.templates is None:
         return None
@@ -62,7 +62,7 @@ def template_offered(problem: Problem, line: Resident, gpu: Gpu | None) -> str |
     return None
 
 
-def shape_profiled(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def shape_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """(model, variant, type(gpu)) has a profile, and batch in latencyMs"""
     if line.service is None or gpu is None or line.alone_ms is not None:
         return None
@@ -72,7 +72,7 @@ def shape_profiled(problem: Problem, line: Resident, gpu: Gpu | None) -> str | N
     return f"batch {line.instance.batch:g} was not profiled on {gpu.type.name}; these were: {batches}"
 
 
-def sm_profiled(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def sm_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """first SM% of latencyMs[batch] <= smPercent <= last, a whole number"""
     if line.profile is None or line.alone_ms is None:
         return None
@@ -86,7 +86,7 @@ def outside(sm_percent: float, first: int, last: int) -> str | None:
     return f"smPercent {sm_percent:g} is not a whole number of the profiled range {first}..{last}"
 
 
-def memory_covers(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def memory_covers(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """memoryGib >= memoryGib[batch] of the profile"""
     if line.profile is None or line.alone_ms is None:
         return None
@@ -96,7 +96,7 @@ def memory_covers(problem: Problem, line: Resident, gpu: Gpu | None) -> str | No
     return f"memoryGib {line.instance.memory_gib:g} is less than the {needed:g} of batch {line.instance.batch}"
 
 
-def clock_offered(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def clock_offered(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """clockMhz in clocksMhz of the GPU's type"""
     if gpu is None or line.instance.clock_mhz in gpu.type.clocks_mhz:
         return None
@@ -104,21 +104,21 @@ def clock_offered(problem: Problem, line: Resident, gpu: Gpu | None) -> str | No
     return f"clockMhz {line.instance.clock_mhz:g} is not a clock of {gpu.type.name}: {clocks}"
 
 
-def timeout_counts(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def timeout_counts(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """batchTimeoutMs >= 0"""
     if line.instance.batch_timeout_ms >= 0:
         return None
     return f"batchTimeoutMs {line.instance.batch_timeout_ms:g} is below 0"
 
 
-def rate_positive(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def rate_positive(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """ratePerSecond > 0"""
     if line.instance.rate_per_second > 0:
         return None
     return f"ratePerSecond {line.instance.rate_per_second:g} is not over 0"
 
 
-def utilization_holds(problem: Problem, line: Resident, gpu: Gpu | None) -> str | None:
+def utilization_holds(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """ratePerSecond x exec / batch <= utilization, exec without the margin"""
     if line.exec_ms is None:
         return None

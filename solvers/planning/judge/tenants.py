@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from math import fsum
 from typing import TypeAlias
 
-from solvers.planning.judge.readings import Gpu
+from solvers.planning.judge.readings import JudgedGpu
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Limit, Problem
 
 Shares: TypeAlias = Mapping[tuple[str, int], tuple[float, float]]  # by GPU: a tenant's share of it, and its price
 
 
-def shares_of(gpu: Gpu) -> dict[str, float]:
+def shares_of(gpu: JudgedGpu) -> dict[str, float]:
     """What each tenant's instances take of a GPU: sum of smPercent / 100, once the whole of it for a dedicated one."""
     if not gpu.residents:
         return {}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.planning.replan.desk import Desk
 from solvers.planning.replan.kernels import bear, capacities, keeps
 from solvers.planning.replan.room import larger, new_ones
+from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.tables import Floats, Ints
 
 CLOSE = 1e-7  # of a rate: less than this is not needed
@@ -33,7 +33,7 @@ class Seats:
     caps: Floats
 
 
-def settle(d: Desk, services: Iterable[int], prices: Floats) -> None:
+def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
     """Find these services' instances the room that their rates (`d.w.rate`) need, as far as there is any."""
     order = sorted(services, key=lambda s: (-prices[s] * d.w.rate[s], s))
     need = np.zeros(len(d.w.rate))
@@ -51,7 +51,7 @@ def settle(d: Desk, services: Iterable[int], prices: Floats) -> None:
         _cover(d, order, need, prices)
 
 
-def known(d: Desk, service: int, need: float) -> Seats:
+def known(d: RunningBoard, service: int, need: float) -> Seats:
     """Where its instances stand and what they may carry; other batches where `need` is not met without."""
     gpus, slots = d.seats(service)
     now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
@@ -70,14 +70,14 @@ def known(d: Desk, service: int, need: float) -> Seats:
     return Seats(gpus, slots, now)
 
 
-def missing(d: Desk, service: int) -> float:
+def missing(d: RunningBoard, service: int) -> float:
     """What of its rate its instances may not carry."""
     gpus, slots = d.seats(service)
     short = float(d.w.rate[service] - d.b.cap[gpus, slots].sum())
     return short if short > CLOSE * d.w.rate[service] else 0.0
 
 
-def spare(d: Desk, service: int, seats: Seats) -> Seats:
+def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
     """Who is not needed stops, if what that frees is worth more than what it carried: the most for its rate first."""
     over = float(seats.caps.sum() - d.w.rate[service])
     if over <= 0 or over * (1 + CLOSE) < seats.caps.min():
@@ -100,7 +100,7 @@ def spare(d: Desk, service: int, seats: Seats) -> Seats:
     return Seats(gpus, slots, d.b.cap[gpus, slots])
 
 
-def _may_go(d: Desk, gpu: int, slot: int) -> bool:
+def _may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
     """Whether the others bear it: where shares are priced, others use the SMs that one leaves, and are felt."""
     if not d.w.share_pressure or d.b.count[gpu] == 1:
         return True
@@ -114,7 +114,7 @@ def _may_go(d: Desk, gpu: int, slot: int) -> bool:
     return held
 
 
-def _empty_half(d: Desk, services: list[int], prices: Floats) -> list[int]:
+def _empty_half(d: RunningBoard, services: list[int], prices: Floats) -> list[int]:
     """GPUs that only changing services use, and little: these leave, to be placed again. Who left."""
     held: dict[int, int] = {}
     for service in services:
@@ -131,7 +131,7 @@ def _empty_half(d: Desk, services: list[int], prices: Floats) -> list[int]:
     return sorted(gone)
 
 
-def _cover(d: Desk, order: list[int], need: Floats, prices: Floats) -> None:
+def _cover(d: RunningBoard, order: list[int], need: Floats, prices: Floats) -> None:
     """Meet `need`: on GPUs in use while that is worth their SMs, on new GPUs, then wherever there is room at all."""
     least = _least_sm(d)
     d.doubt()
@@ -157,7 +157,7 @@ def _cover(d: Desk, order: list[int], need: Floats, prices: Floats) -> None:
         need[service] = _fit_in(d, service, float(need[service]), float(prices[service]), 0.0, gpus)
 
 
-def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus: Ints) -> float:
+def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: float, gpus: Ints) -> float:
     """More of a service on these GPUs, the most for its SMs first; what is still needed."""
     enough = CLOSE * float(d.w.rate[service])
     o = d.options
@@ -192,7 +192,7 @@ def _fit_in(d: Desk, service: int, need: float, worth: float, part: float, gpus:
     return need
 
 
-def _allowed(d: Desk, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
+def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
     """Whether the tenant's limit and the node still allow what they did when all options were looked at."""
     w, x = d.w, d.x
     tenant, profile, node = w.service_tenant[service], w.offer_profile[offer], d.b.node[gpu]
@@ -206,7 +206,7 @@ def _allowed(d: Desk, service: int, gpu: int, slot: int, offer: int, sm: int) ->
     return bool(fresh and w.cpu_cores[profile] <= d.b.cpu[node] and w.host_memory_gib[profile] <= d.b.host[node])
 
 
-def _open(d: Desk, need: Floats, prices: Floats, worst: float) -> None:
+def _open(d: RunningBoard, need: Floats, prices: Floats, worst: float) -> None:
     """New GPUs, filled by patterns; `need` is changed."""
     limited = np.isfinite(d.x.gpus_left) | np.isfinite(d.x.price_left)
     wanted = np.where(limited[d.w.service_tenant], 0.0, need)
@@ -222,6 +222,6 @@ def _open(d: Desk, need: Floats, prices: Floats, worst: float) -> None:
     need[need <= CLOSE * d.w.rate] = 0.0
 
 
-def _least_sm(d: Desk) -> int:
+def _least_sm(d: RunningBoard) -> int:
     """The least SM% of any profile."""
     return max(1, int(d.x.least_sm.min(initial=101)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, World
+from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.tables import Floats, Ints
 
@@ -45,7 +45,7 @@ B1 = numba.boolean
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
-def felt(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
+def felt(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """The pressure that one resident feels, with what others use of a shared GPU folded in."""
     total, free = x.job_pressure[gpu], 100.0 - x.job_sm[gpu]
     for i in range(b.count[gpu]):
@@ -57,7 +57,7 @@ def felt(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
-def exec_at(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
+def exec_at(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """Its execution time among its neighbours, without the margin."""
     profile = w.offer_profile[b.offer[gpu, slot]]
     slow = 1.0 + w.sensitivity[profile] * felt(w, b, x, gpu, slot)
@@ -67,7 +67,7 @@ def exec_at(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
-def carries(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
+def carries(w: TableArrays, b: Board, x: Beside, gpu: int, slot: int) -> float:
     """The rate it may carry with the batch it has."""
     service = w.offer_service[b.offer[gpu, slot]]
     judged = exec_at(w, b, x, gpu, slot) * w.margin
@@ -79,7 +79,7 @@ def carries(w: World, b: Board, x: Beside, gpu: int, slot: int) -> float:
 
 
 @njit(B1(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
-def keeps(w: World, b: Board, x: Beside, gpu: int) -> bool:
+def keeps(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     """Whether everybody on the GPU may carry its rate."""
     for i in range(b.count[gpu]):  # noqa: SIM110 (compiled)
         if x.rate[gpu, i] > carries(w, b, x, gpu, i) * (1.0 + SUM):
@@ -88,7 +88,7 @@ def keeps(w: World, b: Board, x: Beside, gpu: int) -> bool:
 
 
 @njit(B1(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
-def fits(w: World, b: Board, x: Beside, gpu: int) -> bool:
+def fits(w: TableArrays, b: Board, x: Beside, gpu: int) -> bool:
     """Every rule of a GPU but the SLOs."""
     count, site = b.count[gpu], x.site[gpu]
     sms, memory, pressure = x.job_sm[gpu], x.job_memory[gpu], 0.0
@@ -132,7 +132,7 @@ def roomy(b: Board, x: Beside, least: int, into: Ints) -> int:
 
 
 @njit((WORLD, BOARD, BESIDE, I1), makes_arrays=False)
-def bear(w: World, b: Board, x: Beside, gpus: Ints) -> None:
+def bear(w: TableArrays, b: Board, x: Beside, gpus: Ints) -> None:
     """How much more pressure these GPUs bear: most residents carry what they may, and bear none."""
     for k in range(gpus.shape[0]):
         gpu = gpus[k]
@@ -155,7 +155,7 @@ def bear(w: World, b: Board, x: Beside, gpus: Ints) -> None:
 
 
 @njit(I8(WORLD, BOARD, I8, I1, I1, I1), makes_arrays=False)
-def find(w: World, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints) -> int:
+def find(w: TableArrays, b: Board, service: int, gpus: Ints, into_gpu: Ints, into_slot: Ints) -> int:
     """GPU and slot of each instance of a service that stands on these GPUs; how many there are."""
     count = 0
     for k in range(gpus.shape[0]):
@@ -180,7 +180,9 @@ def stack(b: Board, x: Beside, start: Ints, empty: Ints, empties: Ints) -> None:
 
 
 @njit((WORLD, BOARD, BESIDE, I1, I1, F1, F1, I1), makes_arrays=False)
-def capacities(w: World, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floats, best: Floats, by: Ints) -> None:
+def capacities(
+    w: TableArrays, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floats, best: Floats, by: Ints
+) -> None:
     """What each may carry with its batch, and with the best one that its memory allows."""
     for k in range(gpus.shape[0]):
         gpu, slot = gpus[k], slots[k]
@@ -194,7 +196,7 @@ def capacities(w: World, b: Board, x: Beside, gpus: Ints, slots: Ints, now: Floa
 
 
 @njit((WORLD, BOARD, BESIDE, I1, I1, F1), makes_arrays=False)
-def execs(w: World, b: Board, x: Beside, gpus: Ints, slots: Ints, into: Floats) -> None:
+def execs(w: TableArrays, b: Board, x: Beside, gpus: Ints, slots: Ints, into: Floats) -> None:
     """Execution times of these residents."""
     for k in range(gpus.shape[0]):
         into[k] = exec_at(w, b, x, gpus[k], slots[k])

@@ -11,8 +11,8 @@ from solvers.latency import latency_at
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance
 from solvers.planning.replan.cover import Seats, known, spare
-from solvers.planning.replan.desk import Desk
 from solvers.planning.replan.rates import shared
+from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.promise import timeouts
 
 
@@ -25,7 +25,7 @@ class Difference:
     left: dict[int, float]
 
 
-def assign(d: Desk, services: Iterable[int]) -> dict[int, float]:
+def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
     """Who is still needed of these services, and its rate; what of each service is left."""
     left: dict[int, float] = {}
     for service in services:
@@ -48,7 +48,7 @@ def assign(d: Desk, services: Iterable[int]) -> dict[int, float]:
     return left
 
 
-def difference(d: Desk, services: Iterable[int], serial: int, left: dict[int, float]) -> Difference:
+def difference(d: RunningBoard, services: Iterable[int], serial: int, left: dict[int, float]) -> Difference:
     """What changed since the desk was last at rest; `lines` are as they are now afterwards."""
     b, x = d.b, d.x
     looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
@@ -73,7 +73,7 @@ def difference(d: Desk, services: Iterable[int], serial: int, left: dict[int, fl
     return Difference(tuple(before), tuple(after), left)
 
 
-def told(d: Desk, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
+def told(d: RunningBoard, seats: Sequence[tuple[int, int]], serial: int) -> list[Instance]:
     """The instances at these seats, the same where nothing changed; latencies are told when a plan is asked for."""
     t, b, x = d.t, d.b, d.x
     gpus, slots = [gpu for gpu, _ in seats], [slot for _, slot in seats]
@@ -116,7 +116,7 @@ def told(d: Desk, seats: Sequence[tuple[int, int]], serial: int) -> list[Instanc
     return found
 
 
-def predicted(d: Desk) -> tuple[Instance, ...]:
+def predicted(d: RunningBoard) -> tuple[Instance, ...]:
     """All instances, with what they predict now; by GPU."""
     seats = [(gpu, slot) for gpu in np.flatnonzero(d.b.count).tolist() for slot in range(int(d.b.count[gpu]))]
     exec_ms = d.exec_ms([gpu for gpu, _ in seats], [slot for _, slot in seats])

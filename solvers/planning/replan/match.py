@@ -17,7 +17,7 @@ Key: TypeAlias = tuple[str, str, int, float]  # what makes an instance the same:
 MOST_PAIRS = 400_000  # of patterns and GPUs: beyond it they are paired greedily
 
 
-def laid_over(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
+def match_running(t: Tables, cold: Sequence[Instance]) -> list[Instance]:
     """The same plan on other GPUs of the same pools, so that the most SM% of it run there already."""
     state = t.problem.state
     assert state

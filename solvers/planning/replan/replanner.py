@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from solvers.compiled import read_all
-from solvers.planning.judge import Change, Standing, Verdict, Violation
+from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
-from solvers.planning.problem import Instance, Problem, State
+from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.cover import settle
-from solvers.planning.replan.desk import Desk, desk
 from solvers.planning.replan.lines import Difference, assign, difference, predicted
+from solvers.planning.replan.running_board import RunningBoard, desk
 from solvers.planning.replan.seat import seat
 from solvers.planning.search import dive
-from solvers.planning.search.planner import COARSE, LEVELS, prepared
+from solvers.planning.search.drafts import COARSE, LEVELS, prepare
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import Floats, Tables, tables
@@ -31,7 +31,7 @@ HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change
 class Replanned:
     """What a change of rates does to the plan."""
 
-    change: Change
+    change: PlanEdit
     started: int
     stopped: int
     resized: int
@@ -55,9 +55,9 @@ class Replanner:
     """A right plan in a warm process. `change` follows new rates; `plan` tells where that has led."""
 
     problem: Problem
-    desk: Desk
+    desk: RunningBoard
     prices: Floats
-    standing: Standing
+    standing: JudgedPlan
     base: Plan
     per_worth: float  # what a full plan cost for each unit of its rates' worth at the prices
     unserved: dict[str, Unserved]
@@ -70,13 +70,13 @@ class Replanner:
         """Takes a while: prices are made anew."""
         read_all()  # or the first change would wait for the compiled loops
         now = problem.state.now if problem.state else None
-        problem = replace(problem, state=State(now=now))
+        problem = replace(problem, state=RunningState(now=now))
         t = tables(problem)
         shop, prices = priced(t, ROUNDS)
         made = desk(t, shop, plan.jobs)
         broken = seat(made, plan.instances)
         made.forget()
-        standing = Standing(problem, plan, keep)
+        standing = JudgedPlan(problem, plan, keep)
         standing.settle()
         judged = standing.verdict()
         cost = judged.cost.resource
@@ -142,14 +142,14 @@ class Replanner:
             unserved=tuple(self.unserved[name] for name in sorted(self.unserved)),
         )  # fmt: skip
 
-    def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, Change]:
+    def _judged(self, found: Difference, problem: Problem) -> tuple[Verdict, PlanEdit]:
         names = self.desk.t.services
         left = {
             names[s]: Unserved(names[s], rate, "no room for it by small changes; a full plan is due") if rate else None
             for s, rate in found.left.items()
             if rate or names[s] in self.unserved
         }
-        change = Change(stop=found.before, start=found.after, unserved=left)
+        change = PlanEdit(stop=found.before, start=found.after, unserved=left)
         return self.standing.apply(change, problem), change
 
     def _held(self, services: Iterable[int], most: float) -> Difference:
@@ -192,9 +192,9 @@ class Replanner:
 
 def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
     """An empty workshop, and what a request a second of each service is worth."""
-    shop = prepared(t)
+    shop = prepare(t)
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
-    course = dive.Course(rate.copy(), extra)
+    course = dive.Dive(rate.copy(), extra)
     if len(t.services):
         for _ in dive.generate(shop, course, rounds):
             pass
@@ -207,8 +207,10 @@ def priced(t: Tables, rounds: int) -> tuple[Workshop, Floats]:
     return shop, np.maximum(course.rate, 0.5 * rate)
 
 
-def _inverse(change: Change, unserved: Mapping[str, Unserved]) -> Change:
-    return Change(stop=change.start, start=change.stop, unserved={name: unserved.get(name) for name in change.unserved})
+def _inverse(change: PlanEdit, unserved: Mapping[str, Unserved]) -> PlanEdit:
+    return PlanEdit(
+        stop=change.start, start=change.stop, unserved={name: unserved.get(name) for name in change.unserved}
+    )
 
 
 def _moved(found: Difference, rates: Mapping[str, float]) -> int:

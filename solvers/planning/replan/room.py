@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.replan.kernels import B1, BESIDE, SUM, Beside, felt, fits, keeps
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, World
+from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.fill import TABLED, Tabled
 from solvers.planning.search.tables import Floats, Ints
@@ -19,7 +19,7 @@ ENOUGH = 4.0
 LIKELY = 0.4  # what a guess is off by at most, mostly
 
 
-class Options(NamedTuple):
+class SpareOptions(NamedTuple):
     """Where a service could have more: one entry each, from 0 on."""
 
     gpu: Ints
@@ -34,13 +34,13 @@ class Options(NamedTuple):
 _F1, _I1 = np.zeros(1), np.zeros(1, dtype=np.int64)
 _typeof: Any = numba.typeof
 UniTuple: Any = numba.types.UniTuple
-OPTIONS_TYPE: Any = _typeof(Options(_I1, _I1, _I1, _I1, _I1, _F1, _F1))
+OPTIONS_TYPE: Any = _typeof(SpareOptions(_I1, _I1, _I1, _I1, _I1, _F1, _F1))
 
 
 @njit(B1(WORLD, BOARD, BESIDE, I8, I8, F8, I8, I8, F8, F8, F8, OPTIONS_TYPE, I8), makes_arrays=False)
 def _grow(
-    w: World, b: Board, x: Beside, gpu: int, slot: int, before: float, low: int, high: int, memory: float, need: float,
-    worth: float, o: Options, at: int,
+    w: TableArrays, b: Board, x: Beside, gpu: int, slot: int, before: float, low: int, high: int, memory: float,
+    need: float, worth: float, o: SpareOptions, at: int,
 ) -> bool:  # fmt: skip
     """Write the best SM% of low..high for the resident at `slot`, already seated, as option `at`; False if none."""
     offer = b.offer[gpu, slot]
@@ -85,7 +85,7 @@ def _grow(
 
 
 @njit(F8(WORLD, BOARD, BESIDE, I8), makes_arrays=False)
-def _memory_left(w: World, b: Board, x: Beside, gpu: int) -> float:
+def _memory_left(w: TableArrays, b: Board, x: Beside, gpu: int) -> float:
     left = w.site_memory_gib[x.site[gpu]] - x.job_memory[gpu]
     for i in range(b.count[gpu]):
         left -= x.memory[gpu, i]
@@ -102,7 +102,15 @@ def _sm_left(b: Board, x: Beside, gpu: int) -> int:
 
 @njit(I8(WORLD, BOARD, BESIDE, F8, F8, I1, I1, F1, OPTIONS_TYPE), makes_arrays=False)
 def larger(
-    w: World, b: Board, x: Beside, need: float, worth: float, gpus: Ints, slots: Ints, caps: Floats, o: Options
+    w: TableArrays,
+    b: Board,
+    x: Beside,
+    need: float,
+    worth: float,
+    gpus: Ints,
+    slots: Ints,
+    caps: Floats,
+    o: SpareOptions,
 ) -> int:
     """Instances that could carry more with the SMs and memory that their GPUs have left; how many."""
     count, found = 0, 0.0
@@ -128,7 +136,7 @@ def larger(
 
 @njit(F8(WORLD, BESIDE, TABLED, I8, I8, F8, I8, I8, F8), makes_arrays=False)
 def _guess(
-    w: World, x: Beside, tabled: Tabled, gpu: int, offer: int, beside: float, low: int, high: int, need: float
+    w: TableArrays, x: Beside, tabled: Tabled, gpu: int, offer: int, beside: float, low: int, high: int, need: float
 ) -> float:
     """About the most of `need` that 1 of the GPU's value would carry; next to nothing where the table is blank."""
     rates, last = tabled.rates[offer], tabled.levels.shape[0] - 1
@@ -149,7 +157,7 @@ def _guess(
 
 
 @njit(UniTuple(I8, 2)(WORLD, BESIDE, I8, I8, I8), makes_arrays=False)
-def _range(w: World, x: Beside, gpu: int, offer: int, free: int) -> tuple[int, int]:
+def _range(w: TableArrays, x: Beside, gpu: int, offer: int, free: int) -> tuple[int, int]:
     """The least and the most SM% of `free` that a newcomer may take: profiled, and borne by who is there."""
     profile = w.offer_profile[offer]
     low, high = x.least_sm[profile], min(free, x.most_sm[profile])
@@ -161,7 +169,7 @@ def _range(w: World, x: Beside, gpu: int, offer: int, free: int) -> tuple[int, i
 
 
 @njit(I8(WORLD, BOARD, BESIDE, I8, I8), makes_arrays=False)
-def _free_for(w: World, b: Board, x: Beside, service: int, gpu: int) -> int:
+def _free_for(w: TableArrays, b: Board, x: Beside, service: int, gpu: int) -> int:
     """SM% of a GPU that one more instance of the service could take; 0 where it may not stand there."""
     slot, group = b.count[gpu], w.service_group[service, x.site[gpu]]
     others = slot + x.job_count[gpu]
@@ -184,8 +192,8 @@ def _free_for(w: World, b: Board, x: Beside, service: int, gpu: int) -> int:
 
 @njit(I8(WORLD, BOARD, BESIDE, TABLED, I8, F8, F8, F8, I1, I8, OPTIONS_TYPE, F1), makes_arrays=False)
 def new_ones(
-    w: World, b: Board, x: Beside, tabled: Tabled, service: int, need: float, worth: float, part: float, gpus: Ints,
-    known: int, o: Options, guesses: Floats,
+    w: TableArrays, b: Board, x: Beside, tabled: Tabled, service: int, need: float, worth: float, part: float,
+    gpus: Ints, known: int, o: SpareOptions, guesses: Floats,
 ) -> int:  # fmt: skip
     """GPUs of `gpus` where one more instance of the service fits, after `known` options; how many there are then.
 

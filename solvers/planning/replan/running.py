@@ -8,12 +8,12 @@ from math import inf
 
 from solvers.planning.judge import judge_services
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, Unserved, unserved_rest
-from solvers.planning.problem import Instance, PlacedJob, Problem, State
+from solvers.planning.problem import Instance, PlacedJob, Problem, RunningState
 from solvers.planning.replan.cover import settle
-from solvers.planning.replan.desk import Desk, desk
 from solvers.planning.replan.lines import assign, difference, predicted
-from solvers.planning.replan.match import laid_over
+from solvers.planning.replan.match import match_running
 from solvers.planning.replan.replanner import priced
+from solvers.planning.replan.running_board import RunningBoard, desk
 from solvers.planning.replan.seat import seat
 from solvers.planning.search.promise import keep, timeouts
 from solvers.planning.search.tables import Tables
@@ -42,7 +42,7 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
     choices = [
         Choice(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
         repaired(t),
-        Choice(laid_over(t, cold), list(unserved), ""),
+        Choice(match_running(t, cold), list(unserved), ""),
     ]
     best, least = choices[-1], inf
 
@@ -62,10 +62,10 @@ def beside_running(t: Tables, cold: Sequence[Instance], unserved: Sequence[Unser
 
 def _fitted_in(t: Tables, choice: Choice) -> Choice:
     """The same, with services fitted in as their explanation would say that they could be."""
-    from solvers.planning.explain import filled
+    from solvers.planning.explain import fill_unserved
 
-    alone = replace(t.problem, jobs={}, state=State(None, t.problem.state.running) if t.problem.state else None)
-    roomy = filled(alone, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)))
+    alone = replace(t.problem, jobs={}, state=RunningState(None, t.problem.state.running) if t.problem.state else None)
+    roomy = fill_unserved(alone, Plan(tuple(choice.instances), unserved=tuple(choice.unserved)))
     more = len(choice.unserved) - len(roomy.unserved)
     if not more:
         return choice
@@ -97,7 +97,7 @@ def _is_profiled(problem: Problem, line: Instance) -> bool:
     return profile is not None and line.batch in profile.latency_ms
 
 
-def fuller(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
+def top_up(t: Tables, lines: Sequence[Instance], unserved: Sequence[Unserved]) -> Choice:
     """A plan that leaves something unserved, with what still fits beside it, if that is right and worth its price."""
     before = Choice(list(lines), list(unserved), "")
     if not unserved or not lines:
@@ -157,16 +157,16 @@ def _righted(t: Tables, lines: Sequence[Instance], jobs: Sequence[PlacedJob]) ->
     return Choice(list(predicted(d)), unserved, AS_IT_RUNS if same else "the running plan with the least changes")
 
 
-def _missing(d: Desk, service: int) -> float:
+def _missing(d: RunningBoard, service: int) -> float:
     gpus, slots = d.seats(service)
     return float(d.t.rate[service] - d.x.rate[gpus, slots].sum())
 
 
-def _count(d: Desk, service: int) -> int:
+def _count(d: RunningBoard, service: int) -> int:
     return sum(d.homes[service].values())
 
 
-def _stir_mistimed(d: Desk) -> None:
+def _stir_mistimed(d: RunningBoard) -> None:
     """GPUs where somebody waits longer or shorter for a batch than it should are told anew."""
     t = d.t
     seats = [(gpu, slot) for gpu, lines in enumerate(d.lines) for slot, line in enumerate(lines) if line]

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from solvers.planning.problem import Instance
-from solvers.planning.replan.desk import Desk
 from solvers.planning.replan.kernels import carries, fits
+from solvers.planning.replan.running_board import RunningBoard
 
 
-def seat(d: Desk, instances: Iterable[Instance]) -> set[int]:
+def seat(d: RunningBoard, instances: Iterable[Instance]) -> set[int]:
     """Seats them; the services of whom somebody was left out, or may no longer carry what it does."""
     t, b, x = d.t, d.b, d.x
     site_of_offer = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
@@ -43,7 +43,7 @@ def seat(d: Desk, instances: Iterable[Instance]) -> set[int]:
     return broken
 
 
-def _is_profiled(d: Desk, offer: int, batch: int, line: Instance) -> bool:
+def _is_profiled(d: RunningBoard, offer: int, batch: int, line: Instance) -> bool:
     profile = d.w.offer_profile[offer]
     if not 1 <= line.sm_percent <= 100 or not line.rate_per_second > 0:
         return False
@@ -51,7 +51,7 @@ def _is_profiled(d: Desk, offer: int, batch: int, line: Instance) -> bool:
     return bool(np.isfinite(d.w.exec_ms[profile, batch, line.sm_percent]) and needed <= line.memory_gib * (1 + 1e-9))
 
 
-def _righted(d: Desk, gpu: int) -> set[int]:
+def _righted(d: RunningBoard, gpu: int) -> set[int]:
     """Who does not fit leaves, the smallest first; who carries too much carries less."""
     w, b, x = d.w, d.b, d.x
     broken: set[int] = set()

@@ -13,7 +13,7 @@ from solvers.planning.search.tables import SM, Floats, Ints, Tables
 MOST_RESIDENTS = 48
 
 
-class World(NamedTuple):
+class TableArrays(NamedTuple):
     """The tables, read by every loop."""
 
     rate: Floats
@@ -73,7 +73,7 @@ class Board(NamedTuple):
     cover: Floats  # sum of caps of each service
 
 
-def world(t: Tables) -> World:
+def world(t: Tables) -> TableArrays:
     """The tables as the loops take them."""
     groups = np.repeat(np.arange(len(t.group_start) - 1), np.diff(t.group_start))
     service_group = np.full((len(t.services), len(t.site_types)), -1, dtype=np.int64)
@@ -81,7 +81,7 @@ def world(t: Tables) -> World:
     service_group[t.offer_service, sites] = groups
     types = [t.problem.gpu_types[name] for name in t.site_types]
     policy = t.problem.policy
-    return World(
+    return TableArrays(
         rate=t.rate,
         slo_ms=t.slo_ms,
         percentile_row=t.percentile_row,
@@ -176,7 +176,7 @@ def _type_of(given: type[Any]) -> Any:
     return numba.typeof(given(*values))
 
 
-WORLD = _type_of(World)
+WORLD = _type_of(TableArrays)
 BOARD = _type_of(Board)
 I8, F8 = numba.int64, numba.float64
 F1, F2, F3 = F8[::1], F8[:, ::1], F8[:, :, ::1]

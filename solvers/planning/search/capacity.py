@@ -6,12 +6,12 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, World
+from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, TableArrays
 from solvers.planning.search.tables import SM, Floats, Ints
 
 
 @njit((WORLD, I8, I8, F8, F8, F8), makes_arrays=False)
-def best_rate(w: World, offer: int, sm: int, pressure: float, clock: float, memory: float) -> tuple[float, int]:
+def best_rate(w: TableArrays, offer: int, sm: int, pressure: float, clock: float, memory: float) -> tuple[float, int]:
     """The rate an instance may carry beside neighbours of this pressure, and by which batch.
 
     `clock` is highest clock / clock; `memory` is what the batch's memory may take.
@@ -35,7 +35,7 @@ def best_rate(w: World, offer: int, sm: int, pressure: float, clock: float, memo
 
 
 @njit(F8(WORLD, I8, I8, I8), makes_arrays=False)
-def least_slow(w: World, site: int, profile: int, sm: int) -> float:
+def least_slow(w: TableArrays, site: int, profile: int, sm: int) -> float:
     """Highest clock / the highest at which an instance alone keeps the board's watts; 0 where none does."""
     for step in range(w.site_clocks.shape[1]):
         clock = w.site_clocks[site, step]
@@ -47,7 +47,7 @@ def least_slow(w: World, site: int, profile: int, sm: int) -> float:
 
 
 @njit((WORLD, I8, I1, F1, F3), makes_arrays=False)
-def rate_table(w: World, site: int, sms: Ints, levels: Floats, into: Floats) -> None:
+def rate_table(w: TableArrays, site: int, sms: Ints, levels: Floats, into: Floats) -> None:
     """Rates of a site's offers on a GPU of each total pressure, at each SM%: into[offer, level, place of SM%]."""
     for offer in range(w.site_start[site], w.site_start[site + 1]):
         profile = w.offer_profile[offer]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solvers.planning.search.limits import busy_part, idle_w
-from solvers.planning.search.master import Master, Prices
+from solvers.planning.search.master import PatternMaster, ResourcePrices
 from solvers.planning.search.tables import Floats, Ints
-from solvers.planning.search.workshop import Column, ColumnKey, Workshop
+from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
 SMOOTHING = 0.5  # of the old prices in the new: the LP's own jump about
 ENOUGH = 1e-4  # of the LP's cost: rounds that gain less are the last
@@ -24,7 +24,7 @@ NONE = 1e-9  # of a column: less is not in the LP's answer
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
+class DiveLimits:
     """How carefully a dive goes."""
 
     rounds: int  # of new columns between two roundings
@@ -32,13 +32,13 @@ class Depth:
     useful: float  # of its price: a column that is worth less by then is not rounded up
 
 
-SHALLOW = Depth(rounds=1, up=0.5, useful=0.5)
+SHALLOW = DiveLimits(rounds=1, up=0.5, useful=0.5)
 WATT_ROOM = 0.985  # of a budget
 DEARER, DEAREST = 16.0, 1e6
 
 
 @dataclass
-class Course:
+class Dive:
     """Prices as they stand, and the columns seen."""
 
     rate: Floats
@@ -46,9 +46,9 @@ class Course:
     dear: float = 4.0  # how many times its price a request a second costs the LP to miss, up to what it truly costs
     watt: float = 0.0  # of a busy watt, under a budget
     busy: float = 1.0  # the part of the time that residents are
-    columns: dict[ColumnKey, Column] = field(default_factory=dict)
+    columns: dict[ColumnKey, PatternColumn] = field(default_factory=dict)
 
-    def take(self, prices: Prices, first: bool, wanted: Floats) -> None:
+    def take(self, prices: ResourcePrices, first: bool, wanted: Floats) -> None:
         keep = 0.0 if first else SMOOTHING
         new = np.where(wanted > 0, prices.rate, self.rate)
         self.rate = keep * self.rate + (1 - keep) * new
@@ -56,7 +56,7 @@ class Course:
         self.watt = keep * self.watt + (1 - keep) * prices.watt
 
 
-def penalties(shop: Workshop, course: Course) -> Floats:
+def penalties(shop: Workshop, course: Dive) -> Floats:
     """What missing a request a second costs in the LP: dear enough, and no dearer than it truly is.
 
     True prices of what is unserved are far above all others and drown them; they are for fleets that are too small.
@@ -66,12 +66,12 @@ def penalties(shop: Workshop, course: Course) -> Floats:
     return np.minimum(shop.t.unserved_price, course.dear * np.maximum(rate, floor))
 
 
-def _priced(shop: Workshop, course: Course) -> None:
+def _priced(shop: Workshop, course: Dive) -> None:
     shop.pools.extra[:] = course.extra
     shop.w = shop.w._replace(watt_price=shop.w.energy_price + course.watt)
 
 
-def watts_left(shop: Workshop, course: Course, used: Ints) -> float:
+def watts_left(shop: Workshop, course: Dive, used: Ints) -> float:
     """Busy watts that the budget leaves beside these GPUs."""
     if shop.t.problem.policy.power_budget_w is None:
         return np.inf
@@ -80,7 +80,7 @@ def watts_left(shop: Workshop, course: Course, used: Ints) -> float:
     return max(room / course.busy - float(shop.costs(used)[1].sum()), 0.0)
 
 
-def generate(shop: Workshop, course: Course, rounds: int) -> Iterator[Prices | None]:
+def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePrices | None]:
     """Rounds of filling the empty fleet and pricing; after each, the board holds that filling.
 
     Yields None when the board is filled, then what the LP says; ends when nothing is to be gained any more.
@@ -109,7 +109,9 @@ def generate(shop: Workshop, course: Course, rounds: int) -> Iterator[Prices | N
             return
 
 
-def dive(shop: Workshop, course: Course, prices: Prices, columns: list[Column], depth: Depth) -> Iterator[int]:
+def dive(
+    shop: Workshop, course: Dive, prices: ResourcePrices, columns: list[PatternColumn], depth: DiveLimits
+) -> Iterator[int]:
     """Round the LP's columns, step by step, until nothing is needed. Yields after each step what still is."""
     shop.clear_all()
     for column, x in zip(columns, prices.weight, strict=True):
@@ -119,7 +121,7 @@ def dive(shop: Workshop, course: Course, prices: Prices, columns: list[Column], 
     yield from finish(shop, course, columns, depth)
 
 
-def finish(shop: Workshop, course: Course, alive: list[Column], depth: Depth) -> Iterator[int]:
+def finish(shop: Workshop, course: Dive, alive: list[PatternColumn], depth: DiveLimits) -> Iterator[int]:
     """Meet what the board leaves needed: an LP over old and new columns, rounded a little, and again."""
     while True:
         need = shop.need
@@ -128,7 +130,7 @@ def finish(shop: Workshop, course: Course, alive: list[Column], depth: Depth) ->
         if not left:
             return
         empties = shop.pools.empties.astype(np.float64)
-        master = Master(
+        master = PatternMaster(
             need, penalties(shop, course), empties, watts_left(shop, course, shop.used), shop.w.offer_service
         )
         master.add(alive)
@@ -147,7 +149,7 @@ def finish(shop: Workshop, course: Course, alive: list[Column], depth: Depth) ->
         alive = [c for c, x in zip(master.columns, prices.weight, strict=True) if x > NONE]
 
 
-def _round(shop: Workshop, course: Course, master: Master, prices: Prices, depth: Depth) -> int:
+def _round(shop: Workshop, course: Dive, master: PatternMaster, prices: ResourcePrices, depth: DiveLimits) -> int:
     """Whole columns, and the largest of the others, become GPUs; how many."""
     order = np.argsort(-prices.weight, kind="stable")
     fractional = int(((prices.weight > 1e-6) & (prices.weight < 0.999)).sum())
@@ -171,13 +173,13 @@ def _round(shop: Workshop, course: Course, master: Master, prices: Prices, depth
     return placed
 
 
-def _master(shop: Workshop, course: Course, need: Floats, counts: Floats) -> Master:
+def _master(shop: Workshop, course: Dive, need: Floats, counts: Floats) -> PatternMaster:
     watts = watts_left(shop, course, np.zeros(0, dtype=np.int64))
-    master = Master(need, penalties(shop, course), counts, watts, shop.w.offer_service)
+    master = PatternMaster(need, penalties(shop, course), counts, watts, shop.w.offer_service)
     master.add(list(course.columns.values()))
     return master
 
 
-def columns_of(course: Course) -> list[Column]:
+def columns_of(course: Dive) -> list[PatternColumn]:
     """Those of the last LP's basis."""
     return list(course.columns.values())

@@ -8,8 +8,8 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, World
-from solvers.planning.search.pattern import PATTERN, SCRATCH, Pattern, Scratch, activate, best_pattern
+from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
+from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch, activate, best_pattern
 from solvers.planning.search.tables import Floats, Ints
 
 
@@ -41,7 +41,7 @@ TABLED: Any = numba.typeof(Tabled(np.zeros(1, dtype=np.int64), np.zeros(1), np.z
 
 
 @njit((WORLD, BOARD, I8, PATTERN))
-def put(w: World, b: Board, gpu: int, p: Pattern) -> None:
+def put(w: TableArrays, b: Board, gpu: int, p: GpuPattern) -> None:
     """The residents of a pattern move onto an empty GPU."""
     node = b.node[gpu]
     count = int(p.about[0])
@@ -56,7 +56,7 @@ def put(w: World, b: Board, gpu: int, p: Pattern) -> None:
 
 
 @njit((WORLD, BOARD, I8))
-def clear(w: World, b: Board, gpu: int) -> None:
+def clear(w: TableArrays, b: Board, gpu: int) -> None:
     """Everybody leaves a GPU."""
     node = b.node[gpu]
     for i in range(b.count[gpu]):
@@ -78,8 +78,8 @@ def _roomier(b: Board, pools: Pools, pool: int, node: int) -> bool:
 
 @njit(I8(WORLD, BOARD, POOLS, TABLED, F1, F1, F8, F8, SCRATCH, PATTERN, I1))
 def fill(
-    w: World, b: Board, pools: Pools, tabled: Tabled, prices: Floats, need: Floats, bonus: float, worst: float,
-    s: Scratch, p: Pattern, filled: Ints,
+    w: TableArrays, b: Board, pools: Pools, tabled: Tabled, prices: Floats, need: Floats, bonus: float, worst: float,
+    s: PatternScratch, p: GpuPattern, filled: Ints,
 ) -> int:  # fmt: skip
     """Put patterns onto empty GPUs until `need` is met or no pattern is worth `worst` of its price.
 

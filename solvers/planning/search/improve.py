@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, World
+from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put
-from solvers.planning.search.pattern import PATTERN, SCRATCH, Pattern, Scratch
+from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch
 from solvers.planning.search.tables import Floats, Ints
 
 FEW_MORE = 4  # empty GPUs of each pool that may be used beside those taken apart
@@ -22,7 +22,7 @@ SPARE_IS_WORTH = 0.5  # of its price: carrying more than is needed now may free 
 
 
 @njit(F8(WORLD, BOARD, POOLS, I8, F8))
-def cost_of(w: World, b: Board, pools: Pools, gpu: int, watt_price: float) -> float:
+def cost_of(w: TableArrays, b: Board, pools: Pools, gpu: int, watt_price: float) -> float:
     """What a GPU costs with those who stand on it, at a price of busy watts."""
     if b.count[gpu] == 0:
         return 0.0
@@ -42,7 +42,7 @@ def cost_of(w: World, b: Board, pools: Pools, gpu: int, watt_price: float) -> fl
 
 
 @njit((WORLD, BOARD, POOLS, I1, F1, F1))
-def costs_of(w: World, b: Board, pools: Pools, gpus: Ints, costs: Floats, watts: Floats) -> None:
+def costs_of(w: TableArrays, b: Board, pools: Pools, gpus: Ints, costs: Floats, watts: Floats) -> None:
     """What each of these GPUs costs, and its busy watts."""
     for i in range(gpus.shape[0]):
         costs[i] = cost_of(w, b, pools, gpus[i], w.energy_price)
@@ -50,7 +50,7 @@ def costs_of(w: World, b: Board, pools: Pools, gpus: Ints, costs: Floats, watts:
 
 
 @njit(I8(WORLD, BOARD, I1, I1, I1))
-def spared(w: World, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
+def spared(w: TableArrays, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
     """Clear every GPU in `order` that nobody needs, in that order; how many. `standing` counts instances a service."""
     gone = 0
     for gpu in order:
@@ -74,7 +74,7 @@ def spared(w: World, b: Board, order: Ints, least: Ints, standing: Ints) -> int:
 
 
 @njit(F8(WORLD, BOARD, F1))
-def unserved_cost(w: World, b: Board, need: Floats) -> float:
+def unserved_cost(w: TableArrays, b: Board, need: Floats) -> float:
     """What is left unserved costs, and what each service needs, written into `need`."""
     cost = 0.0
     for service in range(need.shape[0]):
@@ -88,7 +88,7 @@ def unserved_cost(w: World, b: Board, need: Floats) -> float:
 
 
 @njit((WORLD, BOARD, F1, I1, I8, F1, F1))
-def balance(w: World, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
+def balance(w: TableArrays, b: Board, prices: Floats, services: Ints, count: int, need: Floats, into: Floats) -> None:
     """What these services need; into: what that costs, and what is carried beyond the need, at the prices."""
     into[0], into[1] = 0.0, 0.0
     for place in range(count):
@@ -123,7 +123,7 @@ def remember(b: Board, gpu: int, undo: Board, place: int) -> None:
 
 
 @njit((WORLD, BOARD, I8, BOARD, I8, PATTERN))
-def bring_back(w: World, b: Board, gpu: int, undo: Board, place: int, p: Pattern) -> None:
+def bring_back(w: TableArrays, b: Board, gpu: int, undo: Board, place: int, p: GpuPattern) -> None:
     """Those who stood on a GPU move onto it again."""
     count = undo.count[place]
     for i in range(count):
@@ -147,7 +147,7 @@ def list_used(b: Board, used: Ints) -> int:
 
 @njit(I8(WORLD, BOARD, POOLS, F1, F1, I8, I1, I1))
 def neighbourhood(
-    w: World, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
+    w: TableArrays, b: Board, pools: Pools, prices: Floats, extra: Floats, size: int, used: Ints, into: Ints
 ) -> int:
     """Which GPUs to take apart: one that is worth little for its price, and others that share its services.
 
@@ -189,8 +189,8 @@ def neighbourhood(
 
 @njit(F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, SCRATCH, PATTERN, BOARD, I1))
 def improve(
-    w: World, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
-    tries: int, heat: float, s: Scratch, p: Pattern, undo: Board, filled: Ints,
+    w: TableArrays, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
+    tries: int, heat: float, s: PatternScratch, p: GpuPattern, undo: Board, filled: Ints,
 ) -> float:  # fmt: skip
     """So many times take two or three GPUs apart and fill them anew, and keep what is cheaper; what is saved in all.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.latency import busy_fraction
 from solvers.planning.search.capacity import best_rate
-from solvers.planning.search.realise import instances, standing
+from solvers.planning.search.realise import instances, placed_instances
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
 
@@ -16,7 +16,7 @@ ROOM = 0.99  # of a budget: rates change until the plan is written
 SURE = 1 - 1e-9
 
 
-def kept(shop: Workshop) -> None:
+def enforce_limits(shop: Workshop) -> None:
     """Evict who passes a tenant's limit or the budget of watts; the board is within both afterwards."""
     if shop.t.problem.limits:
         _keep_tenants(shop)
@@ -45,7 +45,7 @@ def _busy_w(shop: Workshop) -> dict[tuple[int, int], float]:
         for offer in range(int(t.site_start[site]), int(t.site_start[site + 1]))
     }
     found: dict[tuple[int, int], float] = defaultdict(float)
-    for one in instances(t, standing(shop))[0]:
+    for one in instances(t, placed_instances(shop))[0]:
         gpu_type = t.problem.nodes[one.node].gpu_type
         offer = offer_of[gpu_type, one.service, one.variant]
         profile = t.offer_profile[offer]

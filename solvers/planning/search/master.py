@@ -9,10 +9,10 @@ import highspy
 import numpy as np
 
 from solvers.planning.search.tables import Floats, Ints
-from solvers.planning.search.workshop import Column, ColumnKey
+from solvers.planning.search.workshop import ColumnKey, PatternColumn
 
 
-class Prices(NamedTuple):
+class ResourcePrices(NamedTuple):
     """What the LP says."""
 
     cost: float
@@ -23,7 +23,7 @@ class Prices(NamedTuple):
     missing: Floats  # part of each service's need that no column covers
 
 
-class Master:
+class PatternMaster:
     """minimise  sum of price x columns + penalty x missing
     so that   columns cover every need (in parts of it), a pool's columns are no more than its GPUs,
               and their busy watts no more than are left."""
@@ -33,7 +33,7 @@ class Master:
         self.wanted = np.flatnonzero(need > 0)
         self.row = np.full(len(need), -1, dtype=np.int64)
         self.row[self.wanted] = np.arange(len(self.wanted))
-        self.columns: list[Column] = []
+        self.columns: list[PatternColumn] = []
         self._known: set[ColumnKey] = set()
         self._added = 0
         services, pools = len(self.wanted), len(counts)
@@ -52,7 +52,7 @@ class Master:
             np.arange(services, dtype=np.int32), np.arange(services, dtype=np.int32), np.ones(services),
         )  # fmt: skip
 
-    def add(self, columns: Sequence[Column]) -> int:
+    def add(self, columns: Sequence[PatternColumn]) -> int:
         """Offer these to the LP; how many were new."""
         new = 0
         for column in columns:
@@ -62,7 +62,7 @@ class Master:
                 new += 1
         return new
 
-    def solve(self) -> Prices:
+    def solve(self) -> ResourcePrices:
         """The LP's optimum over all columns so far."""
         self._hand_over()
         self._lp.run()
@@ -73,7 +73,7 @@ class Master:
         rate[self.wanted] = np.maximum(dual[:services], 0.0) / self.need[self.wanted]
         missing = np.zeros(len(self.need))
         missing[self.wanted] = value[:services]
-        return Prices(
+        return ResourcePrices(
             float(self._lp.getInfo().objective_function_value), rate, np.maximum(-dual[services:-1], 0.0),
             value[services:], max(-float(dual[-1]), 0.0), missing,
         )  # fmt: skip

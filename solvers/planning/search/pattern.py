@@ -12,14 +12,14 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.search.arrays import F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, World
+from solvers.planning.search.arrays import F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, TableArrays
 from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.tables import Floats, Ints
 
 MOST_TURNS = 8  # of the knapsack over one group, where a GPU may hold several instances of a model
 
 
-class Pattern(NamedTuple):
+class GpuPattern(NamedTuple):
     """Residents of one GPU; `about` is (count, value, highest clock / clock)."""
 
     offer: Ints
@@ -29,7 +29,7 @@ class Pattern(NamedTuple):
     about: Floats
 
 
-class Scratch(NamedTuple):
+class PatternScratch(NamedTuple):
     """What the knapsacks write on. Values of a group are kept until a need in it falls."""
 
     value: Floats  # [site, level, group, place of SM%]
@@ -42,21 +42,21 @@ class Scratch(NamedTuple):
     alone: Ints  # offers of dedicated services that are needed, site by site
     alone_start: Ints  # [sites + 1]
     worth: Floats  # [resident]
-    trial: Pattern
-    proposal: Pattern
+    trial: GpuPattern
+    proposal: GpuPattern
 
 
-def pattern() -> Pattern:
+def pattern() -> GpuPattern:
     whole = np.zeros(MOST_RESIDENTS, dtype=np.int64)
-    return Pattern(whole, whole.copy(), whole.copy(), np.zeros(MOST_RESIDENTS), np.zeros(3))
+    return GpuPattern(whole, whole.copy(), whole.copy(), np.zeros(MOST_RESIDENTS), np.zeros(3))
 
 
-def scratch(w: World, levels: int, places: int) -> Scratch:
+def scratch(w: TableArrays, levels: int, places: int) -> PatternScratch:
     """For knapsacks over so many levels of pressure and places of SM%."""
     sites = len(w.site_start) - 1
     groups = max(int(np.diff(w.site_group).max(initial=0)), 1)
     offers = max(len(w.offer_service), 1)
-    return Scratch(
+    return PatternScratch(
         np.zeros((sites, levels, groups, places)),
         np.zeros((sites, levels, groups, places), dtype=np.int64),
         np.zeros((sites, groups), dtype=np.int64),
@@ -74,7 +74,7 @@ def scratch(w: World, levels: int, places: int) -> Scratch:
 
 PATTERN: Any = numba.typeof(pattern())
 _I1 = np.zeros(1, dtype=np.int64)
-_NONE = Scratch(
+_NONE = PatternScratch(
     np.zeros((1, 1, 1, 1)), np.zeros((1, 1, 1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64), np.zeros(1),
     np.zeros((1, 1), dtype=np.int64), _I1, _I1, _I1, _I1, np.zeros(1), pattern(), pattern(),
 )  # fmt: skip
@@ -83,8 +83,8 @@ SCRATCH: Any = numba.typeof(_NONE)
 
 @njit((WORLD, I8, F1, F1, F8, F8, F8, F8, F8, PATTERN, F1))
 def settle(
-    w: World, site: int, prices: Floats, need: Floats, bonus: float, clock: float,
-    cpu: float, host: float, memory: float, p: Pattern, worth: Floats,
+    w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, clock: float,
+    cpu: float, host: float, memory: float, p: GpuPattern, worth: Floats,
 ) -> float:  # fmt: skip
     """Make a proposal right: exact rates; whoever does not fit leaves, the least worth first. Returns its value."""
     count = int(p.about[0])
@@ -169,7 +169,7 @@ def settle(
 
 
 @njit(F8(WORLD, I8, PATTERN))
-def watts_of(w: World, site: int, p: Pattern) -> float:
+def watts_of(w: TableArrays, site: int, p: GpuPattern) -> float:
     """What a GPU draws with these residents busy at the highest clock."""
     watts = w.site_idle_w[site]
     for i in range(int(p.about[0])):
@@ -188,7 +188,7 @@ def _begin(starts: Ints) -> None:
 
 
 @njit((WORLD, F1, SCRATCH))
-def activate(w: World, need: Floats, s: Scratch) -> None:
+def activate(w: TableArrays, need: Floats, s: PatternScratch) -> None:
     """List the offers of services that are needed; nothing is known of their values yet."""
     s.stale[:, :] = 1
     s.active_start[:] = 0
@@ -217,8 +217,8 @@ def activate(w: World, need: Floats, s: Scratch) -> None:
 
 @njit((WORLD, I8, I8, F1, F1, F8, F3, I8, I8, SCRATCH))
 def revalue(
-    w: World, site: int, group: int, prices: Floats, need: Floats, bonus: float, table: Floats, levels: int,
-    places: int, s: Scratch,
+    w: TableArrays, site: int, group: int, prices: Floats, need: Floats, bonus: float, table: Floats, levels: int,
+    places: int, s: PatternScratch,
 ) -> None:  # fmt: skip
     """For one group on one site: which offer is worth most at each level and SM%, and how much."""
     g = group - w.site_group[site]
@@ -252,8 +252,8 @@ def revalue(
 
 @njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F3, F8, SCRATCH, PATTERN))
 def propose(
-    w: World, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
-    table: Floats, sm_price: float, s: Scratch, p: Pattern,
+    w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
+    table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> None:  # fmt: skip
     """The knapsack: one choice a model and turn, at the rates of one pressure level, pressure and SMs priced."""
     places = sms.shape[0]
@@ -309,7 +309,7 @@ def propose(
 
 
 @njit((PATTERN, PATTERN))
-def copy_pattern(a: Pattern, b: Pattern) -> None:
+def copy_pattern(a: GpuPattern, b: GpuPattern) -> None:
     """b becomes a."""
     for i in range(int(a.about[0])):
         b.offer[i], b.sm[i], b.batch[i], b.cap[i] = a.offer[i], a.sm[i], a.batch[i], a.cap[i]
@@ -318,8 +318,8 @@ def copy_pattern(a: Pattern, b: Pattern) -> None:
 
 @njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F3, SCRATCH, PATTERN))
 def one_alone(
-    w: World, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float, sms: Ints,
-    table: Floats, s: Scratch, p: Pattern,
+    w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float, sms: Ints,
+    table: Floats, s: PatternScratch, p: GpuPattern,
 ) -> None:  # fmt: skip
     """The best single resident, where no proposal left anybody: its node was too small for those proposed."""
     trial = s.trial
@@ -344,8 +344,8 @@ def one_alone(
 
 @njit((WORLD, I8, F1, F1, F8, F8, F8, I1, F1, F3, F8, SCRATCH, PATTERN))
 def best_pattern(
-    w: World, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float,
-    sms: Ints, levels: Floats, table: Floats, sm_price: float, s: Scratch, p: Pattern,
+    w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, cpu: float, host: float,
+    sms: Ints, levels: Floats, table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> float:  # fmt: skip
     """The best right pattern over all levels of pressure; each level also with pressure at the price it then has.
 

@@ -17,7 +17,7 @@ from solvers.planning.search.workshop import Workshop
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PlacedInstances:
     """A board, kept: one entry a resident."""
 
     gpu: Ints
@@ -40,11 +40,11 @@ class _Seat:
     clock: float
 
 
-def standing(shop: Workshop) -> Standing:
+def placed_instances(shop: Workshop) -> PlacedInstances:
     """What the board holds now."""
     b = shop.board
     gpu, slot = np.nonzero(np.arange(b.offer.shape[1])[None, :] < b.count[:, None])
-    return Standing(gpu, b.offer[gpu, slot], b.sm[gpu, slot], b.batch[gpu, slot], b.cap[gpu, slot], b.clock[gpu])
+    return PlacedInstances(gpu, b.offer[gpu, slot], b.sm[gpu, slot], b.batch[gpu, slot], b.cap[gpu, slot], b.clock[gpu])
 
 
 def prune(shop: Workshop) -> None:
@@ -52,7 +52,7 @@ def prune(shop: Workshop) -> None:
     t, b = shop.t, shop.board
     gpus = shop.used
     costs, _ = shop.costs(gpus)
-    seats = standing(shop)
+    seats = placed_instances(shop)
     count = np.bincount(t.offer_service[seats.offer], minlength=len(t.services)).astype(np.int64)
     if spared(shop.w, b, gpus[np.lexsort((gpus, -costs))], t.min_instances, count):
         shop.restack()
@@ -82,7 +82,7 @@ def _missed(t: Tables, missing: Floats) -> float:
     return float((t.unserved_price * np.maximum(missing, 1.0))[missing > 1e-9 * t.rate].sum())
 
 
-def instances(t: Tables, stands: Standing) -> tuple[list[Instance], list[Unserved]]:
+def instances(t: Tables, stands: PlacedInstances) -> tuple[list[Instance], list[Unserved]]:
     """The plan's instances, with rates, timeouts and predictions; and what of each service is left."""
     seats, rates, left = _rates(t, stands)
     policy = t.problem.policy
@@ -154,7 +154,7 @@ def _clock_mhz(gpu_type: GpuType, ratio: float) -> float:
     return min(gpu_type.clocks_mhz, key=lambda clock: abs(gpu_type.top_clock_mhz / clock - ratio))
 
 
-def _rates(t: Tables, stands: Standing) -> tuple[list[_Seat], Floats, Floats]:
+def _rates(t: Tables, stands: PlacedInstances) -> tuple[list[_Seat], Floats, Floats]:
     """Who stays, what each carries, and what of each service nobody does."""
     by_service: dict[int, list[_Seat]] = defaultdict(list)
     owners = t.offer_service[stands.offer].tolist()

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.search.arrays import MOST_RESIDENTS, Board, World, empty_board, world
+from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays, empty_board, world
 from solvers.planning.search.capacity import rate_table, sm_grid
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
 from solvers.planning.search.improve import costs_of, improve, restack, unserved_cost
-from solvers.planning.search.pattern import Pattern, Scratch, pattern, scratch
+from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
 from solvers.planning.search.tables import Floats, Ints, Tables
 
 ROOM = 64  # GPUs filled at once while a walk improves a board
@@ -23,7 +23,7 @@ FEW = 3  # points of a profile's range in a table: with fewer, its ends are look
 ColumnKey: TypeAlias = tuple[int, float, bytes, bytes]
 
 
-class Column(NamedTuple):
+class PatternColumn(NamedTuple):
     """A pattern on a GPU of a pool: who, with how much, carrying how many requests a second."""
 
     pool: int
@@ -39,7 +39,7 @@ class Column(NamedTuple):
     def key(self) -> ColumnKey:
         return (self.pool, self.clock, self.offers.tobytes(), self.sms.tobytes())
 
-    def only(self, who: NDArray[np.bool_]) -> Column:
+    def only(self, who: NDArray[np.bool_]) -> PatternColumn:
         """Without the others, who make no difference to what these carry but for the better."""
         return self._replace(offers=self.offers[who], sms=self.sms[who], batches=self.batches[who], caps=self.caps[who])
 
@@ -49,15 +49,15 @@ class Workshop:
     """One planner's tools. A board belongs to one workshop; everything on it is right at every moment."""
 
     t: Tables
-    w: World
+    w: TableArrays
     board: Board
     pools: Pools
     local: Pools
     counts: Floats
     tabled: Tabled
     seen: dict[int, Tabled]  # by step of SM%
-    scratch: Scratch
-    pattern: Pattern
+    scratch: PatternScratch
+    pattern: GpuPattern
     undo: Board
     filled: Ints
 
@@ -91,7 +91,7 @@ class Workshop:
         for pool in range(len(self.pools.price)):
             restack(self.board, self.pools, pool)
 
-    def place(self, column: Column) -> bool:
+    def place(self, column: PatternColumn) -> bool:
         """The pattern of a column moves onto the next empty GPU of its pool, if its node has room."""
         b = self.board
         if self.pools.empties[column.pool] == 0:
@@ -106,7 +106,7 @@ class Workshop:
         self.pools.empties[column.pool] -= 1
         return True
 
-    def seat(self, gpu: int, column: Column) -> None:
+    def seat(self, gpu: int, column: PatternColumn) -> None:
         """The residents of a column move onto this empty GPU."""
         p, count = self.pattern, len(column.offers)
         p.offer[:count], p.sm[:count] = column.offers, column.sms
@@ -118,11 +118,11 @@ class Workshop:
         """Everybody leaves one GPU; the stacks of empty ones are another matter."""
         clear(self.w, self.board, gpu)
 
-    def column(self, gpu: int) -> Column:
+    def column(self, gpu: int) -> PatternColumn:
         """Who stands on a GPU."""
         return self.columns(np.array([gpu]))[0]
 
-    def columns(self, gpus: Ints) -> list[Column]:
+    def columns(self, gpus: Ints) -> list[PatternColumn]:
         """Who stands on each of these GPUs."""
         b = self.board
         costs, watts = self.costs(gpus)
@@ -132,7 +132,9 @@ class Workshop:
             strict=True,
         )  # fmt: skip
         return [
-            Column(pool, offers[i, :n].copy(), sms[i, :n].copy(), batches[i, :n].copy(), caps[i, :n].copy(), *rest)
+            PatternColumn(
+                pool, offers[i, :n].copy(), sms[i, :n].copy(), batches[i, :n].copy(), caps[i, :n].copy(), *rest
+            )
             for i, (pool, n, *rest) in enumerate(facts)
         ]
 
@@ -216,7 +218,7 @@ def _closed(t: Tables) -> Ints:
     return np.array([gpu in stays for pool in t.pools for gpu in pool.gpus], dtype=np.int64)
 
 
-def tabulated(t: Tables, w: World, step: int, levels: Sequence[float]) -> Tabled:
+def tabulated(t: Tables, w: TableArrays, step: int, levels: Sequence[float]) -> Tabled:
     """Rates of every offer at these levels of pressure, at every `step` of SM%."""
     sms, at = sms_seen(t, step), np.array(levels, dtype=np.float64)
     rates = np.zeros((len(t.offer_service), len(at), len(sms)))

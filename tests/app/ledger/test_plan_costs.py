@@ -13,7 +13,7 @@ from app.manifests.offline import Input, load
 from app.manifests.prices import NANO, nano_per_hour
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
 
@@ -39,7 +39,7 @@ def booked(problem: Problem, plan: Plan) -> tuple[int, int]:
 def test_a_steady_hour_costs_what_the_plan_says() -> None:
     whole = build_problem(load([Input("quickstart.yaml", QUICKSTART.read_bytes())]))
     problem = replace(whole, policy=replace(whole.policy, pricing="share", energy_price_per_kwh=0.0), jobs={})
-    plan = solve(problem, Budget(seconds=None, work=10))
+    plan = solve(problem, SolveBudget(seconds=None, work=10))
     assert plan.certificate is not None
     planned = Fraction(plan.certificate.cost.resource) * NANO
     total, parts = booked(problem, plan)

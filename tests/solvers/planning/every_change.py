@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
-from solvers.planning.explain.applied import Case
+from solvers.planning.explain.applied import RelaxedCase
 from solvers.planning.explain.relaxations import DIMENSIONS, Relaxation, checked
 
 
-def every_change(case: Case) -> list[Relaxation]:
+def every_change(case: RelaxedCase) -> list[Relaxation]:
     """The least change of each dimension in which one helps, each looked for as if it were the first."""
     proposals = [proposal for find in DIMENSIONS if (proposal := find(case, inf))]
     changes = [change for one in proposals if (change := checked(one))]

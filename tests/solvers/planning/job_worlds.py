@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from solvers.latency import latency_at, max_rate, timeout_for
 from solvers.planning.jobs import JobPlan
-from solvers.planning.judge import Keeps, Resident, Standing, Verdict
+from solvers.planning.judge import JudgedPlan, Keeps, Resident, Verdict
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import (
     Curve,
@@ -25,8 +25,8 @@ from solvers.planning.problem import (
     Policy,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
     gpu_indexes,
 )
@@ -68,7 +68,7 @@ def judged(
         plan = Plan(found.instances, found.jobs, unplaced=found.unplaced)
     else:  # without jobs, those with a deadline stand in unplaced
         plan = replace(plan, unplaced=tuple(Unplaced(name) for name, job in problem.jobs.items() if job.deadline))
-    standing = Standing(problem, plan, keeps)
+    standing = JudgedPlan(problem, plan, keeps)
     seconds = sum(1 / line.units_per_second for line in standing.job_residents if line.units_per_second)
     return standing.verdict(), seconds
 
@@ -104,7 +104,7 @@ def worlds(
         for gpu in node.gpus:
             problem, instances = _served(draw, problem, instances, node, gpu)
     jobs = {f"lab/j{place}": _job(draw, f"lab/j{place}", widest) for place in range(draw(st.integers(1, 3)))}
-    state = State(NOON) if draw(st.booleans()) else None
+    state = RunningState(NOON) if draw(st.booleans()) else None
     if not plain and draw(st.integers(0, 3)) == 3:
         idle = sum(types[node.gpu_type].idle_w * node.gpu_count for node in nodes.values())
         busy = sum(profile.demand.power_w[0][1] for profile in problem.profiles.values())

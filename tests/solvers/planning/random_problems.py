@@ -20,8 +20,8 @@ from solvers.planning.problem import (
     Problem,
     Profile,
     ProfileKey,
+    RunningState,
     Service,
-    State,
     Variant,
     gpu_indexes,
 )
@@ -163,7 +163,7 @@ def _job(r: Random, name: str, kinds: list[str]) -> Job:
     )  # fmt: skip
 
 
-def _state(r: Random, problem: Problem) -> State:
+def _state(r: Random, problem: Problem) -> RunningState:
     """Something runs, right or not: a plan owes it nothing but the price of moves."""
     running, jobs = [], []
     for number, service in enumerate(problem.services.values()):
@@ -201,4 +201,4 @@ def _state(r: Random, problem: Problem) -> State:
         taken.add(place)
         if needs.memory_gib <= problem.gpu_types[kind].memory_gib:
             jobs.append(PlacedJob(job.name, *place, 10, needs.memory_gib))
-    return State(NOON, tuple(running), tuple(jobs))
+    return RunningState(NOON, tuple(running), tuple(jobs))

@@ -19,8 +19,8 @@ from solvers.planning.problem import (
     Policy,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
 )
 
@@ -92,7 +92,7 @@ def problem(**policy: Any) -> Problem:
         jobs={job.name: job for job in jobs},
         policy=Policy(**policy),
         limits={"shop": Limit(gpus=2, price_per_hour=4)},
-        state=State(now=NOON.replace(hour=11)),
+        state=RunningState(now=NOON.replace(hour=11)),
     )
 
 

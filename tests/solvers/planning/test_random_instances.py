@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solvers.planning.judge import judge
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
@@ -16,7 +16,7 @@ STEP = 500 // PROBLEMS  # every day others of the same 500 would be luck; these 
 @pytest.mark.parametrize("seed", range(0, 500, STEP))
 def test_every_plan_is_right_and_says_nothing_untrue(seed: int) -> None:
     problem = random_problem(seed)
-    plan = solve(problem, Budget(seconds=None, work=3 + seed % 4, seed=seed))
+    plan = solve(problem, SolveBudget(seconds=None, work=3 + seed % 4, seed=seed))
     verdict = judge(problem, plan)
     assert verdict.violations == ()
     assert verdict.misstated == ()
@@ -29,7 +29,7 @@ def test_every_plan_is_right_and_says_nothing_untrue(seed: int) -> None:
 def test_services_make_way_for_a_running_job_that_must_stay(seed: int) -> None:
     problem = random_problem(seed)
     assert problem.state
-    plan = solve(problem, Budget(seconds=0))
+    plan = solve(problem, SolveBudget(seconds=0))
     assert judge(problem, plan).violations == ()
     stays = {job.job: job.place for job in problem.state.jobs if not problem.jobs[job.job].is_preemptible}
     assert stays

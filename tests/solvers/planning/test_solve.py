@@ -11,7 +11,7 @@ from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
@@ -40,14 +40,14 @@ def said(plan: Plan) -> Plan:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_a_budget_there_is_still_an_answer(seed: int) -> None:
     problem = random_problem(seed)
-    plan = solve(problem, Budget(seconds=0))
+    plan = solve(problem, SolveBudget(seconds=0))
     assert judge(problem, plan).violations == ()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_work_two_runs_and_another_order_are_equal(seed: int) -> None:
     problem = random_problem(seed)
-    budget = Budget(seconds=None, work=4, seed=seed)
+    budget = SolveBudget(seconds=None, work=4, seed=seed)
     plan = said(solve(problem, budget))
     assert said(solve(problem, budget)) == plan
     assert said(solve(permuted(problem, seed), budget)) == plan
@@ -62,7 +62,7 @@ def test_an_empty_problem_has_an_empty_plan() -> None:
 
 def test_without_services_every_node_may_go() -> None:
     problem = replace(random_problem(0), services={}, jobs={}, state=None)
-    plan = solve(problem, Budget(seconds=0))
+    plan = solve(problem, SolveBudget(seconds=0))
     assert {entry.node for entry in plan.releasable} == set(problem.nodes)
 
 
@@ -74,14 +74,16 @@ def test_without_nodes_nothing_is_served_and_the_reason_says_so() -> None:
 
 def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
     heard: list[float] = []
-    plan = solve(random_problem(3), Budget(seconds=None, work=6), lambda _, cost, bound, method: heard.append(cost))
+    plan = solve(
+        random_problem(3), SolveBudget(seconds=None, work=6), lambda _, cost, bound, method: heard.append(cost)
+    )
     assert plan.certificate
     assert heard == sorted(heard, reverse=True)
     assert heard
 
 
 def test_the_method_says_what_the_bound_leaves_out() -> None:
-    certificate = solve(family("E", 24, 8, 1), Budget(seconds=None, work=6)).certificate
+    certificate = solve(family("E", 24, 8, 1), SolveBudget(seconds=None, work=6)).certificate
     assert certificate
     assert certificate.bound
     assert f"; bound {certificate.bound:.6g}" in certificate.method

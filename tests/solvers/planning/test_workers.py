@@ -19,8 +19,8 @@ import pytest
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.problem import Demand, GpuType, Node, Problem, Profile, Service, Variant
-from solvers.planning.solve import Budget, solve
-from solvers.planning.workers import Worker, gathered
+from solvers.planning.solve import SolveBudget, solve
+from solvers.planning.workers import Worker, gather
 from tests.support.soak import scaled
 
 WORK = 6
@@ -78,7 +78,7 @@ def test_a_worker_killed_at_a_random_moment_costs_no_plan(seed: int) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    plan = solve(problem, Budget(seconds=None, work=WORK, seed=seed))
+    plan = solve(problem, SolveBudget(seconds=None, work=WORK, seed=seed))
     solved.set()
     killer.join()
     assert judge(problem, plan).violations == ()
@@ -91,7 +91,7 @@ def test_a_worker_killed_at_a_random_moment_costs_no_plan(seed: int) -> None:
 @pytest.mark.parametrize("late", [0, 1])
 def test_whichever_process_is_late_counted_work_gives_the_same_plan(seed: int, late: int) -> None:
     problem = family("A", 8, 4, seed)
-    budget = Budget(seconds=None, work=20, seed=seed)
+    budget = SolveBudget(seconds=None, work=20, seed=seed)
     solved, others = threading.Event(), children()
 
     def hold_back() -> None:
@@ -152,7 +152,7 @@ def test_workers_that_raise_cost_no_plan(seed: int) -> None:
     known = {one.name: getattr(problem, one.name) for one in fields(problem)}
     error = (MemoryError, ValueError, OSError)[seed % 3]
     poisoned = Poisoned(**known, maker=os.getpid(), readings=r.choice([0, 1, 2]), error=error)
-    plan = solve(poisoned, Budget(seconds=None, work=WORK, seed=seed))
+    plan = solve(poisoned, SolveBudget(seconds=None, work=WORK, seed=seed))
     assert judge(problem, plan).violations == ()
     assert plan.certificate
     assert "died, what it had sent stands" in plan.certificate.method
@@ -166,7 +166,7 @@ def test_a_process_out_of_memory_is_a_death_like_any_other() -> None:
         yield 2
 
     worker, well = Worker("greedy", greedy()), Worker("well", iter([10, 20]))
-    assert sorted(gathered([worker, well], None)) == [1, 10, 20]
+    assert sorted(gather([worker, well], None)) == [1, 10, 20]
     assert worker.failed
     assert not well.failed
 
@@ -182,7 +182,7 @@ def test_a_death_is_noticed_while_the_other_works_on() -> None:
             yield 2
 
     workers = [Worker("works", works()), Worker("dies", dies())]
-    for _ in gathered(workers, time.monotonic() + 60):
+    for _ in gather(workers, time.monotonic() + 60):
         if workers[1].failed:
             break
     assert workers[1].failed

@@ -10,10 +10,10 @@ import numpy as np
 
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.explain.applied import renewed
-from solvers.planning.explain.ground import Ground, ground
-from solvers.planning.explain.options import Notes, Options, Terms, options
-from solvers.planning.explain.spots import Lot, empty, lot, taken
-from solvers.planning.judge import Change, Standing, Verdict
+from solvers.planning.explain.free_capacity import FreeCapacity, ground
+from solvers.planning.explain.gpu_groups import GpuGroup, empty, lot, taken
+from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options
+from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
@@ -54,14 +54,14 @@ class Found:
         return next((one for one in self.alternatives if one.is_right), None)
 
 
-def alternatives(problem: Problem, plan: Plan, instance: Instance, standing: Standing | None = None) -> Found:
+def alternatives(problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None) -> Found:
     """What else could carry this instance's rate, with everything else kept as it is."""
-    standing = standing or Standing(problem, plan, keep)
+    standing = standing or JudgedPlan(problem, plan, keep)
     before = standing.verdict()
     rest = [one for one in plan.instances if one is not instance]
     known = ground(problem, rest, plan.jobs)
     service = problem.services[instance.service]
-    terms = Terms(service, problem.policy, problem.limits.get(service.tenant))
+    terms = ServiceTerms(service, problem.policy, problem.limits.get(service.tenant))
     notes = Notes()
     looked = [options(problem, some, terms, notes) for some in _lots(problem, plan, known, instance)]
     drafts = _drafts(looked, instance, terms)
@@ -73,7 +73,7 @@ def alternatives(problem: Problem, plan: Plan, instance: Instance, standing: Sta
     return Found(instance, tuple(judged), unfit)
 
 
-def _lots(problem: Problem, plan: Plan, known: Ground, instance: Instance) -> Iterator[Lot]:
+def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
     """The fleet's room, but for the instance's own place: what could stand there is another question."""
     for some in known.lots:
         spots = []
@@ -97,7 +97,7 @@ class _Draft:
     price: float  # roughly, to look at the cheapest first
 
 
-def _drafts(looked: Sequence[Options], instance: Instance, terms: Terms) -> list[_Draft]:
+def _drafts(looked: Sequence[ShapeOptions], instance: Instance, terms: ServiceTerms) -> list[_Draft]:
     """The leanest of each kind: by GPU type, variant, and whether GPUs are opened for it; cheapest first."""
     best: dict[tuple[object, ...], _Draft] = {}
     for one in looked:
@@ -117,7 +117,7 @@ def _rank(draft: _Draft) -> tuple[object, ...]:
     return (draft.price, len(draft.instances), first.sm_percent, -first.clock_mhz, first.place)
 
 
-def _draft(one: Options, row: int, instance: Instance, terms: Terms) -> _Draft | None:
+def _draft(one: ShapeOptions, row: int, instance: Instance, terms: ServiceTerms) -> _Draft | None:
     """As few instances as carry the rate in this way, each with as few SMs as do."""
     caps, rate = one.cap[row], instance.rate_per_second
     most = float(caps.max())
@@ -157,16 +157,16 @@ def _is_same(draft: _Draft, instance: Instance) -> bool:
 
 
 def _judged(
-    problem: Problem, plan: Plan, standing: Standing, before: Verdict, instance: Instance, draft: _Draft
+    problem: Problem, plan: Plan, standing: JudgedPlan, before: Verdict, instance: Instance, draft: _Draft
 ) -> Alternative:
     """What the judge says of the plan with these in the instance's place; the standing plan is left as it was."""
     places = {instance.place, *(one.place for one in draft.instances)}
     beside = [one for one in plan.instances if one.place in places and one is not instance]
     jobs = [job for job in plan.jobs if job.place in places]
     after, after_jobs = renewed(problem, [*beside, *draft.instances], jobs, places)
-    there = Change(stop=(*beside, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs))
+    there = PlanEdit(stop=(*beside, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs))
     verdict = standing.apply(there)
-    back = Change(stop=there.start, start=there.stop, stop_jobs=there.start_jobs, start_jobs=there.stop_jobs)
+    back = PlanEdit(stop=there.start, start=there.stop, stop_jobs=there.start_jobs, start_jobs=there.stop_jobs)
     standing.apply(back)
     old = {(found.where, found.rule) for found in before.violations}
     broken = [found for found in verdict.violations if (found.where, found.rule) not in old]
@@ -184,7 +184,7 @@ def _judged(
     )
 
 
-def _why_unfit(problem: Problem, terms: Terms, gpu_type: str, rate: float) -> str:
+def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float) -> str:
     """Why no GPU of a type could carry what the instance does; of a full one, what it would take of it."""
     service = terms.service
     if service.gpu_types is not None and gpu_type not in service.gpu_types:

@@ -9,7 +9,7 @@ from app.control.answer.explain.shares import costs_of_instances
 from app.control.answer.explain.words import count, money, ms, rate, signed
 from solvers.latency import limits
 from solvers.latency.kernels import accepted_load
-from solvers.planning.judge import Standing
+from solvers.planning.judge import JudgedPlan
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
@@ -45,10 +45,10 @@ class InstanceWhy:
 
 
 def why_instance(
-    problem: Problem, plan: Plan, instance: Instance, standing: Standing | None = None
+    problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None
 ) -> InstanceWhy:  # fmt: skip
     """All that can be said of one instance of a plan; the problem is that which the plan answers."""
-    standing = standing or Standing(problem, plan, keep)
+    standing = standing or JudgedPlan(problem, plan, keep)
     found = alternatives(problem, plan, instance, standing)
     least = _least_sm(problem, instance)
     batches = _batches(problem, instance, int(instance.sm_percent))

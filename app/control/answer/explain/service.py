@@ -11,7 +11,7 @@ from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.words import count, money, ms, rate
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
-from solvers.planning.judge import Standing, judge
+from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
@@ -45,7 +45,7 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     """All that can be said of one service of a plan."""
     mine = tuple(one for one in plan.instances if one.service == name)
     left = next((one for one in plan.unserved if one.service == name), None)
-    standing = Standing(problem, plan, keep) if mine else None
+    standing = JudgedPlan(problem, plan, keep) if mine else None
     return ServiceWhy(
         name=name,
         rate_per_second=problem.services[name].rate_per_second,

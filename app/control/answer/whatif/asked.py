@@ -16,7 +16,7 @@ from app.control.formulate.formulate import formulate
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Solve, solved
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, State, WrongProblem
+from solvers.planning.problem import Problem, RunningState, WrongProblem
 from solvers.planning.wire import to_json
 
 PRICE_WORK = 4  # steps for each of the many small plans that prices are differences of
@@ -73,7 +73,7 @@ class WhatIf(Aside):
             and problem.profile(one.service, one.variant, one.node) is not None
         )  # fmt: skip
         jobs = tuple(one for one in other.jobs if one.node in problem.nodes and one.job in problem.jobs)
-        state = State(problem.state.now if problem.state else None, lines, jobs)
+        state = RunningState(problem.state.now if problem.state else None, lines, jobs)
         return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
 
     def _prices(self, problem: Problem, deadline: float) -> list[dict[str, Any]]:

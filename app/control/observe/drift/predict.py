@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from app.control.domain.snapshot import Correction
-from solvers.planning.judge.readings import Gpu, Reader, Resident, slow_down, watts
+from solvers.planning.judge.readings import JudgedGpu, Reader, Resident, slow_down, watts
 from solvers.planning.problem import Problem, Profile
 
 
@@ -51,18 +51,18 @@ def predict_standing(problem: Problem, corrections: Mapping[str, Correction]) ->
     if problem.state is None:
         return {}
     reader = Reader(problem)
-    gpus: dict[tuple[str, int], Gpu] = {}
+    gpus: dict[tuple[str, int], JudgedGpu] = {}
     for instance in problem.state.running:
         node = problem.nodes.get(instance.node)
         service = problem.services.get(instance.service)
         if node is None or service is None:
             continue
-        gpu = gpus.setdefault(instance.place, Gpu(node, problem.gpu_types[node.gpu_type], instance.gpu))
+        gpu = gpus.setdefault(instance.place, JudgedGpu(node, problem.gpu_types[node.gpu_type], instance.gpu))
         gpu.residents.append(reader.resident(instance, service, node))
     for placed in problem.state.jobs:
         node = problem.nodes.get(placed.node)
         if node is not None:
-            gpu = gpus.setdefault(placed.place, Gpu(node, problem.gpu_types[node.gpu_type], placed.gpu))
+            gpu = gpus.setdefault(placed.place, JudgedGpu(node, problem.gpu_types[node.gpu_type], placed.gpu))
             gpu.jobs.append(reader.job(placed, node))
     found = {}
     marks: dict[str, int] = {}
@@ -76,7 +76,7 @@ def predict_standing(problem: Problem, corrections: Mapping[str, Correction]) ->
 
 
 def _predict(
-    resident: Resident, gpu: Gpu, corrections: Mapping[str, Correction], marks: dict[str, int]
+    resident: Resident, gpu: JudgedGpu, corrections: Mapping[str, Correction], marks: dict[str, int]
 ) -> Prediction | None:
     profile, service, instance = resident.profile, resident.service, resident.instance
     if profile is None or service is None or resident.exec_ms is None:

@@ -19,8 +19,8 @@ from solvers.planning.problem import (
     PlacedJob,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
 )
 from solvers.planning.search.promise import keep
@@ -39,7 +39,7 @@ def problem(*jobs: PlacedJob, units: float = 100_000.0) -> Problem:
         profiles={("m", "v", "big"): Profile("m", "v", "big", {1: ((20, 20.0), (80, 8.0))}, {1: 1.0})},
         services={S: Service(S, "shop", "m", ("v",), 100.0, 95.0, 20.0)},
         jobs={"lab/tune": Job("lab/tune", "lab", "training", units, {"big": SPEEDS})},
-        state=State(running=(LINE,), jobs=jobs),
+        state=RunningState(running=(LINE,), jobs=jobs),
     )
 
 

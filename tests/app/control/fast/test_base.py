@@ -12,7 +12,7 @@ from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predicting import predict_instances
 from app.control.solve import Inline
-from solvers.planning.judge import Standing
+from solvers.planning.judge import JudgedPlan
 from solvers.planning.search.promise import keep
 from tests.proofs.replays import begun
 
@@ -31,7 +31,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     problem = base.posed.problem.with_rates(
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
-    anew = Standing(problem, quick.plan, keep)
+    anew = JudgedPlan(problem, quick.plan, keep)
     assert decision.plan.certificate
     assert decision.plan.certificate.cost == anew.verdict().cost
     assert decision.plan.changes == anew.verdict().changes

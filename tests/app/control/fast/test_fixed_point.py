@@ -12,19 +12,19 @@ from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, fin
 from app.control.solve import Inline
 from benchmarks.families import family
 from solvers.planning.judge import judge
-from solvers.planning.problem import Problem, State
+from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
-CYCLE = Budget(seconds=None, work=2)
+CYCLE = SolveBudget(seconds=None, work=2)
 
 
 def kept_or_worth_it(problem: Problem, quick: QuickStep) -> bool:
     """Whether a whole cycle, asked with the step as what runs, keeps it all, or saves more than its moves cost."""
     problem = problem.with_rates(quick.rates)
-    problem = replace(problem, state=State(running=quick.plan.instances, jobs=quick.plan.jobs))
+    problem = replace(problem, state=RunningState(running=quick.plan.instances, jobs=quick.plan.jobs))
     again = solve(problem, CYCLE)
     if again.changes.keep == len(again.instances) == len(quick.plan.instances):
         return True
@@ -40,7 +40,7 @@ def test_a_full_cycle_changes_a_quick_step_only_for_a_saving(problem: Problem, f
     plan = solve(problem, CYCLE)
     name = sorted(problem.services)[who % len(problem.services)]
     rate = problem.services[name].rate_per_second * factor
-    running = replace(problem, state=State(running=plan.instances))
+    running = replace(problem, state=RunningState(running=plan.instances))
     quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")], Inline())
     assert quick is None or quick.unserved or kept_or_worth_it(problem, quick)
 
@@ -49,15 +49,15 @@ def test_a_full_cycle_changes_a_quick_step_only_for_a_saving(problem: Problem, f
 def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[StepKind]) -> None:
     problem = family("A", 40, 12, 3)
     problem = replace(problem, policy=replace(problem.policy, move_price=0.5))
-    plan = solve(problem, Budget(seconds=None, work=12))
-    running = replace(problem, state=State(running=plan.instances))
+    plan = solve(problem, SolveBudget(seconds=None, work=12))
+    running = replace(problem, state=RunningState(running=plan.instances))
     seen = set[StepKind]()
     for name in sorted(problem.services):
         rate = problem.services[name].rate_per_second * factor
         quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")])
         if quick and not quick.unserved and quick.rung in rungs - seen:
             seen.add(quick.rung)
-            problem_then = replace(problem.with_rates(quick.rates), state=State(running=quick.plan.instances))
+            problem_then = replace(problem.with_rates(quick.rates), state=RunningState(running=quick.plan.instances))
             again = solve(problem_then, CYCLE)
             assert again.changes.keep == len(quick.plan.instances) == len(again.instances)
     assert seen == rungs

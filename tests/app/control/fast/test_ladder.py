@@ -26,13 +26,13 @@ from solvers.planning.problem import (
     Policy,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
     gpu_indexes,
 )
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
@@ -72,7 +72,7 @@ def running(problem: Problem, *lines: Instance, jobs: tuple[PlacedJob, ...] = ()
     for one in lines:
         rates[one.service] = rates.get(one.service, 0.0) + one.rate_per_second
     services = {name: replace(problem.services[name], rate_per_second=rate) for name, rate in rates.items()}
-    problem = replace(problem, services=services, state=State(running=lines, jobs=jobs))
+    problem = replace(problem, services=services, state=RunningState(running=lines, jobs=jobs))
     plan = Plan(lines, jobs)
     assert judge(problem, plan, simulate=False, keeps=keep).is_right
     return problem, plan
@@ -318,8 +318,8 @@ def test_whatever_step_is_taken_is_right_and_touches_nobody_else(
     problem: Problem, pricing: str, factor: float, who: int
 ) -> None:
     problem = replace(problem, policy=replace(problem.policy, pricing=pricing))  # type: ignore[arg-type]
-    plan = solve(problem, Budget(seconds=None, work=0))
-    problem = replace(problem, state=State(running=plan.instances))
+    plan = solve(problem, SolveBudget(seconds=None, work=0))
+    problem = replace(problem, state=RunningState(running=plan.instances))
     name = sorted(problem.services)[who % len(problem.services)]
     rate = problem.services[name].rate_per_second * factor
     quick = find_quick_step(problem, plan, [call(name, rate)], Inline())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.control.formulate.predicting import predict_instances
-from solvers.planning.judge import Standing, judge
+from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, GpuType, Instance, Node, Problem, Profile, Service, Variant
 from solvers.planning.search.promise import keep
@@ -30,7 +30,7 @@ def line(service: str) -> Instance:
 
 def test_lines_that_run_get_predictions_that_the_judge_finds_true() -> None:
     plan = Plan((line("a"), line("b")))
-    told = predict_instances(problem(), Standing(problem(), plan, keep).residents)
+    told = predict_instances(problem(), JudgedPlan(problem(), plan, keep).residents)
     lines = tuple(told[id(one)] for one in plan.instances)
     assert all(one.latency_ms > one.exec_ms > 16.0 for one in lines), "16 ms alone, and each has a neighbour"
     assert judge(problem(), replace(plan, instances=lines), simulate=False).misstated == ()
@@ -38,7 +38,7 @@ def test_lines_that_run_get_predictions_that_the_judge_finds_true() -> None:
 
 def test_predictions_that_are_true_stay_as_they_are() -> None:
     plan = Plan((line("a"), line("b")))
-    once = predict_instances(problem(), Standing(problem(), plan, keep).residents)
+    once = predict_instances(problem(), JudgedPlan(problem(), plan, keep).residents)
     again = Plan(tuple(once[id(one)] for one in plan.instances))
-    twice = predict_instances(problem(), Standing(problem(), again, keep).residents)
+    twice = predict_instances(problem(), JudgedPlan(problem(), again, keep).residents)
     assert all(twice[id(one)] is one for one in again.instances)

@@ -12,7 +12,7 @@ from app.control.formulate.problem import POLICY_FIELDS, build_problem, planning
 from app.manifests.kinds import parse
 from app.manifests.model import Kind
 from app.manifests.offline import Input, load
-from solvers.planning.problem import Demand, Instance, Job, JobProfile, Limit, PlacedJob, Policy, Problem, State
+from solvers.planning.problem import Demand, Instance, Job, JobProfile, Limit, PlacedJob, Policy, Problem, RunningState
 from tests.app.control.as_manifests import manifests
 from tests.app.manifests.test_contract_example import EXAMPLE
 from tests.solvers.planning import small_world
@@ -29,7 +29,7 @@ def whole_problem() -> Problem:
     jobs = {**problem.jobs, "lab/scan": Job("lab/scan", "lab", "offline", 5e5, speeds, None, 2.5, False, 7)}
     nodes = {**problem.nodes, "n1": replace(problem.nodes["n1"], region="eu", purchase="spot", price_per_hour=0.7)}
     running = tuple(replace(one, exec_ms=0.0) for one in small_world.plan().instances)
-    state = State(now=small_world.NOON, running=running, jobs=(PlacedJob("lab/slow", "n3", 0, 20, 4),))
+    state = RunningState(now=small_world.NOON, running=running, jobs=(PlacedJob("lab/slow", "n3", 0, 20, 4),))
     limits = {"shop": Limit(gpus=2, price_per_hour=4), "lab": Limit(price_per_hour=9)}
     return replace(problem, jobs=jobs, nodes=nodes, state=state, limits=limits, spare={"old": 8})
 
@@ -63,7 +63,7 @@ def test_the_contracts_example_is_a_problem() -> None:
     job = problem.jobs["lab/finetune"]
     assert job.units == 1000  # what the State says is left of 200,000
     assert job.deadline == datetime(2026, 12, 1, tzinfo=UTC)
-    assert problem.state == State(
+    assert problem.state == RunningState(
         datetime(2026, 11, 20, 10, 30, tzinfo=UTC),
         (Instance("i1", "shop/search", "node-1", 0, "fp16", 8, 0.0, 30, 1.9, 1530, 300.0),),
         (PlacedJob("lab/finetune", "node-1", 0, 40, 9.0),),

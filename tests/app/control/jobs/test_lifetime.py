@@ -17,7 +17,18 @@ from app.control.fast import CapacityNeed, StepKind, StepTrigger, find_quick_ste
 from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, declared_work, queue_jobs
 from app.control.solve import Inline
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Demand, GpuType, Job, JobProfile, Node, Problem, Profile, Service, State, Variant
+from solvers.planning.problem import (
+    Demand,
+    GpuType,
+    Job,
+    JobProfile,
+    Node,
+    Problem,
+    Profile,
+    RunningState,
+    Service,
+    Variant,
+)
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J, S = "lab/tune", "shop/search"
@@ -38,7 +49,7 @@ NODE = DeclaredObject(
 EXEC = {1: ((20, 20.0), (80, 8.0))}
 
 
-def posed(rate: float, state: State) -> Problem:
+def posed(rate: float, state: RunningState) -> Problem:
     return Problem(
         gpu_types={"big": GpuType("big", 16, 40, 300, (1200.0,))},
         nodes={"n1": Node("n1", "big", (0,), 64, 256, 2.0, purchase="owned")},
@@ -111,9 +122,9 @@ class Fleet:
         )  # fmt: skip
         asked = queue_jobs(known)
         ran = tuple(one for one in self.plan.jobs if one.job in asked.left)
-        problem = posed(self.rate, State(self.at, self.plan.instances, self.plan.jobs))
+        problem = posed(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
         jobs = {name: problem.jobs[name] for name in asked.left}
-        problem = asked.weighed(replace(problem, jobs=jobs, state=State(self.at, self.plan.instances, ran)))
+        problem = asked.weighed(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
         answer = Inline().solve(problem, seconds=1, work=1)
         assert answer.plan
         self.take(answer.plan)
@@ -121,7 +132,7 @@ class Fleet:
 
     def spike(self, rate: float) -> None:
         """The fast lane, called."""
-        problem = posed(self.rate, State(self.at, self.plan.instances, self.plan.jobs))
+        problem = posed(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
         quick = find_quick_step(
             problem, self.plan, [CapacityNeed(S, StepTrigger.LOAD_ROSE, rate, rate, "it rose")], Inline()
         )

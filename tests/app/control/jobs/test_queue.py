@@ -30,7 +30,7 @@ from app.control.jobs.queue import MOST_REST, REST, STAYS
 from app.control.jobs.room import free_capacity
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 GPU_TYPE = {"memoryGib": 16, "smCount": 80, "pricePerHour": 1.2, "idleW": 40, "maxW": 300, "clocksMhz": [1530]}
@@ -133,7 +133,7 @@ def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
 def placed(found: Snapshot) -> list[str]:
     asked = queue_jobs(found)
     problem = asked.weighed(pose(found, jobs=asked.left).problem)
-    return [one.job for one in solve(problem, Budget(seconds=None, work=1)).jobs]
+    return [one.job for one in solve(problem, SolveBudget(seconds=None, work=1)).jobs]
 
 
 def alone(name: str, **fields: Any) -> DeclaredObject:

@@ -14,7 +14,7 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Releasable
 from solvers.planning.problem import GpuType, Limit, Node, Problem, Profile, Service, Variant
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 LATENCY = {1: ((10, 20.0), (100, 4.0)), 8: ((10, 80.0), (100, 12.0))}
 SLOW = {batch: tuple((sm, ms * 3) for sm, ms in curve) for batch, curve in LATENCY.items()}
@@ -45,10 +45,10 @@ def service(name: str, rate: float, slo_ms: float = 200.0) -> Service:
 
 
 def rented(problem: Problem) -> tuple[Addition, Plan]:
-    plan = solve(problem, Budget(work=2))
+    plan = solve(problem, SolveBudget(work=2))
     asked = pose_rental(problem, plan, PRICES)
     assert asked
-    return read_rental(asked, solve(asked, Budget(work=5))), plan
+    return read_rental(asked, solve(asked, SolveBudget(work=5))), plan
 
 
 def with_rented(problem: Problem, found: Addition) -> Problem:
@@ -66,7 +66,7 @@ def test_the_cheapest_addition_serves_what_was_unserved() -> None:
     assert plan.unserved
     assert found.serves == ("shop/a",)
     assert set(found.gpus) == {"old"}, "three old ones do what a big one does, for less"
-    whole = solve(with_rented(problem, found), Budget(work=5))
+    whole = solve(with_rented(problem, found), SolveBudget(work=5))
     assert whole.unserved == ()
     assert judge(with_rented(problem, found), whole, simulate=False, keeps=keep).is_right
 
@@ -96,9 +96,9 @@ def test_a_tenant_at_its_limit_is_not_helped_by_more_gpus() -> None:
 
 def test_nothing_is_asked_where_nothing_is_unserved_or_could_be_rented() -> None:
     served = fleet(service("shop/a", 10.0), spare={"big": 4})
-    assert pose_rental(served, solve(served, Budget(work=1)), PRICES) is None
+    assert pose_rental(served, solve(served, SolveBudget(work=1)), PRICES) is None
     short = fleet(service("shop/a", 900.0), spare={})
-    assert pose_rental(short, solve(short, Budget(work=1)), PRICES) is None
+    assert pose_rental(short, solve(short, SolveBudget(work=1)), PRICES) is None
 
 
 def test_nodes_empty_for_long_enough_are_releasable_the_dearest_first() -> None:

@@ -24,14 +24,14 @@ few = settings(
 )
 
 
-def proved(problem: Problem) -> exact.Proof:
+def proved(problem: Problem) -> exact.ExactProof:
     """The last word; what nothing can serve keeps it from being a proof."""
     proof = list(exact.prove(tables(problem), 20_000))[-1]
     assert proof.proved or proof.bound >= 1000
     return proof
 
 
-def plan_of(t: Tables, stands: tuple[exact.Stand, ...]) -> Plan:
+def plan_of(t: Tables, stands: tuple[exact.ExactPlacements, ...]) -> Plan:
     """The instances that stand there."""
     made: list[Instance] = []
     for stand in stands:
@@ -107,24 +107,24 @@ def five() -> Problem:
 
 
 @pytest.fixture(scope="module")
-def five_proofs(five: Problem) -> list[exact.Proof]:
+def five_proofs(five: Problem) -> list[exact.ExactProof]:
     return list(exact.prove(tables(five), 5_000))
 
 
-def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proofs: list[exact.Proof]) -> None:
+def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proofs: list[exact.ExactProof]) -> None:
     nodes = {name: five.nodes[name] for name in sorted(five.nodes, reverse=True)}
     services = {name: five.services[name] for name in sorted(five.services, reverse=True)}
     assert list(exact.prove(tables(replace(five, nodes=nodes, services=services)), 5_000)) == five_proofs
 
 
-def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs: list[exact.Proof]) -> None:
+def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs: list[exact.ExactProof]) -> None:
     for work in range(0, five_proofs[-1].work, 3):
         proof = list(exact.prove(tables(five), work))[-1]
         assert proof.bound <= five_proofs[-1].bound
 
 
 def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with_it(
-    five: Problem, five_proofs: list[exact.Proof]
+    five: Problem, five_proofs: list[exact.ExactProof]
 ) -> None:
     limited = replace(five, limits={"bench": Limit(gpus=1.0)})
     proof = list(exact.prove(tables(limited), 5_000))[-1]

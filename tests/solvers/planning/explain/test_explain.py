@@ -12,10 +12,10 @@ from solvers.planning.explain.thin import cost
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Demand, GpuType, Instance, Limit, Node, Policy, Problem, Profile, Service, Variant
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.every_change import every_change
 
-QUICK = Budget(seconds=None, work=0)
+QUICK = SolveBudget(seconds=None, work=0)
 CURVES = {1: ((10, 30.0), (50, 10.0), (100, 8.0)), 4: ((10, 60.0), (50, 20.0), (100, 16.0))}
 
 
@@ -114,7 +114,7 @@ def test_a_tenants_limit_that_binds_is_named_with_its_least_raise(limit: Limit) 
     assert judge(change.problem, change.plan).violations == ()
     raised = change.problem.limits["shop"]
     almost = Limit(nearly(limit.gpus, raised.gpus), nearly(limit.price_per_hour, raised.price_per_hour))
-    assert solve(replace(problem, limits={"shop": almost}), Budget(seconds=None, work=20)).unserved
+    assert solve(replace(problem, limits={"shop": almost}), SolveBudget(seconds=None, work=20)).unserved
 
 
 def nearly(now: float | None, raised: float | None) -> float | None:

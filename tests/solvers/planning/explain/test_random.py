@@ -13,12 +13,12 @@ from solvers.planning.explain.relaxations import Relaxation
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Limit, Problem
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.every_change import every_change
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
-QUICK = Budget(seconds=None, work=0)
+QUICK = SolveBudget(seconds=None, work=0)
 PROBLEMS = 600
 STEP = PROBLEMS // scaled(PROBLEMS, 30)
 

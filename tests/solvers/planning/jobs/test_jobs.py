@@ -21,7 +21,7 @@ from solvers.planning.problem import (
     PlacedJob,
     Policy,
     Problem,
-    State,
+    RunningState,
     gpu_indexes,
 )
 from tests.solvers.planning.job_worlds import NOON, brute_force, judged, worlds
@@ -60,7 +60,7 @@ def test_a_small_world_gets_what_trying_everything_finds(world: World) -> None:
 def test_what_runs_stays_when_nothing_changes(world: World) -> None:
     problem, instances = world
     first = place_jobs(problem, instances)
-    state = State(problem.state.now if problem.state else None, first.instances, first.jobs)
+    state = RunningState(problem.state.now if problem.state else None, first.instances, first.jobs)
     again = place_jobs(replace(problem, state=state), first.instances)
     assert again.jobs == first.jobs
     assert again.instances == first.instances
@@ -89,7 +89,7 @@ def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
     bound = replace(
         problem,
         jobs={**problem.jobs, name: replace(problem.jobs[name], is_preemptible=False, max_price_per_hour=9)},
-        state=State(NOON, first.instances, first.jobs),
+        state=RunningState(NOON, first.instances, first.jobs),
     )
     again = place_jobs(bound, first.instances)
     assert judged(bound, first.instances, again)[0].violations == ()
@@ -105,7 +105,7 @@ def test_a_named_relaxation_lets_the_job_run(world: World) -> None:
         helped = relaxed(problem, one.job, one.relaxation)
         if helped:
             now = problem.state.now if problem.state else None
-            helped = replace(helped, state=State(now, found.instances, found.jobs))
+            helped = replace(helped, state=RunningState(now, found.instances, found.jobs))
             again = place_jobs(helped, found.instances)
             assert one.job in {placed.job for placed in again.jobs}, one
 
@@ -135,7 +135,7 @@ def fleet(*jobs: Job, price: float = 1.0, gpus: int = 2, owned: int = 0, **polic
     if owned:
         nodes["owned"] = Node("owned", "card", gpu_indexes(owned), 16, 64, price, "owned")
     return Problem({"card": CARD}, nodes, {}, {}, {}, {job.name: job for job in jobs},
-                   Policy(**policy), state=State(NOON))  # type: ignore[arg-type]  # fmt: skip
+                   Policy(**policy), state=RunningState(NOON))  # type: ignore[arg-type]  # fmt: skip
 
 
 def job(name: str, pace: float = 1.0, memory_gib: float = 4.0, **fields: object) -> Job:
@@ -200,7 +200,7 @@ def test_a_deadline_that_has_passed_and_one_beyond_all_calendars_are_told_so() -
 
 def test_who_must_stay_is_late_and_says_so() -> None:
     late = job("a", deadline=NOON + timedelta(minutes=10), is_preemptible=False)
-    problem = replace(fleet(late, owned=1), state=State(NOON, (), (PlacedJob("a", "owned", 0, 50, 4.0),)))
+    problem = replace(fleet(late, owned=1), state=RunningState(NOON, (), (PlacedJob("a", "owned", 0, 50, 4.0),)))
     found = place_jobs(problem, ())
     assert homes(found) == {"a": ("owned", 0)} and found.jobs[0].sm_percent == 50
     assert "is not preemptible, and at 2.125 units a second on owned/0 misses its deadline" in found.unplaced[0].reason

@@ -11,7 +11,7 @@ from solvers.planning.judge import judge
 from solvers.planning.judge.busy import busy_fraction
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Releasable, Unplaced, Unserved
-from solvers.planning.problem import Instance, PlacedJob, Problem, State
+from solvers.planning.problem import Instance, PlacedJob, Problem, RunningState
 from tests.solvers.planning.small_world import NOON, instance, plan, problem
 
 
@@ -20,9 +20,9 @@ def cost(problem: Problem, plan: Plan) -> Cost:
 
 
 def exec_ms(problem: Problem, plan: Plan) -> list[float]:
-    from solvers.planning.judge import Standing
+    from solvers.planning.judge import JudgedPlan
 
-    return [line.exec_ms or 0.0 for line in Standing(problem, plan).residents]
+    return [line.exec_ms or 0.0 for line in JudgedPlan(problem, plan).residents]
 
 
 def test_a_curve_is_linear_between_its_points_and_flat_beyond() -> None:
@@ -112,7 +112,7 @@ def test_jobs_cost_what_they_open_and_what_they_wait(
 
 
 def running(*instances: Instance) -> Problem:
-    return replace(problem(), state=State(now=NOON.replace(hour=11), running=instances))
+    return replace(problem(), state=RunningState(now=NOON.replace(hour=11), running=instances))
 
 
 def judged_changes(*instances: Instance) -> Changes:

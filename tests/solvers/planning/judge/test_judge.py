@@ -10,7 +10,7 @@ import pytest
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unplaced, Unserved
-from solvers.planning.problem import Limit, PlacedJob, Problem, State
+from solvers.planning.problem import Limit, PlacedJob, Problem, RunningState
 from tests.solvers.planning import small_world
 from tests.solvers.planning.small_world import NOON, instance, plan, problem
 
@@ -60,7 +60,7 @@ def limited(**fields: Any) -> Problem:
 
 
 def running(job: str, node: str, gpu: int) -> Problem:
-    state = State(now=NOON.replace(hour=11), jobs=(PlacedJob(job, node, gpu, 20, 4),))
+    state = RunningState(now=NOON.replace(hour=11), jobs=(PlacedJob(job, node, gpu, 20, 4),))
     return replace(job_of(job, is_preemptible=False), state=state)
 
 

@@ -14,11 +14,11 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
 from solvers.planning.replan import Replanner
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
-NOW = Budget(seconds=None, work=0)
+NOW = SolveBudget(seconds=None, work=0)
 factors = st.lists(st.lists(st.floats(0.3, 2.0), min_size=3, max_size=3), min_size=1, max_size=3)
 quick = settings(max_examples=100 if SOAK else 6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Job, JobProfile, Node, Problem, State
-from solvers.planning.replan.match import laid_over
+from solvers.planning.problem import Job, JobProfile, Node, Problem, RunningState
+from solvers.planning.replan.match import match_running
 from solvers.planning.replan.running import as_predicted
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
-NOW = Budget(seconds=None, work=0)
+NOW = SolveBudget(seconds=None, work=0)
 quick = settings(max_examples=100 if SOAK else 6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 policies = st.fixed_dictionaries(
     {
@@ -32,7 +32,7 @@ policies = st.fixed_dictionaries(
 
 
 def running(problem: Problem, plan: Plan) -> Problem:
-    return replace(problem, state=State(running=plan.instances, jobs=plan.jobs))
+    return replace(problem, state=RunningState(running=plan.instances, jobs=plan.jobs))
 
 
 def value(problem: Problem, plan: Plan) -> float:
@@ -51,7 +51,7 @@ def test_with_state_equal_to_its_own_plan_all_is_kept(
     if jobs:
         speeds = JobProfile(((10, 1.0), (60, 3.0)), 1.0)
         problem = replace(problem, jobs={"lab/j": Job("lab/j", "lab", "training", 100, {"big": speeds, "old": speeds})})
-    budget = Budget(seconds=None, work=more)
+    budget = SolveBudget(seconds=None, work=more)
     plan = solve(problem, budget)
     again = solve(running(problem, plan), budget)
     assert again.changes.keep == len(plan.instances) == len(again.instances)
@@ -66,11 +66,11 @@ def test_a_better_plan_replaces_the_running_one_exactly_when_it_is_worth_its_mov
 ) -> None:
     problem = replace(problem, policy=replace(problem.policy, move_price=move_price))
     plan = solve(problem, NOW)
-    beside, better = running(problem, plan), Budget(seconds=None, work=work)
+    beside, better = running(problem, plan), SolveBudget(seconds=None, work=work)
     again = solve(beside, better)
     assert value(problem, again) <= value(problem, plan) * (1 + 1e-9)
     laid = replace(solve(problem, better), certificate=None)
-    moved = judge(beside, replace(laid, instances=tuple(laid_over(tables(beside), laid.instances))), keeps=keep)
+    moved = judge(beside, replace(laid, instances=tuple(match_running(tables(beside), laid.instances))), keeps=keep)
     other = moved.cost.total * problem.policy.horizon_minutes / 60 + moved.cost.churn
     assert value(problem, again) <= other * (1 + 1e-9)
     assert again.certificate
@@ -108,7 +108,7 @@ def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
     moved = [replace(one, node=f"{gone}-2") if one.node == gone else one for one in plan.instances]
     other = replace(problem, nodes={**problem.nodes, **spare})
     smaller: dict[str, Node] = {**other.nodes, f"{gone}-2": replace(spare[f"{gone}-2"], cpu_cores=0.0, gpus=(0,))}
-    again = solve(replace(other, nodes=smaller, state=State(running=tuple(moved))), NOW)
+    again = solve(replace(other, nodes=smaller, state=RunningState(running=tuple(moved))), NOW)
     assert not judge(replace(other, nodes=smaller), replace(again, certificate=None), keeps=keep).violations
 
 
@@ -118,8 +118,8 @@ def test_a_plan_laid_over_itself_on_other_gpus_takes_their_place(problem: Proble
     plan = solve(problem, NOW)
     nodes = {name: node for name, node in problem.nodes.items() if node.gpu_count == 2}
     swapped = [replace(one, gpu=1 - one.gpu) if one.node in nodes else one for one in plan.instances]
-    other = replace(problem, state=State(running=tuple(swapped)))
-    found = laid_over(tables(other), plan.instances)
+    other = replace(problem, state=RunningState(running=tuple(swapped)))
+    found = match_running(tables(other), plan.instances)
     assert sorted(found, key=lambda one: one.id) == sorted(swapped, key=lambda one: one.id)
 
 
@@ -128,7 +128,9 @@ def test_what_runs_comes_without_predictions_and_is_explained_all_the_same(seed:
     problem = random_problem(seed)
     bare = tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in solve(problem, NOW).instances)
     risen = problem.with_rates({name: 2 * one.rate_per_second for name, one in problem.services.items()})
-    plan = solve(replace(risen, state=State(now=problem.state.now if problem.state else None, running=bare)), NOW)
+    plan = solve(
+        replace(risen, state=RunningState(now=problem.state.now if problem.state else None, running=bare)), NOW
+    )
     assert plan.unserved and all(left.reason for left in plan.unserved)
     assert plan.instances and all(one.exec_ms > 0 for one in plan.instances)
 

@@ -11,32 +11,32 @@ from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.search import dive
-from solvers.planning.search.master import Master
-from solvers.planning.search.planner import drafts, prepared
+from solvers.planning.search.drafts import drafts, prepare
+from solvers.planning.search.master import PatternMaster
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
-from solvers.planning.search.realise import instances, prune, standing
+from solvers.planning.search.realise import instances, placed_instances, prune
 from solvers.planning.search.tables import tables
 from solvers.planning.search.workshop import Workshop
 from tests.solvers.planning.random_problems import random_problem
 
 
-def priced(shop: Workshop) -> dive.Course:
-    return dive.Course(*resource_prices(shop.t, shop.pools, shop.counts, shop.tabled))
+def priced(shop: Workshop) -> dive.Dive:
+    return dive.Dive(*resource_prices(shop.t, shop.pools, shop.counts, shop.tabled))
 
 
 def spacious(seed: int) -> Workshop:
     """A fleet with room: everything can be served."""
     problem = family("G30", 24, 8, seed)
-    return prepared(tables(problem))
+    return prepare(tables(problem))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_filling_puts_on_a_board_is_right_by_the_judge(seed: int) -> None:
     problem = replace(random_problem(seed), jobs={}, state=None)
-    shop = prepared(tables(problem))
+    shop = prepare(tables(problem))
     shop.fill(priced(shop).rate, shop.t.rate.copy())
-    placed, unserved = instances(shop.t, standing(shop))
+    placed, unserved = instances(shop.t, placed_instances(shop))
     verdict = judge(problem, Plan(tuple(placed), unserved=tuple(unserved)), simulate=False, keeps=keep)
     # The budget of watts and tenants' limits are kept when a draft is made of the board.
     assert [v for v in verdict.violations if v.where != "fleet" and v.where not in problem.limits] == []
@@ -65,7 +65,7 @@ def test_taking_gpus_apart_and_back_leaves_the_board_as_it_was() -> None:
 def test_no_column_of_the_lp_is_worth_more_than_it_costs() -> None:
     shop = spacious(2)
     course = priced(shop)
-    master = Master(shop.t.rate, dive.penalties(shop, course), shop.counts, np.inf, shop.w.offer_service)
+    master = PatternMaster(shop.t.rate, dive.penalties(shop, course), shop.counts, np.inf, shop.w.offer_service)
     master.add(shop.columns(shop.fill(course.rate, shop.t.rate.copy())))
     prices = master.solve()
     for column in master.columns:
@@ -79,7 +79,7 @@ def test_no_column_of_the_lp_is_worth_more_than_it_costs() -> None:
 def test_a_column_that_is_known_is_not_added_twice() -> None:
     shop = spacious(2)
     course = priced(shop)
-    master = Master(shop.t.rate, dive.penalties(shop, course), shop.counts, np.inf, shop.w.offer_service)
+    master = PatternMaster(shop.t.rate, dive.penalties(shop, course), shop.counts, np.inf, shop.w.offer_service)
     columns = shop.columns(shop.fill(course.rate, shop.t.rate.copy()))
     first = master.add(columns)
     assert 0 < first <= len(columns) and master.add(columns) == 0
@@ -126,7 +126,7 @@ def test_drafts_only_become_cheaper_and_the_same_seed_gives_the_same() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_walk_saves_what_it_says_and_what_it_leaves_is_right(seed: int) -> None:
     problem = replace(random_problem(seed), jobs={}, state=None)
-    shop = prepared(tables(problem))
+    shop = prepare(tables(problem))
     course = priced(shop)
     shop.fill(course.rate, shop.t.rate.copy())
     before = shop.cost
@@ -135,13 +135,13 @@ def test_a_walk_saves_what_it_says_and_what_it_leaves_is_right(seed: int) -> Non
         saved = shop.improve(course.rate, course.extra, seed, 100, 0.02)
         assert shop.cost == pytest.approx(before - saved, rel=1e-6, abs=1e-6)
         before = shop.cost
-    placed, unserved = instances(shop.t, standing(shop))
+    placed, unserved = instances(shop.t, placed_instances(shop))
     verdict = judge(problem, Plan(tuple(placed), unserved=tuple(unserved)), simulate=False, keeps=keep)
     assert [v for v in verdict.violations if v.where != "fleet" and v.where not in problem.limits] == []
 
 
 def test_a_walk_serves_whom_a_filling_left_out() -> None:
-    shop = prepared(tables(family("A", 100, 50, 0)))
+    shop = prepare(tables(family("A", 100, 50, 0)))
     course = priced(shop)
     shop.fill(course.rate, shop.t.rate.copy())
     before = int((shop.need > 0).sum())

@@ -10,10 +10,10 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Limit, Policy
 from solvers.planning.search.capacity import best_rate
-from solvers.planning.search.realise import Standing, instances
+from solvers.planning.search.realise import PlacedInstances, instances
 from solvers.planning.search.tables import tables
 from solvers.planning.search.workshop import workshop
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.test_workers import fleet
 
 
@@ -32,7 +32,7 @@ def test_who_stays_beside_a_service_with_too_few_instances_carries_less() -> Non
     seat = column.offers
     beside = float(t.pressure[t.offer_profile[seat[0]], 50])
     cap, batch = best_rate(shop.w, int(seat[1]), 50, beside, 1.0, 16.0)
-    stands = Standing(
+    stands = PlacedInstances(
         np.zeros(2, dtype=np.int64), seat, column.sms, np.array([0, batch]), np.array([1.0, cap]), np.ones(2)
     )
     stand, unserved = instances(t, stands)
@@ -44,7 +44,7 @@ def test_who_stays_beside_a_service_with_too_few_instances_carries_less() -> Non
 def test_what_costs_more_to_serve_than_to_leave_out_is_left_out() -> None:
     problem = fleet(0)
     dear = replace(problem, nodes={name: replace(node, price_per_hour=1e7) for name, node in problem.nodes.items()})
-    plan = solve(dear, Budget(seconds=0))
+    plan = solve(dear, SolveBudget(seconds=0))
     assert judge(dear, plan).violations == ()
     assert plan.instances == ()
     assert plan.certificate
@@ -54,12 +54,12 @@ def test_what_costs_more_to_serve_than_to_leave_out_is_left_out() -> None:
 def test_whole_numbers_are_numbers() -> None:
     problem = fleet(0)
     policy = replace(problem.policy, pricing="share", exec_margin=0, share_pressure=1, energy_price_per_kwh=0)
-    plan = solve(replace(problem, policy=policy), Budget(seconds=0))
+    plan = solve(replace(problem, policy=policy), SolveBudget(seconds=0))
     assert judge(replace(problem, policy=policy), plan).violations == ()
 
 
 def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
     problem = fleet(0)
-    plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), Budget(seconds=0))
+    plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), SolveBudget(seconds=0))
     assert judge(replace(problem, limits={"shop": Limit(gpus=0.5)}), plan).violations == ()
     assert sum(one.sm_percent for one in plan.instances) > 40

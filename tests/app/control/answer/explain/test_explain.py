@@ -14,12 +14,12 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning import small_world
 from tests.solvers.planning.explain.test_random import scarce
 from tests.solvers.planning.random_problems import NOON, random_problem
 
-QUICK = Budget(seconds=None, work=0)
+QUICK = SolveBudget(seconds=None, work=0)
 SEEDS = range(0, 60, 3)
 
 
@@ -73,7 +73,7 @@ def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
     dear = Node("dear", "big", (0, 1), cpu_cores=16, host_memory_gib=64, price_per_hour=20)
     cheap = next(node for node in problem.nodes.values() if node.gpu_type == "old")
     problem = replace(problem, nodes={"dear": dear, cheap.name: cheap}, jobs={}, state=None, limits={})
-    plan = solve(problem, Budget(seconds=None, work=4))
+    plan = solve(problem, SolveBudget(seconds=None, work=4))
     assert plan.instances
     why = why_service(problem, plan, plan.instances[0].service)
     told = "\n".join(spelled_service(problem, why))

@@ -19,11 +19,11 @@ from solvers.planning.problem import (
     Node,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
 )
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 NOON = datetime(2026, 3, 11, 12, tzinfo=UTC)
 LATENCY = {1: ((10, 20.0), (50, 6.0), (100, 4.0)), 8: ((10, 80.0), (50, 20.0), (100, 12.0))}
@@ -46,7 +46,7 @@ def problem(*services: Service, gpus: int = 8) -> Problem:
         models={"m": (Variant("large", 0.8), Variant("small", 0.7))},
         profiles={one.key: one for one in profiles},
         services={one.name: one for one in services},
-        state=State(now=NOON),
+        state=RunningState(now=NOON),
     )
 
 
@@ -71,15 +71,15 @@ def test_a_borrower_gives_back_within_ten_cycles_and_then_nothing_moves() -> Non
     lab, shop = service("lab/a", 9000.0, variants=("large",)), service("shop/a", 6000.0, variants=("large",))
     world = snapshot({"shop": {"guarantee": {"gpus": 4}}, "lab": {"guarantee": {"gpus": 1}}})
     alone = problem(lab, replace(shop, rate_per_second=1.0))
-    state = State(NOON, solve(apply_tenant_rules(alone, world).problem, Budget(work=2)).instances)
+    state = RunningState(NOON, solve(apply_tenant_rules(alone, world).problem, SolveBudget(work=2)).instances)
     both = problem(lab, shop)
     before = used_by_tenant(both, used_by_service(both, state.running))
     assert before["lab"].gpus > 5, "it borrows while the other is idle"
     plans = []
     for _ in range(10):
         rules = apply_tenant_rules(replace(both, state=state), world)
-        plans.append(solve(rules.problem, Budget(work=2)))
-        state = State(NOON, plans[-1].instances)
+        plans.append(solve(rules.problem, SolveBudget(work=2)))
+        state = RunningState(NOON, plans[-1].instances)
     after = used_by_tenant(both, used_by_service(both, plans[-1].instances))
     assert after["shop"].gpus >= 4
     assert after["lab"].gpus >= 1

@@ -19,8 +19,8 @@ from solvers.planning.problem import (
     Node,
     Problem,
     Profile,
+    RunningState,
     Service,
-    State,
     Variant,
 )
 from tests.support.words import at, heard, readings, served
@@ -52,7 +52,7 @@ def posed(correction: Correction, *running: Instance) -> Problem:
     return Problem(
         {"v100": V100}, {"n": Node("n", "v100", (0, 1, 2, 3), 48, 256, 1.2)}, {"resnet": (Variant("fp16", 0.7),)},
         {profile.key: profile}, {"shop/search": Service("shop/search", "shop", "resnet", ("fp16",), 200, 98, 120)},
-        state=State(running=running),
+        state=RunningState(running=running),
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from app.control.formulate.running import running_plan
 from app.control.tell.degrade import SloTarget, find_degraded, plan_shedding
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
-from solvers.planning.problem import GpuType, Node, Policy, Problem, Profile, Service, State, Variant
+from solvers.planning.problem import GpuType, Node, Policy, Problem, Profile, RunningState, Service, Variant
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import Budget, solve
+from solvers.planning.solve import SolveBudget, solve
 
 LARGE = {1: ((10, 20.0), (50, 6.0), (100, 4.0)), 8: ((10, 80.0), (50, 20.0), (100, 12.0))}
 SMALL = {batch: tuple((sm, ms / 3) for sm, ms in curve) for batch, curve in LARGE.items()}
@@ -43,7 +43,7 @@ def whole() -> Problem:
 
 @pytest.fixture(scope="module")
 def before(whole: Problem) -> Plan:
-    plan = solve(whole, Budget(work=3))
+    plan = solve(whole, SolveBudget(work=3))
     assert plan.unserved == ()
     return plan
 
@@ -53,12 +53,12 @@ def half(whole: Problem, before: Plan) -> tuple[Problem, set[str]]:
     lost = set(sorted(whole.nodes)[::2])
     stay = {name: node for name, node in whole.nodes.items() if name not in lost}
     running = tuple(one for one in before.instances if one.node in stay)
-    return replace(whole, nodes=stay, state=State(running=running)), lost
+    return replace(whole, nodes=stay, state=RunningState(running=running)), lost
 
 
 def test_variants_give_way_first_and_then_what_weighs_least_is_left_out(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
-    plan = solve(problem, Budget(work=10))
+    plan = solve(problem, SolveBudget(work=10))
     assert judge(problem, plan, simulate=False, keeps=keep).is_right
     assert {one.service for one in plan.unserved} == {"lab/spare"}
     assert all(one.reason and one.relaxation for one in plan.unserved)
@@ -84,7 +84,7 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
 
 def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
-    plan = solve(problem, Budget(work=10))
+    plan = solve(problem, SolveBudget(work=10))
     expected = {name: ExpectedLoad(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
     sheds = plan_shedding(plan, expected, {name: SloTarget(200.0) for name in SERVICES})
     assert [name for name, found in sheds.items() if found.share] == ["lab/spare"]

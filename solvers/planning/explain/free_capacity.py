@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from solvers.latency import busy_fraction
-from solvers.planning.explain.spots import (
-    Lot,
+from solvers.planning.explain.gpu_groups import (
+    GpuGroup,
     Place,
     demand_of,
     demand_of_job,
@@ -26,11 +26,11 @@ MOST_LOOKED_AT = 512  # of all kinds
 
 
 @dataclass(frozen=True)
-class Ground:
+class FreeCapacity:
     """A plan's leavings, for one service more."""
 
     problem: Problem
-    lots: tuple[Lot, ...]
+    lots: tuple[GpuGroup, ...]
     cpu_cores: Mapping[str, float]  # left of each node
     host_memory_gib: Mapping[str, float]
     gpus_taken: Mapping[str, float]  # by tenant
@@ -41,7 +41,7 @@ class Ground:
     is_partly_seen: bool = False  # GPUs with room were left out
 
 
-def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> Ground:
+def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> FreeCapacity:
     """All that the limits of GPUs, nodes, tenants and the fleet leave beside these."""
     at: dict[Place, tuple[list[Instance], list[PlacedJob]]] = defaultdict(lambda: ([], []))
     of: dict[str, list[Instance]] = defaultdict(list)
@@ -68,10 +68,10 @@ def ground(problem: Problem, instances: Sequence[Instance], jobs: Sequence[Place
     roomiest, is_partly_seen = _roomiest(problem, at)
     spots = [taken(problem, place, *at[place]) for place in roomiest]
     spots += [empty(problem, problem.nodes[places[0][0]], places) for places in _empty(problem, at)]
-    return Ground(problem, (lot(spots),), cpu, host, gpus, price, drawn, dict(at), of, is_partly_seen)
+    return FreeCapacity(problem, (lot(spots),), cpu, host, gpus, price, drawn, dict(at), of, is_partly_seen)
 
 
-def without(known: Ground, gone: Sequence[Instance]) -> Ground | None:
+def without(known: FreeCapacity, gone: Sequence[Instance]) -> FreeCapacity | None:
     """What is left when these, all of one service, are gone; None where those beside them do not bear that."""
     problem = known.problem
     cpu, host = dict(known.cpu_cores), dict(known.host_memory_gib)
@@ -102,13 +102,13 @@ def without(known: Ground, gone: Sequence[Instance]) -> Ground | None:
     )
 
 
-def aside(known: Ground, places: set[Place]) -> Ground:
+def aside(known: FreeCapacity, places: set[Place]) -> FreeCapacity:
     """The same ground but for some GPUs that something stands on."""
     kept = tuple(lot([one for one in some.spots if one.places[0] not in places]) for some in known.lots)
     return replace(known, lots=kept)
 
 
-def with_nodes(known: Ground, fresh: Sequence[Node]) -> Ground:
+def with_nodes(known: FreeCapacity, fresh: Sequence[Node]) -> FreeCapacity:
     """The ground with these nodes in it, which are alike and of one GPU each."""
     problem = known.problem
     return replace(

@@ -22,7 +22,7 @@ NOBODY = np.zeros((0, 4))
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class FreeGpu:
     """What is left of one GPU, or of each of several empty ones that nothing tells apart but their node's room.
 
     Clocks are of its type; one that somebody runs at is the only one.
@@ -44,10 +44,10 @@ class Spot:
 
 
 @dataclass(frozen=True, eq=False)
-class Lot:
+class GpuGroup:
     """Spots, and what loops read of them."""
 
-    spots: tuple[Spot, ...]
+    spots: tuple[FreeGpu, ...]
     sm_percent: Ints
     memory_gib: Floats
     watts: Floats  # up to maxW
@@ -57,10 +57,10 @@ class Lot:
     price_per_hour: Floats
 
 
-def lot(spots: Sequence[Spot]) -> Lot:
+def lot(spots: Sequence[FreeGpu]) -> GpuGroup:
     """These spots, as loops read them."""
     rows = [spot.neighbours for spot in spots]
-    return Lot(
+    return GpuGroup(
         tuple(spots),
         np.array([spot.sm_percent for spot in spots], dtype=np.int64),
         np.array([spot.memory_gib for spot in spots], dtype=np.float64),
@@ -72,14 +72,14 @@ def lot(spots: Sequence[Spot]) -> Lot:
     )
 
 
-def empty(problem: Problem, node: Node, places: Sequence[Place]) -> Spot:
+def empty(problem: Problem, node: Node, places: Sequence[Place]) -> FreeGpu:
     """GPUs that nothing runs on, of nodes that are alike."""
     kind = problem.gpu_types[node.gpu_type]
     clocks = kind.clocks_mhz
-    return Spot(tuple(places), node, kind, True, False, 100, kind.memory_gib, 0, {}, clocks, 0.0, 0.0, NOBODY)
+    return FreeGpu(tuple(places), node, kind, True, False, 100, kind.memory_gib, 0, {}, clocks, 0.0, 0.0, NOBODY)
 
 
-def taken(problem: Problem, place: Place, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> Spot:
+def taken(problem: Problem, place: Place, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> FreeGpu:
     """What these leave of a GPU."""
     node = problem.nodes[place[0]]
     if not instances and not jobs:
@@ -101,7 +101,7 @@ def taken(problem: Problem, place: Place, instances: Sequence[Instance], jobs: S
         else:
             alone, most = slower, _may_slow(problem, jobs[number - len(instances)], node)
         rows.append((alone, feels, beside, most))
-    return Spot(
+    return FreeGpu(
         places=(place,),
         node=node,
         gpu_type=gpu_type,
@@ -121,7 +121,7 @@ def taken(problem: Problem, place: Place, instances: Sequence[Instance], jobs: S
     )
 
 
-def is_borne(problem: Problem, spot: Spot, instances: Sequence[Instance]) -> bool:
+def is_borne(problem: Problem, spot: FreeGpu, instances: Sequence[Instance]) -> bool:
     """Whether those who stand there bear it as it is: where shares are priced, room that is left slows them."""
     outside = outside_of(problem.policy, spot.sm_percent)
     alone, feels, beside, most = spot.neighbours.T

@@ -18,7 +18,7 @@ Code: TypeAlias = NDArray[np.int32]  # one pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class ExactResident:
     """An instance on a GPU, by the tables' numbers."""
 
     offer: int
@@ -28,18 +28,18 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class ExactPlacements:
     """Who stands on one GPU."""
 
     pool: int
     index: int  # into the pool's GPUs
     clock_mhz: float
-    residents: tuple[Resident, ...]
+    residents: tuple[ExactResident, ...]
 
 
-def stands(t: Tables, space: Patterns, picked: Sequence[tuple[int, Code]]) -> tuple[Stand, ...]:
+def exact_placements(t: Tables, space: Patterns, picked: Sequence[tuple[int, Code]]) -> tuple[ExactPlacements, ...]:
     """`picked`: the pool and pattern of each GPU. Residents share the need in proportion to what they could carry."""
-    found: list[tuple[int, int, float, list[Resident]]] = []
+    found: list[tuple[int, int, float, list[ExactResident]]] = []
     cover = np.zeros(len(t.services))
     taken: Counter[int] = Counter()
     for pool, pattern in picked:
@@ -59,18 +59,20 @@ def stands(t: Tables, space: Patterns, picked: Sequence[tuple[int, Code]]) -> tu
             if rates[-1] > 0:
                 stair = rates.index(rates[-1])
                 residents.append(
-                    Resident(int(of.offer[option]), int(of.sm[option]), int(of.batch_number[option, stair]), rates[-1])
+                    ExactResident(
+                        int(of.offer[option]), int(of.sm[option]), int(of.batch_number[option, stair]), rates[-1]
+                    )
                 )
                 cover[of.service[option]] += rates[-1]
         clocks = t.problem.gpu_types[t.pools[pool].gpu_type].clocks_mhz
         found.append((pool, index, clocks[-1 - clock], residents))
     part = np.minimum(t.rate / np.maximum(cover, 1e-300), 1.0)
     return tuple(
-        Stand(pool, index, clock, tuple(_carrying(t, resident, part) for resident in residents))
+        ExactPlacements(pool, index, clock, tuple(_carrying(t, resident, part) for resident in residents))
         for pool, index, clock, residents in found
     )
 
 
-def _carrying(t: Tables, resident: Resident, part: Floats) -> Resident:
+def _carrying(t: Tables, resident: ExactResident, part: Floats) -> ExactResident:
     share = float(part[t.offer_service[resident.offer]])
-    return Resident(resident.offer, resident.sm_percent, resident.batch, resident.rate_per_second * share)
+    return ExactResident(resident.offer, resident.sm_percent, resident.batch, resident.rate_per_second * share)

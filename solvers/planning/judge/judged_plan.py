@@ -10,8 +10,8 @@ from math import fsum
 from typing import TypeAlias
 
 from solvers.planning.judge import cost, gpus, jobs, services, shapes, tenants
-from solvers.planning.judge.changes import NO_CHANGES, GpuChanges, Tally, changes_on
-from solvers.planning.judge.readings import Gpu, JobResident, Reader, Resident, slow_down, watts
+from solvers.planning.judge.changes import NO_CHANGES, ChangeTally, GpuChanges, changes_on
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, slow_down, watts
 from solvers.planning.judge.tolerances import BUDGET
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Cost, Plan, Unplaced, Unserved
@@ -24,7 +24,7 @@ FIXED = ("gpu_types", "nodes", "models", "profiles", "jobs", "policy", "limits")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlanEdit:
     """What a plan becomes another by. A retuned instance stops as it was and starts as it is."""
 
     stop: tuple[Instance, ...] = ()
@@ -35,7 +35,7 @@ class Change:
     unplaced: Mapping[str, Unplaced | None] = field(default_factory=dict)
 
 
-class Standing:
+class JudgedPlan:
     """A plan with what is known of each GPU, node, service, tenant and job.
 
     `keeps` is a verdict on SLOs without simulation; without it SLOs are not judged here.
@@ -49,11 +49,11 @@ class Standing:
         self._watts_matter = bool(policy.energy_price_per_kwh) or policy.power_budget_w is not None
         self._idle_w = fsum(problem.gpu_types[node.gpu_type].idle_w * node.gpu_count for node in problem.nodes.values())
         # Lines of the plan, by where they stand and whose they are
-        self._gpus: dict[Place, Gpu] = {}
-        self._by_node: dict[str, dict[Place, Gpu]] = defaultdict(dict)
+        self._gpus: dict[Place, JudgedGpu] = {}
+        self._by_node: dict[str, dict[Place, JudgedGpu]] = defaultdict(dict)
         self._by_service: dict[str, dict[int, Resident]] = defaultdict(dict)
         self._by_job: dict[str, list[JobResident]] = defaultdict(list)
-        self._astray: dict[Place, Gpu] = {}  # GPUs that are not there
+        self._astray: dict[Place, JudgedGpu] = {}  # GPUs that are not there
         self._unserved: dict[str, list[Unserved]] = defaultdict(list)
         self._unplaced: dict[str, list[Unplaced]] = defaultdict(list)
         # What was found of each part; sums are taken exactly, so that their order does not matter
@@ -66,7 +66,7 @@ class Standing:
         self._unserved_cost: dict[str, float] = {}
         self._idle_job_cost: dict[str, float] = {}
         self._changes: dict[Place, GpuChanges] = {}
-        self._tally = Tally()
+        self._tally = ChangeTally()
         self._churned: dict[Place, float] = {}  # price x SM% / 100; those over 0
         # What runs
         state = problem.state
@@ -107,11 +107,11 @@ class Standing:
         for lines in self._by_job.values():
             yield from lines
 
-    def on(self, place: Place) -> Gpu | None:
+    def on(self, place: Place) -> JudgedGpu | None:
         """A GPU with what runs there; None where nothing does."""
         return self._gpus.get(place)
 
-    def apply(self, change: Change, problem: Problem | None = None) -> Verdict:
+    def apply(self, change: PlanEdit, problem: Problem | None = None) -> Verdict:
         """The verdict on the plan so changed, under a problem that differs in its services' rates at most.
 
         What runs now stays what it was when this began, or was last settled: of the new problem's State only the
@@ -167,7 +167,7 @@ class Standing:
 
     # Lines come and go
 
-    def _gpu(self, place: Place) -> tuple[Gpu | None, Gpu]:
+    def _gpu(self, place: Place) -> tuple[JudgedGpu | None, JudgedGpu]:
         """The GPU if it is there, and where its lines are kept in any case."""
         gpu = self._gpus.get(place)
         if gpu is not None:
@@ -175,9 +175,9 @@ class Standing:
         node = self.problem.nodes.get(place[0])
         if node is None or not node.has_gpu(place[1]):
             if place not in self._astray:
-                self._astray[place] = Gpu.nowhere(place[1])
+                self._astray[place] = JudgedGpu.nowhere(place[1])
             return None, self._astray[place]
-        gpu = Gpu(node, self.problem.gpu_types[node.gpu_type], place[1])
+        gpu = JudgedGpu(node, self.problem.gpu_types[node.gpu_type], place[1])
         self._gpus[place] = self._by_node[node.name][place] = gpu
         return gpu, gpu
 
@@ -216,7 +216,7 @@ class Standing:
         self._broken.pop(("line", id(line)), None)
         return placed.place
 
-    def _retune(self, change: Change) -> tuple[list[Instance], list[Instance]]:
+    def _retune(self, change: PlanEdit) -> tuple[list[Instance], list[Instance]]:
         """Takes over what differs in nothing but rate and timeout, which neighbours and sums do not feel.
 
         Gives what is left to stop and to start.
@@ -277,7 +277,7 @@ class Standing:
         told = [(rule.__name__, rule(*about)) for rule in rules]
         self._broken[scope, name] = [Violation(at, rule, sentence) for rule, sentence in told if sentence is not None]
 
-    def _judge_line(self, line: Resident, gpu: Gpu | None) -> None:
+    def _judge_line(self, line: Resident, gpu: JudgedGpu | None) -> None:
         instance = line.instance
         if gpu is None or not (instance.rate_per_second > 0 and instance.batch_timeout_ms >= 0):
             self._note("line", id(line), lambda: _where(instance), shapes.RULES, self.problem, line, gpu)
@@ -292,7 +292,7 @@ class Standing:
             if ("line", id(line)) not in self._broken:
                 self._sound.add(shape)
 
-    def _judge_load(self, line: Resident, gpu: Gpu) -> None:
+    def _judge_load(self, line: Resident, gpu: JudgedGpu) -> None:
         self._note("load", id(line), lambda: _where(line.instance), shapes.LOAD_RULES, self.problem, line, gpu)
 
     def _judge_gpus(self, places: Iterable[Place]) -> None:
@@ -315,7 +315,7 @@ class Standing:
             self._judge_changes(place, None)
         self._judge_slos(promised)
 
-    def _judge_gpu(self, place: Place, gpu: Gpu) -> None:
+    def _judge_gpu(self, place: Place, gpu: JudgedGpu) -> None:
         problem, policy = self.problem, self.problem.policy
         slow_down(gpu, policy)
         self._note("gpu", place, gpu.name, gpus.RULES, problem, gpu)
@@ -332,7 +332,7 @@ class Standing:
                 self._shares[tenant][place] = (share, gpu.node.price_per_hour)
         self._judge_changes(place, gpu)
 
-    def _judge_changes(self, place: Place, gpu: Gpu | None) -> None:
+    def _judge_changes(self, place: Place, gpu: JudgedGpu | None) -> None:
         planned = [line.instance for line in gpu.residents] if gpu else []
         found = changes_on(planned, self._running.get(place, ()))
         self._tally.replace(self._changes.get(place, NO_CHANGES), found)
@@ -416,7 +416,7 @@ def _shape(instance: Instance) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _line_of(gpu: Gpu, instance: Instance) -> Resident:
+def _line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
     for line in gpu.residents:
         if line.instance is instance:
             return line

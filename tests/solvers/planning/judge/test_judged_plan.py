@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solvers.planning.judge import Change, Standing, judge
+from solvers.planning.judge import JudgedPlan, PlanEdit, judge
 from solvers.planning.plan import Plan, Unplaced, Unserved
-from solvers.planning.problem import Instance, Limit, PlacedJob, Problem, State
+from solvers.planning.problem import Instance, Limit, PlacedJob, Problem, RunningState
 from tests.solvers.planning import small_world
 from tests.support.soak import scaled
 
@@ -60,7 +60,7 @@ policies: Any = st.fixed_dictionaries(
 )
 
 
-def change(before: Plan, after: Plan) -> Change:
+def change(before: Plan, after: Plan) -> PlanEdit:
     """What one plan becomes the other by; what stays is left alone."""
     stop, start = _apart(before.instances, after.instances)
     stop_jobs, start_jobs = _apart(before.jobs, after.jobs)
@@ -68,7 +68,7 @@ def change(before: Plan, after: Plan) -> Change:
     unplaced: dict[str, Any] = dict.fromkeys(entry.job for entry in before.unplaced)
     unserved |= {entry.service: entry for entry in after.unserved}
     unplaced |= {entry.job: entry for entry in after.unplaced}
-    return Change(stop, start, stop_jobs, start_jobs, unserved, unplaced)
+    return PlanEdit(stop, start, stop_jobs, start_jobs, unserved, unplaced)
 
 
 def _apart(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -84,7 +84,7 @@ def _apart(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[tuple[Any, 
 def with_state(policy: dict[str, Any], running: tuple[Instance, ...], jobs: tuple[PlacedJob, ...]) -> Problem:
     """The small world, in which this runs; what is not there cannot run."""
     problem = small_world.problem(**policy)
-    state = State(
+    state = RunningState(
         now=small_world.NOON.replace(hour=11),
         running=tuple(i for i in running if i.service in problem.services and i.node in problem.nodes),
         jobs=tuple(job for job in jobs if job.job in problem.jobs and job.node in problem.nodes),
@@ -105,7 +105,7 @@ def test_a_change_is_judged_as_the_whole_plan_would_be(
 ) -> None:
     problem = with_state(policy, running.instances, running.jobs)
     new = problem.with_rates({"shop/search": rate, "shop/rank": 20.0})
-    standing = Standing(problem, before)
+    standing = JudgedPlan(problem, before)
     first = standing.verdict()
     assert (first.violations, first.cost, first.changes) == verdict_of(problem, before)
     second = standing.apply(change(before, after), new)
@@ -121,7 +121,7 @@ def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Pl
     before = replace(before, instances=tuple(i for i in before.instances if i.place in places))
     before = replace(before, instances=tuple(i for i in before.instances if i.service != "shop/none"))
     problem = with_state({}, (), ())
-    standing = Standing(problem, before)
+    standing = JudgedPlan(problem, before)
     standing.settle()
     verdict = standing.apply(change(before, after))
     assert problem.state
@@ -130,9 +130,9 @@ def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Pl
 
 
 def test_another_problem_than_one_of_other_rates_is_refused() -> None:
-    standing = Standing(small_world.problem(), small_world.plan())
+    standing = JudgedPlan(small_world.problem(), small_world.plan())
     with pytest.raises(ValueError, match="other rates only"):
-        standing.apply(Change(), small_world.problem(utilization=0.7))
+        standing.apply(PlanEdit(), small_world.problem(utilization=0.7))
 
 
 def test_whoever_judges_without_simulation_is_asked_of_what_a_change_touches() -> None:
@@ -143,12 +143,12 @@ def test_whoever_judges_without_simulation_is_asked_of_what_a_change_touches() -
         return [line.instance.rate_per_second < 25 for line in lines]
 
     plan = small_world.plan()
-    standing = Standing(small_world.problem(), plan, keeps)
+    standing = JudgedPlan(small_world.problem(), plan, keeps)
     assert sorted(asked) == ["lab/alone", "shop/rank", "shop/search", "shop/search"]
     asked.clear()
     rank = plan.instances[2]
     faster = replace(rank, rate_per_second=30.0)
-    verdict = standing.apply(Change((rank,), (faster,), unserved={"shop/rank": None}))
+    verdict = standing.apply(PlanEdit((rank,), (faster,), unserved={"shop/rank": None}))
     assert asked == ["shop/rank"]
     assert [(v.rule, v.where) for v in verdict.violations] == [("slo_holds", "shop/rank on n1/1")]
-    assert standing.apply(Change((faster,), (rank,), unserved={"shop/rank": plan.unserved[0]})).is_right
+    assert standing.apply(PlanEdit((faster,), (rank,), unserved={"shop/rank": plan.unserved[0]})).is_right

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from solvers.planning.jobs.arrays import Board, trial
+from solvers.planning.jobs.arrays import JobBoard, trial
 from solvers.planning.jobs.kernels import best_home, settle, try_beside
 from solvers.planning.jobs.room import Room
 from solvers.planning.problem import Job, Policy
@@ -20,12 +20,12 @@ MOST_HOMES = 2000  # GPUs tried for a job where energy has a price, and no quick
 
 
 @dataclass
-class Standing:
+class JobPlacement:
     """`tries` is how many splits of a GPU are looked at; where there are more, one is grown step by step."""
 
     room: Room
     tries: int
-    board: Board = field(init=False)
+    board: JobBoard = field(init=False)
     cost: float = field(init=False)  # jobCost: GPUs opened, energy above idle, and who does not run
     waits: int = field(init=False)  # jobs that run nowhere
     seconds: float = 0.0  # the sum of 1 / units per second

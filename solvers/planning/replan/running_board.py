@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.replan.kernels import Beside, bear, execs, find, roomy, stack
-from solvers.planning.replan.room import Options
-from solvers.planning.search.arrays import MOST_RESIDENTS, Board, World
+from solvers.planning.replan.room import SpareOptions
+from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays
 from solvers.planning.search.tables import Floats, Ints, Tables
 from solvers.planning.search.workshop import Workshop
 
@@ -22,11 +22,11 @@ Row: TypeAlias = tuple[int, float, "Ints", "Ints", "Ints", "Floats", "Floats", "
 
 
 @dataclass
-class Desk:
+class RunningBoard:
     """The board of a workshop with what else runs; `lines` holds the instance of each slot, None for a new one."""
 
     t: Tables
-    w: World
+    w: TableArrays
     b: Board
     x: Beside
     shop: Workshop
@@ -34,7 +34,7 @@ class Desk:
     homes: list[dict[int, int]]  # of each service: GPU -> how many stand there
     number_of: dict[tuple[str, int], int]  # GPU by place
     place_of: list[tuple[str, int]]
-    options: Options
+    options: SpareOptions
     found: Ints
     guesses: Floats
     told: Floats  # [GPU, slot] the rate of its line; 0 for a new one
@@ -207,7 +207,7 @@ class Desk:
         return into
 
 
-def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
+def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> RunningBoard:
     """Nobody yet, beside these jobs."""
     # Rates and limits are ours to change: the tables stay as they were made.
     w = shop.w._replace(rate=t.rate.copy(), most_rate=shop.w.most_rate.copy())
@@ -242,10 +242,10 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
         most_sm=(profiled.shape[1] - 1 - profiled[:, ::-1].argmax(axis=1)).astype(np.int64),
     )
     none = np.zeros(MOST_OPTIONS, dtype=np.int64)
-    options = Options(
+    options = SpareOptions(
         none, none.copy(), none.copy(), none.copy(), none.copy(), np.zeros(MOST_OPTIONS), np.zeros(MOST_OPTIONS)
     )
-    made = Desk(
+    made = RunningBoard(
         t, w, b, x, shop, [[] for _ in range(gpus)], [{} for _ in t.services],
         {place: gpu for gpu, place in enumerate(place_of)}, place_of, options,
         np.zeros(gpus, dtype=np.int64), np.zeros(gpus), np.zeros((gpus, MOST_RESIDENTS)),
@@ -256,7 +256,7 @@ def desk(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Desk:
     return made
 
 
-def _seat_job(d: Desk, problem: Problem, placed: PlacedJob) -> None:
+def _seat_job(d: RunningBoard, problem: Problem, placed: PlacedJob) -> None:
     gpu = d.number_of.get(placed.place)
     profile = problem.jobs[placed.job].profiles.get(problem.nodes[placed.node].gpu_type)
     if gpu is None or profile is None:

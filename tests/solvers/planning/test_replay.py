@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.families import family
-from solvers.planning.again import again
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
-from solvers.planning.solve import Budget, find
+from solvers.planning.replay import replay_plan
+from solvers.planning.solve import SolveBudget, find
 from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.test_workers import fleet
 from tests.support.soak import scaled
@@ -24,27 +24,29 @@ def unbounded(plan: Plan) -> Plan:
     return replace(plan, certificate=replace(plan.certificate, bound=None, method="", seconds=0.0))
 
 
-def is_found_again(problem: Problem, budget: Budget) -> bool:
+def is_found_again(problem: Problem, budget: SolveBudget) -> bool:
     found = find(problem, budget)
-    return unbounded(again(problem, budget.seed, found.work, is_exact=found.is_exact)) == unbounded(found.plan)
+    return unbounded(replay_plan(problem, budget.seed, found.work, is_exact=found.is_exact)) == unbounded(found.plan)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "budget", [Budget(None, 4), Budget(0.1), Budget(0), Budget(0.1, 10_000)], ids=["work", "seconds", "none", "both"]
+    "budget",
+    [SolveBudget(None, 4), SolveBudget(0.1), SolveBudget(0), SolveBudget(0.1, 10_000)],
+    ids=["work", "seconds", "none", "both"],
 )
-def test_whatever_ended_the_search(seed: int, budget: Budget) -> None:
+def test_whatever_ended_the_search(seed: int, budget: SolveBudget) -> None:
     assert is_found_again(random_problem(seed), replace(budget, seed=seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_amid_the_first_dive(seed: int) -> None:
-    assert is_found_again(fleet(seed), Budget(0.02 * seed))
+    assert is_found_again(fleet(seed), SolveBudget(0.02 * seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_alone_and_in_processes_the_same_work_finds_the_same(seed: int) -> None:
-    problem, budget = random_problem(seed), Budget(None, 6, seed)
+    problem, budget = random_problem(seed), SolveBudget(None, 6, seed)
 
     def said(plan: Plan) -> Plan:
         assert plan.certificate
@@ -55,10 +57,10 @@ def test_alone_and_in_processes_the_same_work_finds_the_same(seed: int) -> None:
 
 def test_alone_there_is_no_end_by_seconds() -> None:
     with pytest.raises(ValueError, match="ends by its work"):
-        find(random_problem(0), Budget(1.0), alone=True)
+        find(random_problem(0), SolveBudget(1.0), alone=True)
 
 
 def test_the_exact_plan_is_found_again_by_the_steps_of_its_search() -> None:
-    problem, budget = family("B", 6, 3, 2), Budget(None, 4)
+    problem, budget = family("B", 6, 3, 2), SolveBudget(None, 4)
     assert find(problem, budget).is_exact
     assert is_found_again(problem, budget)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.planning.search import dive
-from solvers.planning.search.limits import kept
+from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.prices import resource_prices
-from solvers.planning.search.realise import Standing, leave_out, prune, standing
+from solvers.planning.search.realise import PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import Workshop, usual_levels, workshop
 
@@ -27,42 +27,42 @@ HEAT = 0.02  # of a GPU's price
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SearchDraft:
     """A board worth keeping, what it costs, and the steps it took."""
 
-    stands: Standing
+    stands: PlacedInstances
     cost: float
     work: int
     method: str
     ends_the_beginning: bool = False  # everything is served, or the first dive is done
 
 
-def prepared(t: Tables) -> Workshop:
+def prepare(t: Tables) -> Workshop:
     """An empty fleet, and a coarse look at every offer."""
     return workshop(t, COARSE, usual_levels(t, LEVELS))
 
 
-def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
+def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
     """Better and better plans, without end: the caller's patience is the budget."""
     t = shop.t
     best, work = np.inf, 0
 
-    def draft(method: str) -> Draft | None:
+    def draft(method: str) -> SearchDraft | None:
         nonlocal best
         prune(shop)
         leave_out(shop)
-        kept(shop)
+        enforce_limits(shop)
         cost = shop.cost
         if not cost < best - 1e-9:
             return None
         best = cost
-        return Draft(standing(shop), cost, work, method, not shop.need.any())
+        return SearchDraft(placed_instances(shop), cost, work, method, not shop.need.any())
 
     if not t.pools:
-        yield Draft(_NOBODY, shop.cost, 1, "there is no GPU", True)
+        yield SearchDraft(_NOBODY, shop.cost, 1, "there is no GPU", True)
         return
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
-    course = dive.Course(rate, extra)
+    course = dive.Dive(rate, extra)
     rng = np.random.default_rng(seed)
     walking = _Walk(shop, seed)
     for step, rounds in ((COARSE, FIRST_ROUNDS), (COARSE, ROUNDS), (FINE, ROUNDS)):
@@ -77,7 +77,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
             else:
                 told = prices
         if told is None:
-            yield Draft(_NOBODY, np.inf, work, "", True)
+            yield SearchDraft(_NOBODY, np.inf, work, "", True)
             return  # nothing that could be placed
         columns = dive.columns_of(course)
         weights = told._replace(weight=told.weight[told.weight > dive.NONE])
@@ -87,27 +87,27 @@ def drafts(shop: Workshop, seed: int) -> Iterator[Draft]:
         found = draft("a dive from the LP")
         if found:
             yield found
-        yield Draft(_NOBODY, np.inf, work, "", True)
+        yield SearchDraft(_NOBODY, np.inf, work, "", True)
         if rounds == FIRST_ROUNDS:
             continue  # better prices are worth more than a walk at these
         for _ in walking.on(rate, extra):
             work += 1
-            yield draft("a walk from there") or Draft(_NOBODY, np.inf, work, "")
+            yield draft("a walk from there") or SearchDraft(_NOBODY, np.inf, work, "")
     while True:
         shop.look_at(FINE)
         course.rate = rate * np.exp(float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(rate)))
         course.extra = extra.copy()
-        depth = dive.Depth(
+        depth = dive.DiveLimits(
             rounds=int(rng.choice([3, 5])),
             up=float(rng.choice([0.03, 0.08, 0.15])),
             useful=float(rng.choice([0.5, 0.7, 0.85])),
         )
         for _ in dive.dive(shop, course, weights, columns, depth):
             work += 1
-            yield Draft(_NOBODY, np.inf, work, "")
+            yield SearchDraft(_NOBODY, np.inf, work, "")
         for _ in walking.on(rate, extra):
             work += 1
-            yield draft("the best of several walks") or Draft(_NOBODY, np.inf, work, "")
+            yield draft("the best of several walks") or SearchDraft(_NOBODY, np.inf, work, "")
 
 
 @dataclass
@@ -135,4 +135,4 @@ class _Walk:
 
 
 _NONE = np.zeros(0, dtype=np.int64)
-_NOBODY = Standing(_NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0))
+_NOBODY = PlacedInstances(_NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0))
