@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 
+from tests.support import scratch
 from tests.support.postgres import (
     DatabaseServer,
     GivenDatabase,
     at_port,
-    folder_in_memory,
     pgbouncer,
     postgres_of_debian,
     postgres_of_the_wheel,
 )
 from tests.support.server import RunningServer, running_server
+
+PASSED = pytest.StashKey[bool]()
+LAST = -1000  # after multiprocessing has removed its own folder in there
 
 # Every day the same examples: a change is judged by what it changed. The soak looks for new ones.
 settings.register_profile("everyday", derandomize=True, deadline=None)
@@ -31,6 +37,27 @@ if not os.environ.get("GPUWRIGHT_SOAK"):
 # What a shell starts in the background ignores Ctrl-C, and so would everything that we start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """All files of a run in one folder; what failed tests wrote stays until the next run."""
+    if hasattr(config, "workerinput") or config.option.basetemp:
+        return
+    folder = scratch.in_memory()
+    if folder is None:
+        return
+    config.option.basetemp = str(folder / "t")
+
+    def removed() -> None:
+        if config.stash.get(PASSED, True):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    Finalize(None, removed, exitpriority=LAST)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[PASSED] = exitstatus == 0
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,14 +91,14 @@ KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[DatabaseServer]:
     """The wheel's Postgres, one for the whole run."""
-    with folder_in_memory("postgres") as folder, postgres_of_the_wheel(folder) as server:
+    with TemporaryDirectory(prefix="postgres-") as folder, postgres_of_the_wheel(Path(folder)) as server:
         server.answer_before_the_disk()
         yield server
 
 
 @pytest.fixture(scope="session")
 def debian_postgres() -> Iterator[DatabaseServer]:
-    with folder_in_memory("debian") as folder, postgres_of_debian(folder) as server:
+    with TemporaryDirectory(prefix="debian-") as folder, postgres_of_debian(Path(folder)) as server:
         server.answer_before_the_disk()
         yield server
 

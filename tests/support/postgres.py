@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -25,13 +23,12 @@ from app.embedded import EmbeddedPostgres
 from app.postgres import child
 from app.postgres.admission import ROLE
 from app.store.database import schema
+from tests.support.scratch import MEMORY
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
 PGBOUNCER = Path("/usr/sbin/pgbouncer")
 SHIPPED_PGBOUNCER = Path(__file__).parents[2] / "deploy" / "pgbouncer" / "pgbouncer.ini"
 TEMPLATE = "migrated"
-MEMORY = Path("/dev/shm")
-NEEDED_BYTES = 4 << 30  # two servers and their logs in each of four workers
 FIRST_PORT, WORKERS, PORTS_OF_WORKER = 10_000, 8, 1_000  # beside those of copies; the kernel's begin at 32,768
 _taken = count(secrets.randbelow(PORTS_OF_WORKER))  # two test runs at once should not begin at the same
 
@@ -104,18 +101,6 @@ def at_database(url: str, name: str) -> str:
 def at_port(url: str, port: int) -> str:
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{parts.username}:{parts.password}@127.0.0.1:{port}"))
-
-
-@contextmanager
-def folder_in_memory(name: str) -> Iterator[Path]:
-    """For a server that nobody crashes: databases are copied in a fifth of the time. On disk where memory is small."""
-    roomy = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED_BYTES
-    if roomy:
-        for left in MEMORY.glob("gpuwright-tests-*"):
-            if not Path("/proc", left.name.split("-")[2]).exists():
-                shutil.rmtree(left, ignore_errors=True)  # of a run that was killed
-    with TemporaryDirectory(prefix=f"gpuwright-tests-{os.getpid()}-{name}-", dir=MEMORY if roomy else None) as folder:
-        yield Path(folder)
 
 
 @contextmanager
