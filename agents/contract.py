@@ -60,6 +60,11 @@ Stage = Literal["starting", "verifying", "warming", "routing", "ready", "drainin
 Handover = Literal["overlap", "strict"]
 
 
+def owner_name(tenant: str, name: str) -> str:
+    """Names a service or job as plans do: tenant/name, where no tenant means the tenant `default`."""
+    return f"{tenant or 'default'}/{name}"
+
+
 class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
     """One device as it was found."""
 
@@ -124,6 +129,11 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     steps: Amount = 0.0  # of a job since it began
     batches: Amount = 0.0  # that were served; 0: not told, for batch_mean is over all since the copy began
 
+    @property
+    def owner(self) -> str:
+        """The service or job, as plans name it: tenant/name."""
+        return owner_name(self.tenant, self.service or self.job)
+
 
 class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
     """One process of an instance as the agent sees it now. While it is handed over an instance has two."""
@@ -183,6 +193,11 @@ class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
     dedicated: bool = False
     evidence: Reason = ""  # how the agent knows: observed, journal, restart
     model: OptionalName = ""
+
+    @property
+    def owner(self) -> str:
+        """The service or job, as plans name it: tenant/name."""
+        return owner_name(self.tenant, self.service or self.job)
 
 
 class Report(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -260,6 +275,15 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
     dedicated: bool = False
     priority: Amount = 100.0
     preemptible: bool = True  # a job that may be stopped when services need its memory
+
+    @property
+    def owner(self) -> str:
+        """The service or job, as plans name it: tenant/name."""
+        return owner_name(self.tenant, self.service or self.job)
+
+    def profile_key(self, gpu_type: str) -> str:
+        """What makes two instances the same kind: model/variant/gpuType."""
+        return f"{self.model}/{self.variant}/{gpu_type}"
 
 
 class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):

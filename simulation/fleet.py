@@ -171,7 +171,7 @@ class SimulatedFleet:
                     )
                     work.go_on(copy, exec_ms / 1000, since, until, self._noise())
                 elif copy.stage is Stage.READY:
-                    job = f"{copy.wanted.tenant}/{copy.wanted.job}"
+                    job = copy.wanted.owner
                     speed = self.truth.units_per_second(job, node.gpu_type, copy.wanted.sm_percent, beside, clock_mhz)
                     work.units += speed * (until - since)
                     work.busy_share = 1.0

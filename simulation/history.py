@@ -34,7 +34,7 @@ def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator
         was, is_ = were.get(name), are.get(name)
         one = is_ or was
         assert one is not None
-        owner = f"{one.tenant}/{one.service or one.job}"
+        owner = one.owner
         if was is None or is_ is None:
             yield InstanceChange(at, after.node, name, owner, "start" if was is None else "stop")
         elif was.gpu != is_.gpu:

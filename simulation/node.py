@@ -144,7 +144,7 @@ class LightNode:
         if copy.served:
             profile = problem.profiles.get(self.key(copy))
             return SimulatedResident(profile.demand if profile else Demand(), copy.wanted.sm_percent)
-        job = problem.jobs.get(f"{copy.wanted.tenant}/{copy.wanted.job}")
+        job = problem.jobs.get(copy.wanted.owner)
         found = job.profiles.get(self.gpu_type) if job else None
         return SimulatedResident(found.demand if found else Demand(), copy.wanted.sm_percent)
 

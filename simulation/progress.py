@@ -28,7 +28,7 @@ def served(connection: Connection) -> ServedProgress:
     owner: dict[str, str] = {}
     for _, _, body in observed.told(connection, 0):
         told = msgspec.json.decode(body, type=Assignment)
-        owner |= {one.id: f"{one.tenant}/{one.service}" for one in told.instances if one.service}
+        owner |= {one.id: one.owner for one in told.instances if one.service}
     ready = [
         owner[copy.instance]
         for _, _, detail in observed.details(connection, EPOCH)

@@ -65,7 +65,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def service(self) -> str:
-        return f"{self.wanted.tenant or 'default'}/{self.wanted.service}"
+        return self.wanted.owner
 
     @property
     def rising(self) -> bool:

@@ -188,7 +188,7 @@ def _services_coming(
 ) -> frozenset[str]:
     """Services with an instance here that is on its way: theirs that are to go wait for it."""
     return frozenset(
-        f"{one.instance.tenant or 'default'}/{one.instance.service}"
+        one.instance.owner
         for one in wanted
         if one.instance.service
         and one.instance.id not in node.refused

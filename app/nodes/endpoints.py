@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from agents.contract import AssignedInstance, Assignment, EndpointCopy, ServiceEndpoints
+from agents.contract import AssignedInstance, Assignment, EndpointCopy, ServiceEndpoints, owner_name
 from app.nodes.detail import InstanceOwner, NodeDetail
 from app.store.fleet.endpoints import GatewayLimit
 
@@ -50,7 +50,7 @@ def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) ->
             continue
         weight = max(instance.rate_per_second if instance else 0.0, SMALLEST_WEIGHT)
         endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in GOING)
-        found.append(ServiceCopy(f"{owner.tenant or 'default'}/{owner.service}", copy.instance, endpoint, instance))
+        found.append(ServiceCopy(owner_name(owner.tenant, owner.service), copy.instance, endpoint, instance))
     return tuple(found)
 
 

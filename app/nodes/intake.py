@@ -219,7 +219,7 @@ def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
 
 
 def _strange(interval: UsageInterval) -> str:
-    whose = f"{interval.tenant}/{interval.service or interval.job}"
+    whose = interval.owner
     return f"instance {interval.instance} on GPU {interval.gpu} was never assigned to this node for {whose}"
 
 

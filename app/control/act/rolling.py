@@ -91,12 +91,12 @@ def _unproven(told: Desired, target: Desired, types: Mapping[str, str]) -> froze
     """Shapes that run nowhere, of services that run in another one: those have something to lose."""
     running: dict[str, set[str]] = {}
     for node, one in _services(told):
-        running.setdefault(f"{one.tenant}/{one.service}", set()).add(_key(one, types.get(node, "")))
+        running.setdefault(one.owner, set()).add(one.profile_key(types.get(node, "")))
     known = set().union(*running.values()) if running else set()
     return frozenset(
         key
         for node, one in _services(target)
-        if f"{one.tenant}/{one.service}" in running and (key := _key(one, types.get(node, ""))) not in known
+        if one.owner in running and (key := one.profile_key(types.get(node, ""))) not in known
     )
 
 
@@ -104,17 +104,13 @@ def _services(desired: Desired) -> list[tuple[str, AssignedInstance]]:
     return [(node, one) for node, wanted in desired.items() for one in wanted.instances if one.service]
 
 
-def _key(one: AssignedInstance, gpu_type: str) -> str:
-    return f"{one.model}/{one.variant}/{gpu_type}"
-
-
 def _rising(step: Advance) -> frozenset[str]:
     """Services of which a copy is on its way up."""
     return frozenset(
-        f"{one.tenant}/{one.service}"
+        one.owner
         for wanted in step.desired.values()
         for one in wanted.instances
-        if one.id in step.state.pending
+        if one.service and one.id in step.state.pending
     )
 
 

@@ -71,7 +71,7 @@ class _Ids:
         self._held: dict[tuple[str, int, str], list[str]] = defaultdict(list)
         for node, wanted in standing.items():
             for one in wanted.instances:
-                self._held[node, one.gpu, f"{one.tenant}/{one.service or one.job}"].append(one.id)
+                self._held[node, one.gpu, one.owner].append(one.id)
 
     def of(self, node: str, gpu: int, owner: str) -> str:
         if self._held[node, gpu, owner]:

@@ -11,7 +11,7 @@ from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout.changes import changes, owner_of
+from app.control.rollout.changes import changes
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
@@ -64,7 +64,7 @@ def leaving(
     carried = _rates(decision.desired)
     before = _rates(standing)
     return tuple(
-        Stays(one.id, owner_of(one), node, one.gpu, *why)
+        Stays(one.id, one.owner, node, one.gpu, *why)
         for node, one in _there(standing, places)
         if (why := _why(one, unserved, carried, before, waiting or {}))
     )
@@ -81,9 +81,9 @@ def keep_undrainable(
     named = {one.instance for one in stays}
     reasons = {one.service: one for one in found.stuck}
     stays += tuple(
-        Stays(one.id, owner_of(one), node, one.gpu, reasons[owner_of(one)].reason, reasons[owner_of(one)].message)
+        Stays(one.id, one.owner, node, one.gpu, reasons[one.owner].reason, reasons[one.owner].message)
         for node, one in _there(standing, places)
-        if one.id in there and one.id not in named and owner_of(one) in reasons
+        if one.id in there and one.id not in named and one.owner in reasons
     )
     if not held and not found.stuck:
         return decision, stays
@@ -97,7 +97,7 @@ def progress(asked: Iterable[Cordon], told: Desired, now: datetime, *, is_rollin
     found = []
     for one in asked:
         lines = told[one.node].instances if one.node in told else ()
-        left = tuple(sorted(owner_of(line) for line in lines if one.gpu in (WHOLE, line.gpu)))
+        left = tuple(sorted(line.owner for line in lines if one.gpu in (WHOLE, line.gpu)))
         is_over = one.deadline is not None and now >= one.deadline
         found.append(Drain(one, left, is_over and (bool(left) or is_rolling), is_rolling))
     return tuple(found)
@@ -107,7 +107,7 @@ def _why(
     one: AssignedInstance, unserved: Mapping[str, Unserved], carried: Mapping[str, float],
     before: Mapping[str, float], waiting: Mapping[str, str],
 ) -> tuple[str, str] | None:  # fmt: skip
-    owner = owner_of(one)
+    owner = one.owner
     if one.job:
         if one.preemptible:
             return None
@@ -123,7 +123,7 @@ def _rates(desired: Desired) -> dict[str, float]:
     found: dict[str, float] = {}
     for wanted in desired.values():
         for one in wanted.instances:
-            found[owner_of(one)] = found.get(owner_of(one), 0.0) + one.rate_per_second
+            found[one.owner] = found.get(one.owner, 0.0) + one.rate_per_second
     return found
 
 

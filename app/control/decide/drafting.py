@@ -59,7 +59,7 @@ def _lines(wanted: NodeDesired | None) -> tuple[AssignedInstance, ...]:
 
 
 def _told(lines: Iterable[AssignedInstance]) -> set[tuple[str, object]]:
-    return {(f"{one.tenant}/{one.service or one.job}", _weightless(one)) for one in lines}
+    return {(one.owner, _weightless(one)) for one in lines}
 
 
 def _weightless(one: AssignedInstance) -> tuple[object, ...]:

@@ -47,7 +47,7 @@ class StepBase:
         """What pinned instances carry, which the problem does not know of."""
         carried: dict[str, float] = {}
         for _, one in self.posed.pinned:
-            name = f"{one.tenant}/{one.service}"
+            name = one.owner
             carried[name] = carried.get(name, 0.0) + one.rate_per_second
         return carried
 

@@ -53,7 +53,7 @@ def pose(
     stays = pinned_instances(snapshot)
     taken = _demands(whole, stays)
     left = _left(whole, snapshot) if jobs is None else jobs
-    running_jobs = {f"{one.tenant}/{one.job}" for _, one in stays if one.job}
+    running_jobs = {one.owner for _, one in stays if one.job}
     problem = replace(
         whole,
         nodes={
@@ -102,8 +102,9 @@ def _services(
 ) -> Iterator[tuple[str, Service]]:
     """Every service at the rate to plan for, without what pinned instances carry."""
     carried: dict[str, list[float]] = {}
-    for _, one in stays:
-        carried.setdefault(f"{one.tenant}/{one.service}", []).append(one.rate_per_second)
+    for _, instance in stays:
+        if instance.service:
+            carried.setdefault(instance.owner, []).append(instance.rate_per_second)
     for name, service in whole.services.items():
         expected = snapshot.expected.get(name)
         asked = max(expected.rate_per_second if expected else service.rate_per_second, LEAST_RATE)

@@ -29,7 +29,7 @@ def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instanc
         for one in wanted.instances:
             if one.gpu not in gpus:
                 continue
-            name = f"{one.tenant}/{one.service or one.job}"
+            name = one.owner
             if one.job and name in problem.jobs and problem.nodes[node].gpu_type in problem.jobs[name].profiles:
                 jobs.append(PlacedJob(name, node, one.gpu, round(one.sm_percent), one.memory_gib))
             elif one.service and _still_fits(one, problem.services.get(name), problem, node):

@@ -70,9 +70,7 @@ def queue_jobs(snapshot: Snapshot) -> JobQueue:
     if not known:
         return JobQueue()
     room = free_capacity(snapshot)
-    running = {
-        f"{one.tenant}/{one.job}" for wanted in snapshot.standing.values() for one in wanted.instances if one.job
-    }
+    running = {one.owner for wanted in snapshot.standing.values() for one in wanted.instances if one.job}
     facts = {name: snapshot.jobs.get(name, JobProgress()) for name in known}
     open_ = {name: work for name, work in known.items() if facts[name].phase not in ("finished", "failed")}
     tasks = sort_tasks(_task(work, facts[name], snapshot.at) for name, work in open_.items())

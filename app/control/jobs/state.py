@@ -152,7 +152,7 @@ def assigned_places(told: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str,
             continue
         for one in wanted.instances:
             if one.job:
-                found[f"{one.tenant}/{one.job}"] = JobPlace(one.id, node, one.gpu, one.sm_percent)
+                found[one.owner] = JobPlace(one.id, node, one.gpu, one.sm_percent)
     return found
 
 
@@ -184,7 +184,7 @@ def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
             told.add(one.id)
             why, copy = held.get(one.id), copies.get(one.id)
             yield JobReading(
-                f"{one.tenant}/{one.job}", one.id, report.node, order, at, one.steps,
+                one.owner, one.id, report.node, order, at, one.steps,
                 copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")),
             )  # fmt: skip
     for id_, why in held.items():  # what has no process at the moment is no instance of the report

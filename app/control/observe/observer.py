@@ -156,7 +156,7 @@ class Observer:
             for wanted in desired.values():
                 for one in wanted.instances:
                     if one.service:
-                        name = f"{one.tenant}/{one.service}"
+                        name = one.owner
                         planned[name] = planned.get(name, 0.0) + one.rate_per_second
             self._in_force = ((plan.desired, plan.body), desired, planned)
         return desired, planned

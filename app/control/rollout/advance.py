@@ -11,7 +11,7 @@ from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import CopyTrial
 from app.control.rollout import canary
-from app.control.rollout.changes import NOTHING, changes, owner_of
+from app.control.rollout.changes import NOTHING, changes
 from app.control.rollout.check import check
 from app.control.rollout.last_resort import gives_way, stands_still
 from app.control.rollout.making import as_set, in_turn, make, said
@@ -70,7 +70,7 @@ def advance(
 
 
 def _owners(told: Desired, instances: Collection[str]) -> tuple[str, ...]:
-    return tuple(sorted({owner_of(one) for wanted in told.values() for one in wanted.instances if one.id in instances}))
+    return tuple(sorted({one.owner for wanted in told.values() for one in wanted.instances if one.id in instances}))
 
 
 def _differing(after: Desired, given: Desired) -> dict[str, NodeDesired]:

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.domain.readings import CopyTrial
 from app.control.rollout.capacity import serves
 from app.control.rollout.rules import Canary, PendingStep, RolloutRules
-
-
-def key_of(one: AssignedInstance, node: str, rules: RolloutRules) -> str:
-    """What makes two instances the same kind: model/variant/gpuType."""
-    return f"{one.model}/{one.variant}/{rules.gpu_types.get(node, '')}"
 
 
 @dataclass(frozen=True, slots=True)

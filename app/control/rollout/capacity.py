@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
-from app.control.rollout.changes import owner_of
 from app.control.rollout.rules import PendingStep, RolloutRules
 
 TINY = 1e-6  # of a rate
@@ -43,7 +42,7 @@ class CapacityLedger:
         counts = dict.fromkeys(services, 0)
         for node, wanted in told.items():
             for one in wanted.instances:
-                owner = owner_of(one)
+                owner = one.owner
                 if one.service and owner in self._rate:
                     found = self.now[one.id] = carried(one, node, pending.get(one.id), observed)
                     if found is not None:
@@ -51,7 +50,7 @@ class CapacityLedger:
                         self._count[owner] += 1
         for wanted in target.values():
             for one in wanted.instances:
-                owner = owner_of(one)
+                owner = one.owner
                 if one.service and owner in self._need:
                     self._need[owner] += one.rate_per_second
                     counts[owner] += 1

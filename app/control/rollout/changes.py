@@ -51,7 +51,7 @@ class InstanceChange:
 
     @cached_property
     def owner(self) -> str:
-        return owner_of(self.one)
+        return self.one.owner
 
     @property
     def takes_room(self) -> bool:
@@ -61,11 +61,6 @@ class InstanceChange:
     def growth(self) -> float:
         """By how much the instance's memory grows."""
         return (self.after.memory_gib if self.after else 0.0) - (self.before.memory_gib if self.before else 0.0)
-
-
-def owner_of(one: AssignedInstance) -> str:
-    """The service or job, as tenant/name."""
-    return f"{one.tenant or 'default'}/{one.service or one.job}"
 
 
 def changes(told: Desired, target: Desired) -> list[InstanceChange]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.rollout.canary import key_of
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
 from app.control.rollout.rules import Leaving, PendingStep, RolloutRules
@@ -124,4 +123,4 @@ def _failure(
 
 
 def start_seconds(one: AssignedInstance, node: str, rules: RolloutRules) -> float:
-    return rules.start_seconds.get(key_of(one, node, rules), START_SECONDS)
+    return rules.start_seconds.get(one.profile_key(rules.gpu_types.get(node, "")), START_SECONDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
-from app.control.rollout.changes import NOTHING, owner_of
+from app.control.rollout.changes import NOTHING
 from app.control.rollout.clocks import raised
 
 
@@ -19,8 +19,8 @@ def without(target: Desired, told: Desired, owners: Collection[str]) -> dict[str
         if after is not None and before.instances == after.instances:
             found[node] = after
             continue
-        kept = [one for one in before.instances if owner_of(one) in owners]
-        wanted = [one for one in (after.instances if after else ()) if owner_of(one) not in owners]
+        kept = [one for one in before.instances if one.owner in owners]
+        wanted = [one for one in (after.instances if after else ()) if one.owner not in owners]
         if kept or after is not None:
             found[node] = _together(before, after or before, kept, wanted)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from app.control.domain.events import Reason
-from app.control.rollout.changes import ChangeKind, InstanceChange, owner_of
+from app.control.rollout.changes import ChangeKind, InstanceChange
 from app.control.rollout.scene import Scene
 
 
@@ -25,7 +25,7 @@ def stands_still(scene: Scene, made: Collection[InstanceChange]) -> bool:
     moving += [
         (node, one) for node, wanted in scene.told.items() for one in wanted.instances if one.id in scene.pending
     ]
-    if any(owner_of(one) in owners or (node, one.gpu) in places for node, one in moving):
+    if any(one.owner in owners or (node, one.gpu) in places for node, one in moving):
         return False
     return not any(node in silent for node, _ in places)
 

@@ -9,7 +9,6 @@ from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus
-from app.control.rollout.changes import owner_of
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
@@ -31,11 +30,11 @@ def roll_back(
     What has been declared since stays as it is told, what has been deleted since does not come back, and what stood on
     a GPU that may not be used any more is held back.
     """
-    was = {owner_of(one) for wanted in earlier.values() for one in wanted.instances}
-    since = {owner_of(one) for wanted in told.values() for one in wanted.instances} - was
+    was = {one.owner for wanted in earlier.values() for one in wanted.instances}
+    since = {one.owner for wanted in told.values() for one in wanted.instances} - was
     target = without(earlier, told, since & set(declared))
     target = {
-        node: replace(wanted, instances=tuple(one for one in wanted.instances if owner_of(one) in declared))
+        node: replace(wanted, instances=tuple(one for one in wanted.instances if one.owner in declared))
         for node, wanted in target.items()
     }
     gone = {one.service: one for one in _homeless(target, told, nodes)}
@@ -53,8 +52,8 @@ def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeStatus]) -
                 continue
             if facts is None or facts.state != "reporting":
                 state = facts.state if facts else "not declared"
-                yield HeldBackChange(owner_of(one), Reason.NODE_SILENT, f"{one.id} stood on {node}, which is {state}")
+                yield HeldBackChange(one.owner, Reason.NODE_SILENT, f"{one.id} stood on {node}, which is {state}")
             elif one.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
                 yield HeldBackChange(
-                    owner_of(one), Reason.CORDONED, f"{one.id} stood on {node}/{one.gpu}, which takes nothing"
+                    one.owner, Reason.CORDONED, f"{one.id} stood on {node}/{one.gpu}, which takes nothing"
                 )

@@ -10,7 +10,7 @@ from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components, owner_of
+from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components
 from app.control.rollout.keeping import without
 from app.control.rollout.rehearsal import Walk, rehearsed
 from app.control.rollout.room import GpuLimits, is_over_full, shortfall_on
@@ -136,6 +136,6 @@ def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: Rol
         jobs = [change for change in arrivals if change.one.job]
         without_jobs = [one for one in there if one not in [job.one for job in jobs]]
         for change in jobs if jobs and not is_over_full(without_jobs, gpu) else arrivals:
-            staying = [one for one in there if owner_of(one) != change.owner]
+            staying = [one for one in there if one.owner != change.owner]
             lacks = shortfall_on(gpu, change.one, staying) or Shortfall("no_room", "what stays there is in its way")
             yield _held(change.owner, lacks)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from agents.contract import AssignedInstance
 from agents.fits import GpuRules, Shortfall, find_shortfall
 from app.control.domain.desired import NodeDesired
-from app.control.rollout.changes import owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ def _company(gpu: GpuLimits, new: AssignedInstance, there: list[AssignedInstance
     staying = [other for other in there if other.id != new.id]
     if new.job and len({other.id for other in staying if other.job}) + 1 > gpu.jobs:
         return Shortfall("too_many_jobs", f"the GPU takes {gpu.jobs} jobs")
-    stranger = next((other for other in staying if owner_of(other) != owner_of(new)), None)
+    stranger = next((other for other in staying if other.owner != new.owner), None)
     if stranger and (new.dedicated or any(other.dedicated for other in staying)):
         # The reader may not know what other tenants run.
         name = stranger.id if stranger.tenant == new.tenant else "an instance of another tenant"

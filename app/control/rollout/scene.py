@@ -13,14 +13,12 @@ from agents.contract import AssignedInstance
 from agents.fits import Shortfall
 from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
-from app.control.rollout import canary
 from app.control.rollout.capacity import CapacityLedger
 from app.control.rollout.changes import (
     NOTHING,
     ChangeKind,
     InstanceChange,
     has_other_batch,
-    owner_of,
     same_process,
     with_instance,
 )
@@ -53,7 +51,7 @@ class Scene:
         self.ledger = CapacityLedger(services, told, target, {**on_trial, **state.pending}, observed, rules)
         if on_trial and self.urgent:  # what they carry is relied on
             there = [one for wanted in told.values() for one in wanted.instances if one.id in on_trial]
-            left = {one.id: on_trial[one.id] for one in there if owner_of(one) not in self.urgent}
+            left = {one.id: on_trial[one.id] for one in there if one.owner not in self.urgent}
             self.ledger = CapacityLedger(services, told, target, {**left, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
         self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are told or not gone yet
@@ -69,7 +67,7 @@ class Scene:
         jobs = {change.owner for change in self.todo.values() if change.one.job}
         for node, wanted in self.told.items():
             for one in wanted.instances:
-                owner = owner_of(one)
+                owner = one.owner
                 if one.job and owner in jobs:
                     self._jobs[owner] += 1
                 if owner in services and self.ledger.now.get(one.id) is not None and self._is_proven(one, node):
@@ -78,7 +76,7 @@ class Scene:
                     self._holding[node, one.gpu] += self._copies(one)
         for gone in self.leaving.values():
             if gone.instance.job:
-                self._jobs[owner_of(gone.instance)] += 1
+                self._jobs[gone.instance.owner] += 1
             self._holding[gone.node, gone.instance.gpu].append(gone.instance)
 
     @cached_property
@@ -87,7 +85,7 @@ class Scene:
         return urgent(self.all, self.ledger, self.before, self.pending)
 
     def _is_proven(self, one: AssignedInstance, node: str) -> bool:
-        return canary.key_of(one, node, self.rules) not in self._unproven
+        return one.profile_key(self.rules.gpu_types.get(node, "")) not in self._unproven
 
     def _copies(self, one: AssignedInstance) -> list[AssignedInstance]:
         before = self._handed_over(one)
@@ -166,7 +164,7 @@ class Scene:
         return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.one, there)
 
     def _on_trial(self, change: InstanceChange) -> Shortfall | None:
-        key = canary.key_of(change.one, change.node, self.rules)
+        key = change.one.profile_key(self.rules.gpu_types.get(change.node, ""))
         if key not in self._unproven or change.owner not in self._trusted:
             return None
         first = self.canaries.get(key)
@@ -245,7 +243,7 @@ class Scene:
         if one.job:
             self._jobs[change.owner] += change.kind is ChangeKind.START
         else:
-            key = canary.key_of(one, change.node, self.rules)
+            key = one.profile_key(self.rules.gpu_types.get(change.node, ""))
             first = self.canaries.get(key)
             if key in self._unproven and change.owner in self._trusted and (not first or first.instance == one.id):
                 self.canaries[key] = Canary(one.id, 0.0, change.before)

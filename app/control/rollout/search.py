@@ -8,7 +8,7 @@ from dataclasses import replace
 from agents.contract import AssignedInstance
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.rollout.at_once import AT_ONCE
-from app.control.rollout.changes import NOTHING, InstanceChange, owner_of
+from app.control.rollout.changes import NOTHING, InstanceChange
 from app.control.rollout.clocks import raised
 from app.control.rollout.queue import usually
 from app.control.rollout.rules import RolloutRules, RolloutState
@@ -36,7 +36,7 @@ def narrowed(desired: Desired, parts: Sequence[Sequence[InstanceChange]]) -> lis
     lines: list[dict[str, list[AssignedInstance]]] = [{} for _ in parts]
     for node, wanted in desired.items():
         for one in wanted.instances:
-            for mine in {of.get((node, one.gpu), -1), of.get(owner_of(one), -1)} - {-1}:
+            for mine in {of.get((node, one.gpu), -1), of.get(one.owner, -1)} - {-1}:
                 lines[mine].setdefault(node, []).append(one)
     for number, part in enumerate(parts):
         for change in part:

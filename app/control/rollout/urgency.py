@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from app.control.domain.desired import Desired
 from app.control.rollout.capacity import CapacityLedger
-from app.control.rollout.changes import InstanceChange, components, owner_of
+from app.control.rollout.changes import InstanceChange, components
 
 
 def urgent(
@@ -18,6 +18,6 @@ def urgent(
     if not starved:
         return frozenset()
     ids = set(pending)
-    starved -= {owner_of(one) for wanted in told.values() for one in wanted.instances if one.id in ids}
+    starved -= {one.owner for wanted in told.values() for one in wanted.instances if one.id in ids}
     parts = [{change.owner for change in part} for part in components(todo)]
     return frozenset().union(*(owners for owners in parts if owners & starved))

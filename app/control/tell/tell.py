@@ -131,7 +131,7 @@ class Announcer:
         problem, plan = after.posed.problem, after.plan
         pinned: dict[str, float] = {}
         for _, one in after.posed.pinned:
-            name = f"{one.tenant}/{one.service}"
+            name = one.owner
             pinned[name] = pinned.get(name, 0.0) + one.rate_per_second
         acting = acting_services(after.snapshot)
         promises = {name: one for name, one in _promises(problem, plan).items() if name in acting}

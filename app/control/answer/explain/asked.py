@@ -44,7 +44,7 @@ class Explain(Aside):
 
 def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
     if name not in posed.problem.services:
-        pinned = [one.id for _, one in posed.pinned if f"{one.tenant}/{one.service}" == name]
+        pinned = [one.id for _, one in posed.pinned if one.service and one.owner == name]
         late = f"{name} was not there yet when this plan was made; the next cycle plans for it"
         return {"missing": late if not pinned else f"{name} stands on cordoned GPUs, where it stays as it is"}
     why = why_service(posed.problem, plan, name)

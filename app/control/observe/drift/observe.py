@@ -130,7 +130,7 @@ class NodeMinutes:
             if ready is None or ready + WARM > last.minute:
                 continue
             # How long a batch takes is the same however many wait; how late answers are is not.
-            late = None if f"{one.tenant}/{one.service}" in shed else _is_late(one, said, told)
+            late = None if one.owner in shed else _is_late(one, said, told)
             yield _observation(one, said, last.minute, late, power.get(one.gpu), settings)
 
 

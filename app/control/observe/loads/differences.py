@@ -103,7 +103,7 @@ class NodeTotals:
                 requests, errors, counts, lies = 0.0, 0, (), lies + 1
             rate = requests / seconds if seconds > 0 else known.rate if known else 0.0
             totals[one.id] = _Total(one.requests, one.errors, one.latency_counts, rate)
-            service = came.setdefault(f"{one.tenant}/{one.service}", CountedRequests())
+            service = came.setdefault(one.owner, CountedRequests())
             service.requests += requests
             service.errors += errors
             add(service.counts, counts)

@@ -60,9 +60,7 @@ def test_the_plan_is_right_and_runs_on_what_is_left(posed: Question, decision: D
 def test_nodes_are_assigned_what_the_plan_says(decision: Decision) -> None:
     planned = {(line.node, line.gpu, line.service) for line in decision.plan.instances}
     assigned = {
-        (node, line.gpu, f"{line.tenant}/{line.service}")
-        for node, desired in decision.desired.items()
-        for line in desired.instances
+        (node, line.gpu, line.owner) for node, desired in decision.desired.items() for line in desired.instances
     }
     assert assigned == planned
     for desired in decision.desired.values():

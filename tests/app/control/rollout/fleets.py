@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from agents.contract import AssignedGpu, AssignedInstance, Frame
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
-from app.control.rollout.changes import owner_of
 from app.control.rollout.room import GpuLimits, is_over_full
 from app.control.rollout.rules import RolloutRules
 
@@ -127,5 +126,5 @@ def served(desired: Desired) -> dict[str, float]:
     for wanted in desired.values():
         for one in wanted.instances:
             if one.service:
-                found[owner_of(one)] = found.get(owner_of(one), 0.0) + one.rate_per_second
+                found[one.owner] = found.get(one.owner, 0.0) + one.rate_per_second
     return found

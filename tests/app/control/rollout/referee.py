@@ -28,7 +28,7 @@ def faults(before: Desired, after: Desired, need: dict[str, float], rules: Rollo
         during = sum(
             min(one.rate_per_second, new[id_][1].rate_per_second)
             for id_, (_, one) in old.items()
-            if id_ in new and f"{one.tenant}/{one.service}" == service
+            if id_ in new and one.owner == service
         )
         if during < min(wanted, carries.get(service, 0.0)) - 1e-6:
             yield f"{service} carries {during} of {wanted}, and had {carries.get(service)}"

@@ -21,7 +21,7 @@ def test_every_step_has_room_and_capacity_and_the_last_is_the_target(fleets: tup
     assert standing(found.steps[-1] if found.steps else told) == standing(found.target)
     held = {one.service for one in found.stuck}
     for id_, (_, one) in standing(target).items():
-        if f"{one.tenant}/{one.service or one.job}" not in held:
+        if one.owner not in held:
             assert standing(found.target)[id_][1] == one
     for before, after in pairwise([told, *found.steps]):
         assert list(faults(before, after, served(found.target), rules())) == []
