@@ -59,7 +59,7 @@ class QuickStep:
 def find_quick_step(
     problem: Problem,
     plan: Plan,
-    calls: Sequence[CapacityNeed],
+    needs: Sequence[CapacityNeed],
     solver: FollowingSolver | None = None,
     *,
     strict: bool = False,
@@ -74,23 +74,23 @@ def find_quick_step(
     """
     services = problem.services
     held = elsewhere or {}
-    known = [_subtract_carried(call, held.get(call.service, 0.0)) for call in calls if call.service in services]
+    known = [_subtract_carried(need, held.get(need.service, 0.0)) for need in needs if need.service in services]
     order = sorted(known, key=lambda one: (-services[one.service].priority, one.service))
     course = StepDraft(problem, plan)
-    outside = [call for call in order if not course.inside(call, strict, ahead=solver is not None)]
+    outside = [need for need in order if not course.inside(need, strict, ahead=solver is not None)]
     answer: SolverAnswer | None = None
     heard = RecordingSolver(solver) if solver else None
     if outside:
         course, answer = _draft_outside(problem, plan, outside, heard, strict, seconds)
-        for call in order:
-            if call.service not in course.rungs and not course.inside(call, strict):
-                course.partly(call, strict)
+        for need in order:
+            if need.service not in course.rungs and not course.inside(need, strict):
+                course.partly(need, strict)
     if not course.rungs:
         return None
     quick = _summarise(course, problem, plan, order, answer)
     recipe: dict[str, JSON] = {
         "kind": "quicken",
-        "calls": {call.service: [call.rate_per_second, call.least] for call in order},
+        "calls": {need.service: [need.rate_per_second, need.least] for need in order},
         "strict": strict,
         "solver": heard is not None,
         "followed": list(heard.outcomes) if heard else [],
@@ -107,41 +107,41 @@ class StepDraft:
         self.rungs: dict[str, StepKind] = {}
         self.rates: dict[str, float] = {}
 
-    def inside(self, call: CapacityNeed, strict: bool, ahead: bool = False) -> bool:
+    def inside(self, need: CapacityNeed, strict: bool, ahead: bool = False) -> bool:
         """On the GPUs that it has, and nobody makes way: for what it will need soon, else for what it needs now.
 
         `ahead`: not for now alone where much more will be needed by the time that a new instance serves.
         """
-        area = neighbourhood_of(self.problem, self.plan, [call.service])
-        grows = ahead and call.rate_per_second > call.least * GROWS
-        for rate in (call.rate_per_second,) if grows else dict.fromkeys((call.rate_per_second, call.least)):
-            after = retune(area, call.service, rate)
+        area = neighbourhood_of(self.problem, self.plan, [need.service])
+        grows = ahead and need.rate_per_second > need.least * GROWS
+        for rate in (need.rate_per_second,) if grows else dict.fromkeys((need.rate_per_second, need.least)):
+            after = retune(area, need.service, rate)
             if after:
-                return self._take(after, call.service, rate, StepKind.RETUNE)
-            after = resize(area, call.service, rate, strict)
+                return self._take(after, need.service, rate, StepKind.RETUNE)
+            after = resize(area, need.service, rate, strict)
             if after:
-                return self._take(after, call.service, rate, StepKind.RESIZE)
+                return self._take(after, need.service, rate, StepKind.RESIZE)
         return False
 
-    def pushing(self, call: CapacityNeed, strict: bool) -> bool:
+    def pushing(self, need: CapacityNeed, strict: bool) -> bool:
         """The same, and preemptible jobs beside it make way, as few GPUs' as will do: services come first."""
-        area = neighbourhood_of(self.problem, self.plan, [call.service])
-        for rate in dict.fromkeys((call.rate_per_second, call.least)):
+        area = neighbourhood_of(self.problem, self.plan, [need.service])
+        for rate in dict.fromkeys((need.rate_per_second, need.least)):
             gone: frozenset[str] = frozenset()
-            for jobs in blocking_jobs(area, call.service):
+            for jobs in blocking_jobs(area, need.service):
                 gone |= jobs
-                after = resize(without_jobs(area, gone), call.service, rate, strict)
+                after = resize(without_jobs(area, gone), need.service, rate, strict)
                 if after:
                     self.leave_out(gone)
-                    return self._take(after, call.service, rate, StepKind.RESIZE)
+                    return self._take(after, need.service, rate, StepKind.RESIZE)
         return False
 
-    def partly(self, call: CapacityNeed, strict: bool) -> bool:
+    def partly(self, need: CapacityNeed, strict: bool) -> bool:
         """Nothing suffices: as far as batches and slack go."""
-        area = neighbourhood_of(self.problem, self.plan, [call.service])
-        after = resize(area, call.service, call.least, strict, partly=True)
-        after = after or retune(area, call.service, call.least, partly=True)
-        return after is not None and self._take(after, call.service, call.least, StepKind.PARTLY)
+        area = neighbourhood_of(self.problem, self.plan, [need.service])
+        after = resize(area, need.service, need.least, strict, partly=True)
+        after = after or retune(area, need.service, need.least, partly=True)
+        return after is not None and self._take(after, need.service, need.least, StepKind.PARTLY)
 
     def leave_out(self, jobs: Collection[str]) -> None:
         """These jobs no longer run."""
@@ -151,18 +151,18 @@ class StepDraft:
             unplaced=self.plan.unplaced + tuple(Unplaced(job, MADE_WAY) for job in sorted(jobs)),
         )
 
-    def follow(self, after: Plan, calls: Sequence[CapacityNeed]) -> None:
+    def follow(self, after: Plan, needs: Sequence[CapacityNeed]) -> None:
         """Take over what the solver made of these callers. What is only foreseen, without room, is no demand yet."""
-        carried = dict.fromkeys((call.service for call in calls), 0.0)
+        carried = dict.fromkeys((need.service for need in needs), 0.0)
         for line in after.instances:
             if line.service in carried:
                 carried[line.service] += line.rate_per_second
         missed = {one.service: one for one in after.unserved}
-        for call in calls:
-            name, rate = call.service, call.rate_per_second
+        for need in needs:
+            name, rate = need.service, need.rate_per_second
             left = missed.pop(name, None)
             if left:
-                rate = max(call.least, carried[name])
+                rate = max(need.least, carried[name])
                 if rate - carried[name] > NONE_UNSERVED_SHARE * rate:
                     missed[name] = replace(left, rate_per_second=rate - carried[name])
             self.rungs[name] = StepKind.PARTLY if name in missed else StepKind.START
@@ -187,7 +187,7 @@ class StepDraft:
 def _draft_outside(
     problem: Problem,
     plan: Plan,
-    calls: Sequence[CapacityNeed],
+    needs: Sequence[CapacityNeed],
     solver: FollowingSolver | None,
     strict: bool,
     seconds: float,
@@ -196,35 +196,35 @@ def _draft_outside(
 
     A service never pays for a job's sake: what jobs hold counts as free to it.
     """
-    followed, answer = _draft_by_solver(problem, plan, calls, solver, seconds)
-    if followed and not _weighted_shortfall(followed, calls) and cost_delta(problem, plan, followed.plan) <= SAME:
+    followed, answer = _draft_by_solver(problem, plan, needs, solver, seconds)
+    if followed and not _weighted_shortfall(followed, needs) and cost_delta(problem, plan, followed.plan) <= SAME:
         return followed, answer
     if not any(problem.jobs[one.job].is_preemptible for one in plan.jobs):
         return followed or StepDraft(problem, plan), answer
     pushed = StepDraft(problem, plan)
-    if all(pushed.pushing(call, strict) for call in calls):
+    if all(pushed.pushing(need, strict) for need in needs):
         return pushed, None
     pushed = StepDraft(problem, plan)
     bare = StepDraft(problem, plan)
     bare.leave_out([one.job for one in plan.jobs if problem.jobs[one.job].is_preemptible])
-    alone, other = _draft_by_solver(problem, bare.plan, calls, solver, seconds)
+    alone, other = _draft_by_solver(problem, bare.plan, needs, solver, seconds)
     if alone and (
-        followed is None or _weighted_shortfall(alone, calls) < _weighted_shortfall(followed, calls) * (1 - SAME)
+        followed is None or _weighted_shortfall(alone, needs) < _weighted_shortfall(followed, needs) * (1 - SAME)
     ):
         return _restore_jobs(alone, plan), other
     return followed or pushed, answer if followed else None
 
 
 def _draft_by_solver(
-    problem: Problem, plan: Plan, calls: Sequence[CapacityNeed], solver: FollowingSolver | None, seconds: float
+    problem: Problem, plan: Plan, needs: Sequence[CapacityNeed], solver: FollowingSolver | None, seconds: float
 ) -> tuple[StepDraft | None, SolverAnswer | None]:
     if solver is None:
         return None, None
-    answer = solver.follow(problem, plan, {call.service: call.rate_per_second for call in calls}, seconds=seconds)
+    answer = solver.follow(problem, plan, {need.service: need.rate_per_second for need in needs}, seconds=seconds)
     if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
         return None, answer
     course = StepDraft(problem, plan)
-    course.follow(answer.plan, calls)
+    course.follow(answer.plan, needs)
     return course, answer
 
 
@@ -245,16 +245,16 @@ def _restore_jobs(course: StepDraft, before: Plan) -> StepDraft:
     return course
 
 
-def _subtract_carried(call: CapacityNeed, carried: float) -> CapacityNeed:
+def _subtract_carried(need: CapacityNeed, carried: float) -> CapacityNeed:
     least = LEAST_RATE
     return replace(
-        call, rate_per_second=max(call.rate_per_second - carried, least), least=max(call.least - carried, least)
+        need, rate_per_second=max(need.rate_per_second - carried, least), least=max(need.least - carried, least)
     )
 
 
-def _weighted_shortfall(course: StepDraft, calls: Sequence[CapacityNeed]) -> float:
+def _weighted_shortfall(course: StepDraft, needs: Sequence[CapacityNeed]) -> float:
     """What callers lack, weighed by their priority."""
-    names = {call.service for call in calls}
+    names = {need.service for need in needs}
     services = course.problem.services
     return sum(
         one.rate_per_second * services[one.service].priority for one in course.plan.unserved if one.service in names
@@ -262,7 +262,7 @@ def _weighted_shortfall(course: StepDraft, calls: Sequence[CapacityNeed]) -> flo
 
 
 def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
-    """What services pay more an hour. Only nodes on which something differs that is paid for are looked at."""
+    """What services pay more an hour. Only nodes on which something differs that is paid for are judged."""
     energy = problem.policy.energy_price_per_kwh > 0
 
     def paid(plan: Plan) -> dict[str, tuple[object, ...]]:
@@ -279,18 +279,18 @@ def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
 
 
 def _summarise(
-    course: StepDraft, problem: Problem, before: Plan, calls: Sequence[CapacityNeed], answer: SolverAnswer | None
+    course: StepDraft, problem: Problem, before: Plan, needs: Sequence[CapacityNeed], answer: SolverAnswer | None
 ) -> QuickStep:
     ran = {one.job for one in before.jobs}
     gone = tuple(sorted(ran - {one.job for one in course.plan.jobs}))
     left = {one.service: one.rate_per_second for one in course.plan.unserved if one.service in course.rungs}
-    asked = [call for call in calls if call.service in course.rungs]
+    asked = [need for need in needs if need.service in course.rungs]
     return QuickStep(
         plan=replace(course.plan, certificate=None),
         rates=course.rates,
         rungs=course.rungs,
-        reason=str(asked[0].cause),
-        message="; ".join(f"{call.service}: {call.message}" for call in asked[:3]),
+        reason=str(asked[0].trigger),
+        message="; ".join(f"{need.service}: {need.message}" for need in asked[:3]),
         cost_delta_per_hour=cost_delta(problem, before, course.plan),
         preempted=gone,
         unserved=left,

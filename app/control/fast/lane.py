@@ -82,17 +82,17 @@ class FastLane:
             if self.base is not base:
                 return LaneResult()
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
-            looked = watch_loads(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
-            self._watches = looked.watches
-            if looked.calls:
-                return self._stepped(base, looked.calls, tell)
+            watched = watch_loads(self._watches, base.planned(self._starts), seen, now.timestamp(), moving)
+            self._watches = watched.watches
+            if watched.needs:
+                return self._stepped(base, watched.needs, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()
 
-    def _stepped(self, base: StepBase, calls: Sequence[CapacityNeed], tell: Callable[[], object]) -> LaneResult:
+    def _stepped(self, base: StepBase, needs: Sequence[CapacityNeed], tell: Callable[[], object]) -> LaneResult:
         strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
         quick = find_quick_step(
-            base.posed.problem, base.plan, calls, self.solver, strict=strict, elsewhere=base.elsewhere
+            base.posed.problem, base.plan, needs, self.solver, strict=strict, elsewhere=base.elsewhere
         )
         if quick is None:
             return LaneResult(calls_for=Reason.LOAD_ROSE)

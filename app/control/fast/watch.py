@@ -1,9 +1,9 @@
-"""When a service's load or latency has moved, and by how much: at once when it has, and never for noise.
+"""Detects when a service's load or latency has moved, and by how much: at once if it has, and never for noise.
 
-Two sums are kept for each service, and both drain while all is as planned. One grows by what arrives beyond the plan,
-in seconds of planned load: a jump fills it within a tick, a slow rise within some. The other weighs how much likelier
-the answers of a tick are under many misses than under as many as were promised. Sums over time bear that readings
-overlap. Loads that fall are left to the cycle.
+Two sums are kept for each service, and both drain while all is as planned. One grows by the load above the plan, in
+seconds of planned load: a jump fills it within a tick, a slow rise within some. The other weighs how much likelier the
+answers of a tick are under many misses than under the promised ones. Sums over time tolerate that readings overlap.
+Falling loads are left to the full cycle.
 """
 
 from __future__ import annotations
@@ -14,39 +14,10 @@ from enum import StrEnum
 from math import exp, log, sqrt
 
 from app.control.domain.readings import LoadReading
+from app.control.fast.tuning import TUNING
 
-SLACK = 0.10  # of the planned rate: so much more is the cycle's to follow
-NOISE = 0.10  # of a rate within one second: it is borne, with what arrivals by chance add
-CERTAIN = 9.0  # the sum that calls is so many variances over the slack: e ** 18 seconds between two false calls
-LEAST_SUM = 0.3  # seconds of planned load
-JUMP = 5.5  # deviations of one second's rate: it calls at once, and so many requests more where there are few
-FULL = 3.0  # times the sum that calls: it never holds more, so that it drains soon
-MISSES = 4.0  # times the promised misses
-MORE_MISSES = 0.02  # and so many more: what a missed promise looks like
-MISS_SUM = 12.0  # log of likelihoods
-MOST_EVIDENCE = 20.0  # answers a second: more of them tell no more
-BURST_SLOS = 5.0  # misses come together, as a queue rises and falls: so many times the SLO tells as much as one answer
-LONGEST_TICK_SECONDS = 5.0  # a reader that slept knows nothing of the time between
-NOISE_SECONDS = 60.0  # that a service's own noise is learnt over
-AVERAGED = 5.0  # seconds that a reading may be a mean of: its noise is that of a second, over the root of so many
-TREND_SECONDS = 12.0  # of readings, that a trend is drawn through
-SURE = 2.0  # errors: a trend that is no larger is none
-AS_FAR = 2.0  # times as long as it has lasted is a trend looked ahead, and no longer than a start takes
-REACTION_SECONDS = 5.0  # from a reading to a step that is told
-SETTLE_SECONDS = 10.0  # beside a start: what it does must be seen
-RISING_SECONDS = 60.0  # after a call: a trend alone may call again
-NEARLY = 0.95  # of what is planned for: a trend alone calls no sooner
-LEAST_READINGS = 4
-SPACING_SECONDS = 0.9  # between readings that a trend is drawn through
-RISEN = 0.05  # above the least of the readings: there the rise began
-FAR_OFF = 9.0  # times the variance
-HEADROOM = 1.05
-MOST_AHEAD = 3.0  # times what is seen: a trend says no more than that
-COOL_SECONDS = 2.0  # after a call: what it led to must be seen first
-MOST_COOL_SECONDS = 60.0  # when calls lead to nothing
-RAISE = 1.15  # of the rate planned for, where promises are missed at the load that was planned for
-MOST_RAISED = 1.5  # in all: what is still wrong then is no matter of capacity
-FORGET_SECONDS = 600.0  # without misses: the profile has been corrected, or what disturbed it is gone
+NEVER = -1e18  # seconds
+EQUAL = 1 + 1e-9
 
 
 class StepTrigger(StrEnum):
@@ -64,15 +35,20 @@ class PlannedLoad:
     high: float = 0.0  # of the forecast's band, where that is more
     percentile: float = 99.0
     start_seconds: float = 20.0  # until a new instance serves
-    slo_seconds: float = 0.0  # 0: nobody knows
+    slo_seconds: float = 0.0  # 0: unknown
+
+    @property
+    def level(self) -> float:
+        """The highest rate that is no surprise."""
+        return max(self.rate_per_second, self.high, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityNeed:
-    """A service that needs more, now: `least` at once, `rate_per_second` soon."""
+    """A service that needs more: `least` at once, `rate_per_second` soon."""
 
     service: str
-    cause: StepTrigger
+    trigger: StepTrigger
     rate_per_second: float
     least: float
     message: str
@@ -83,16 +59,16 @@ class LoadWatch:
     """What is remembered of one service between ticks."""
 
     at: float = 0.0  # seconds, of any clock that only goes forward
-    over: float = 0.0
-    missing: float = 0.0
-    mean: float = 0.0
-    variance: float = NOISE**2  # of a second's rate, relative
+    excess_seconds: float = 0.0  # of planned load
+    miss_evidence: float = 0.0
+    mean_rate: float = 0.0
+    variance: float = TUNING.noise_share**2  # of a second's rate, relative
     readings: tuple[tuple[float, float], ...] = ()  # of the last seconds: when, and how many a second
-    called_at: float = -1e18
-    planned_then: float = 0.0
-    cool_seconds: float = COOL_SECONDS
+    called_at: float = NEVER
+    planned_at_call: float = 0.0
+    cool_seconds: float = TUNING.cool_seconds
     raised: float = 1.0  # by misses, in all
-    raised_at: float = -1e18
+    raised_at: float = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,85 +76,93 @@ class WatchedLoads:
     """All services after a tick."""
 
     watches: Mapping[str, LoadWatch] = field(default_factory=dict)
-    calls: tuple[CapacityNeed, ...] = ()
+    needs: tuple[CapacityNeed, ...] = ()
 
 
 def watch_loads(
-    before: Mapping[str, LoadWatch], planned: Mapping[str, PlannedLoad], seen: Mapping[str, LoadReading], now: float,
-    moving: Collection[str] = (),
+    before: Mapping[str, LoadWatch], planned: Mapping[str, PlannedLoad], readings: Mapping[str, LoadReading],
+    now: float, moving: Collection[str] = (),
 ) -> WatchedLoads:  # fmt: skip
-    """One tick. Services in `moving` are being handed over: how late they answer says nothing, how much comes does."""
+    """Takes one tick. For services in `moving`, which are being handed over, latency says nothing and load does."""
     watches: dict[str, LoadWatch] = {}
-    calls = []
+    needs = []
     for name in sorted(planned):
-        known, reading = before.get(name), seen.get(name)
+        known, reading = before.get(name), readings.get(name)
         if reading is None:
             if known:
                 watches[name] = known
             continue
-        watches[name], call = _ticked(known, name, planned[name], reading, now, name in moving)
-        if call:
-            calls.append(call)
-    return WatchedLoads(watches, tuple(calls))
+        watches[name], need = _tick(known, name, planned[name], reading, now, name in moving)
+        if need:
+            needs.append(need)
+    return WatchedLoads(watches, tuple(needs))
 
 
-def _ticked(
-    before: LoadWatch | None, name: str, plan: PlannedLoad, seen: LoadReading, now: float, moving: bool
+def _tick(
+    before: LoadWatch | None, name: str, plan: PlannedLoad, reading: LoadReading, now: float, moving: bool
 ) -> tuple[LoadWatch, CapacityNeed | None]:
-    rate = seen.rate_per_second
+    rate = reading.rate_per_second
     if before is None:
-        before = LoadWatch(at=now, mean=rate)
+        before = LoadWatch(at=now, mean_rate=rate)
         passed = 1.0
     else:
-        passed = min(max(0.0, now - before.at), LONGEST_TICK_SECONDS)
-    noise = noise_of(before, plan)
+        passed = min(max(0.0, now - before.at), TUNING.longest_tick_seconds)
+    noise = relative_noise(before, plan)
     watch = LoadWatch(  # made whole: this is done for every service at every tick
         max(now, before.at),
-        _over(before.over, plan, rate, passed, noise),
-        0.0 if moving else _missing(before.missing, plan, seen, passed),
-        _towards(before.mean, rate, passed, TREND_SECONDS),
-        _variance(before, rate, passed),
-        _readings(before.readings, now, rate),
+        _next_excess(before.excess_seconds, plan, rate, passed, noise),
+        0.0 if moving else _next_evidence(before.miss_evidence, plan, reading, passed),
+        _decayed(before.mean_rate, rate, passed, TUNING.trend_seconds),
+        _next_variance(before, rate, passed),
+        _next_readings(before.readings, now, rate),
         before.called_at,
-        before.planned_then,
+        before.planned_at_call,
         before.cool_seconds,
         before.raised,
         before.raised_at,
     )
-    if watch.raised > 1 and now - watch.raised_at > FORGET_SECONDS and watch.missing == 0:
+    if watch.raised > 1 and now - watch.raised_at > TUNING.raise_seconds and watch.miss_evidence == 0:
         watch = replace(watch, raised=1.0)
-    cooled = now - watch.called_at >= watch.cool_seconds
-    if cooled and (watch.over >= called_at(noise) or rate > jump(plan) or _outgrows(watch, plan, rate, now)):
-        return _called(watch, plan, now), _load_rose(watch, name, plan, rate)
-    settled = now - max(watch.called_at, watch.raised_at) >= plan.start_seconds + SETTLE_SECONDS
-    if cooled and settled and watch.missing >= MISS_SUM and watch.raised * RAISE <= MOST_RAISED * (1 + 1e-9):
-        raised = replace(_called(watch, plan, now), raised=watch.raised * RAISE, raised_at=now)
-        wanted = max(plan.rate_per_second, rate) * RAISE
-        late = 1 - (seen.within_slo if seen.within_slo is not None else 1.0)
-        message = f"{late:.1%} of answers are late at {rate:.4g}/s, and {plan.rate_per_second:.4g}/s were planned for"
-        return raised, CapacityNeed(name, StepTrigger.SLO_MISSED, wanted, wanted, message)
+    is_cool = now - watch.called_at >= watch.cool_seconds
+    if is_cool and _load_has_risen(watch, plan, rate, now, noise):
+        return _after_call(watch, plan, now), _need_for_load(watch, name, plan, rate)
+    if is_cool and _promise_is_broken(watch, plan, now):
+        raised = replace(_after_call(watch, plan, now), raised=watch.raised * TUNING.raise_factor, raised_at=now)
+        return raised, _need_for_misses(name, plan, reading)
     return watch, None
 
 
-def jump(plan: PlannedLoad) -> float:
-    """A rate that no chance makes of what is planned for."""
-    level = _level(plan)
-    return level * (1 + SLACK) + JUMP * (1 + sqrt(level + (NOISE * level) ** 2))
+def _load_has_risen(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float, noise: float) -> bool:
+    is_over = watch.excess_seconds >= calling_excess(noise) or rate > jump_rate(plan)
+    return is_over or _outgrows_plan(watch, plan, rate, now)
 
 
-def noise_of(watch: LoadWatch, plan: PlannedLoad) -> float:
-    """Variance of a second's rate against the planned one: its own, no more than is borne, and that of chance."""
-    return min(watch.variance, NOISE**2) + 1 / _level(plan)
+def _promise_is_broken(watch: LoadWatch, plan: PlannedLoad, now: float) -> bool:
+    is_settled = now - max(watch.called_at, watch.raised_at) >= plan.start_seconds + TUNING.settle_seconds
+    may_raise = watch.raised * TUNING.raise_factor <= TUNING.most_raise_factor * EQUAL
+    return is_settled and watch.miss_evidence >= TUNING.miss_evidence and may_raise
 
 
-def called_at(noise: float) -> float:
-    """The sum that calls: the more a rate scatters, the larger."""
-    return max(LEAST_SUM, CERTAIN * noise / SLACK)
+def jump_rate(plan: PlannedLoad) -> float:
+    """Returns a rate that chance does not make of the planned one."""
+    level = plan.level
+    deviations = TUNING.jump_deviations * (1 + sqrt(level + (TUNING.noise_share * level) ** 2))
+    return level * (1 + TUNING.slack_share) + deviations
 
 
-def trend(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """By how much a rate grows a second, and for how long it has; none where chance could have made it."""
-    if len(readings) < LEAST_READINGS:
+def relative_noise(watch: LoadWatch, plan: PlannedLoad) -> float:
+    """Returns the variance of a second's rate relative to the planned one: its own, up to a limit, and chance."""
+    return min(watch.variance, TUNING.noise_share**2) + 1 / plan.level
+
+
+def calling_excess(noise: float) -> float:
+    """Returns the sum that triggers a call: the larger the noise, the larger."""
+    return max(TUNING.least_excess_seconds, TUNING.excess_variances * noise / TUNING.slack_share)
+
+
+def fit_trend(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Returns by how much a rate grows a second, and for how long it has; zeros if chance could have made it."""
+    if len(readings) < TUNING.trend_readings:
         return 0.0, 0.0
     count = len(readings)
     middle = sum(at for at, _ in readings) / count
@@ -187,77 +171,92 @@ def trend(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
     if spread <= 0:
         return 0.0, 0.0
     slope = sum((at - middle) * (rate - mean) for at, rate in readings) / spread
-    misses = sum((rate - mean - slope * (at - middle)) ** 2 for at, rate in readings)
-    error = sqrt(misses / max(1, count - 2) / spread)
-    if slope <= SURE * error:
+    squares = sum((rate - mean - slope * (at - middle)) ** 2 for at, rate in readings)
+    error = sqrt(squares / max(1, count - 2) / spread)
+    if slope <= TUNING.trend_errors * error:
         return 0.0, 0.0
     least = min(rate for _, rate in readings)
-    began = max(at for at, rate in readings if rate <= least * (1 + RISEN))
+    began = max(at for at, rate in readings if rate <= least * (1 + TUNING.rise_share))
     return slope, readings[-1][0] - began
 
 
-def _level(plan: PlannedLoad) -> float:
-    return max(plan.rate_per_second, plan.high, 1e-9)
+def _next_excess(before: float, plan: PlannedLoad, rate: float, passed: float, noise: float) -> float:
+    grown = before + passed * (rate / plan.level - 1 - TUNING.slack_share)
+    return min(max(0.0, grown), TUNING.most_sum_factor * calling_excess(noise))
 
 
-def _over(sum_before: float, plan: PlannedLoad, rate: float, passed: float, noise: float) -> float:
-    return min(max(0.0, sum_before + passed * (rate / _level(plan) - 1 - SLACK)), FULL * called_at(noise))
-
-
-def _missing(sum_before: float, plan: PlannedLoad, seen: LoadReading, passed: float) -> float:
-    if seen.within_slo is None:
-        return sum_before
+def _next_evidence(before: float, plan: PlannedLoad, reading: LoadReading, passed: float) -> float:
+    if reading.within_slo is None:
+        return before
     promised = 1 - plan.percentile / 100
-    many = min(0.9, MISSES * promised + MORE_MISSES)
-    late = min(max(0.0, 1 - seen.within_slo), 1.0)
-    answers = passed * min(seen.rate_per_second, MOST_EVIDENCE, 1 / max(BURST_SLOS * plan.slo_seconds, 1e-9))
+    many = min(0.9, TUNING.miss_factor * promised + TUNING.miss_share)
+    late = min(max(0.0, 1 - reading.within_slo), 1.0)
+    one_a_burst = 1 / max(TUNING.burst_slos * plan.slo_seconds, 1e-9)
+    answers = passed * min(reading.rate_per_second, TUNING.most_answers_per_second, one_a_burst)
     weight = late * log(many / promised) + (1 - late) * log((1 - many) / (1 - promised))
-    if seen.rate_per_second > (1 + SLACK) * _level(plan):
-        weight = min(weight, 0.0)  # more comes than was planned for, which explains them
-    return min(max(0.0, sum_before + answers * weight), FULL * MISS_SUM)
+    if reading.rate_per_second > (1 + TUNING.slack_share) * plan.level:
+        weight = min(weight, 0.0)  # the load is above the plan, which explains the misses
+    return min(max(0.0, before + answers * weight), TUNING.most_sum_factor * TUNING.miss_evidence)
 
 
-def _towards(before: float, value: float, passed: float, over_seconds: float) -> float:
+def _decayed(before: float, value: float, passed: float, over_seconds: float) -> float:
     return value + (before - value) * exp(-passed / over_seconds)
 
 
-def _variance(before: LoadWatch, rate: float, passed: float) -> float:
-    """What is far off is a move, and no noise."""
-    off = (rate / max(before.mean, 1e-9) - 1) ** 2 * AVERAGED
-    return _towards(before.variance, min(off, FAR_OFF * before.variance), passed, NOISE_SECONDS)
+def _next_variance(before: LoadWatch, rate: float, passed: float) -> float:
+    off = (rate / max(before.mean_rate, 1e-9) - 1) ** 2 * TUNING.reading_seconds
+    most = TUNING.most_variance_factor * before.variance
+    return _decayed(before.variance, min(off, most), passed, TUNING.noise_seconds)
 
 
-def _readings(before: tuple[tuple[float, float], ...], now: float, rate: float) -> tuple[tuple[float, float], ...]:
-    if before and now - before[-1][0] < SPACING_SECONDS:
+def _next_readings(before: tuple[tuple[float, float], ...], now: float, rate: float) -> tuple[tuple[float, float], ...]:
+    if before and now - before[-1][0] < TUNING.spacing_seconds:
         return before
     first = 0
-    while first < len(before) and before[first][0] < now - TREND_SECONDS:
+    while first < len(before) and before[first][0] < now - TUNING.trend_seconds:
         first += 1
     return (*before[first:], (now, rate))
 
 
-def _outgrows(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float) -> bool:
-    """Whether a load that rose a moment ago goes on to rise beyond what has been planned for since."""
-    if now - watch.called_at > RISING_SECONDS or rate < NEARLY * plan.rate_per_second:
+def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float) -> bool:
+    """Tells if a load that rose a moment ago goes on to rise beyond what has been planned for since."""
+    if now - watch.called_at > TUNING.rising_seconds or rate < TUNING.rising_share * plan.rate_per_second:
         return False
-    return _ahead(watch, plan, rate, plan.start_seconds) > (1 + SLACK) * _level(plan)
+    return _extrapolated(watch, rate, plan.start_seconds) > (1 + TUNING.slack_share) * plan.level
 
 
-def _ahead(watch: LoadWatch, plan: PlannedLoad, rate: float, seconds: float) -> float:
-    """The rate so many seconds from now, if its trend goes on for as long as it may be trusted."""
-    slope, lasted = trend(watch.readings)
-    return min(rate + slope * min(seconds + REACTION_SECONDS, AS_FAR * lasted), MOST_AHEAD * rate)
+def _extrapolated(watch: LoadWatch, rate: float, seconds: float) -> float:
+    """Returns the rate in so many seconds, if its trend goes on for as long as it may be trusted."""
+    slope, lasted = fit_trend(watch.readings)
+    ahead = min(seconds + TUNING.reaction_seconds, TUNING.trend_reach * lasted)
+    return min(rate + slope * ahead, TUNING.most_trend_factor * rate)
 
 
-def _called(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
-    """What a call leaves. One after another that led to no more than was planned for then makes the next one wait."""
-    in_vain = plan.rate_per_second <= watch.planned_then * (1 + 1e-6) and now - watch.called_at < 2 * MOST_COOL_SECONDS
-    cool = min(2 * watch.cool_seconds, MOST_COOL_SECONDS) if in_vain else COOL_SECONDS
-    return replace(watch, over=0.0, missing=0.0, called_at=now, planned_then=plan.rate_per_second, cool_seconds=cool)
+def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
+    """Each call in a row that did not raise the planned rate makes the next one wait longer."""
+    longest = TUNING.most_cool_seconds
+    in_vain = plan.rate_per_second <= watch.planned_at_call * (1 + 1e-6) and now - watch.called_at < 2 * longest
+    cool = min(2 * watch.cool_seconds, longest) if in_vain else TUNING.cool_seconds
+    return replace(
+        watch,
+        excess_seconds=0.0,
+        miss_evidence=0.0,
+        called_at=now,
+        planned_at_call=plan.rate_per_second,
+        cool_seconds=cool,
+    )
 
 
-def _load_rose(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float) -> CapacityNeed:
-    wanted = max(rate, _ahead(watch, plan, rate, plan.start_seconds)) * HEADROOM
-    least = max(rate, _ahead(watch, plan, rate, 0.0)) * HEADROOM
-    message = f"{rate:.4g}/s arrive where {plan.rate_per_second:.4g}/s are planned for"
-    return CapacityNeed(name, StepTrigger.LOAD_ROSE, wanted, least, message)
+def _need_for_load(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float) -> CapacityNeed:
+    soon = max(rate, _extrapolated(watch, rate, plan.start_seconds)) * TUNING.headroom_factor
+    now = max(rate, _extrapolated(watch, rate, 0.0)) * TUNING.headroom_factor
+    message = f"{rate:.4g} requests/s arrive; {plan.rate_per_second:.4g} were planned for"
+    return CapacityNeed(name, StepTrigger.LOAD_ROSE, soon, now, message)
+
+
+def _need_for_misses(name: str, plan: PlannedLoad, reading: LoadReading) -> CapacityNeed:
+    rate = reading.rate_per_second
+    wanted = max(plan.rate_per_second, rate) * TUNING.raise_factor
+    late = 1 - (reading.within_slo if reading.within_slo is not None else 1.0)
+    message = f"{late:.1%} of answers are late at {rate:.4g} requests/s; {plan.rate_per_second:.4g} were planned for"
+    return CapacityNeed(name, StepTrigger.SLO_MISSED, wanted, wanted, message)

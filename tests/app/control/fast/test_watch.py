@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.control.fast import CapacityNeed, LoadWatch, PlannedLoad, StepTrigger, watch_loads
-from app.control.fast.watch import MOST_RAISED, RAISE
+from app.control.fast.tuning import TUNING
 from tests.support.soak import scaled
 
 TICKS = 1_000
@@ -33,7 +33,7 @@ def calls(
     for tick, seen in enumerate(readings):
         told = watch_loads(watches, {S: plan(rate)}, {S: seen}, float(tick), moving=[S] if moving else [])
         watches = dict(told.watches)
-        for call in told.calls:
+        for call in told.needs:
             found.append((tick, call))
             rate = call.rate_per_second if answer else rate
     return found
@@ -73,7 +73,7 @@ def test_a_jump_calls_within_one_tick(rate: float) -> None:
     readings = [Seen(rate)] * 20 + [Seen(4 * rate)]
     [(tick, call)] = calls(readings, planned(rate))
     assert tick == 20
-    assert call.cause is StepTrigger.LOAD_ROSE
+    assert call.trigger is StepTrigger.LOAD_ROSE
     assert call.least >= 4 * rate
 
 
@@ -124,8 +124,8 @@ def test_misses_at_the_planned_load_call_within_seconds() -> None:
     readings = [Seen(200.0, 0.985)] * 30 + [Seen(200.0, 0.7)] * 10
     tick, call = calls(readings, planned(200.0, percentile=98.0))[0]
     assert tick <= 33
-    assert call.cause is StepTrigger.SLO_MISSED
-    assert call.rate_per_second == pytest.approx(200.0 * RAISE)
+    assert call.trigger is StepTrigger.SLO_MISSED
+    assert call.rate_per_second == pytest.approx(200.0 * TUNING.raise_factor)
 
 
 def test_a_burst_of_misses_now_and_then_calls_nobody() -> None:
@@ -133,13 +133,13 @@ def test_a_burst_of_misses_now_and_then_calls_nobody() -> None:
     assert calls(readings, planned(1_200.0, percentile=98.0, slo_seconds=0.12)) == []
     lasting = [Seen(1_200.0, 0.99)] * 30 + [Seen(1_200.0, 0.5)] * 30
     tick, call = calls(lasting, planned(1_200.0, percentile=98.0, slo_seconds=0.12))[0]
-    assert call.cause is StepTrigger.SLO_MISSED
+    assert call.trigger is StepTrigger.SLO_MISSED
     assert tick <= 45
 
 
 def test_misses_that_more_load_than_planned_explains_are_no_misses() -> None:
     found = calls([Seen(150.0, 0.5)] * 300, planned(100.0, percentile=98.0))
-    assert {call.cause for _, call in found} == {StepTrigger.LOAD_ROSE}
+    assert {call.trigger for _, call in found} == {StepTrigger.LOAD_ROSE}
 
 
 def test_misses_while_copies_are_handed_over_call_nobody() -> None:
@@ -148,9 +148,9 @@ def test_misses_while_copies_are_handed_over_call_nobody() -> None:
 
 def test_misses_that_more_capacity_does_not_cure_end_in_a_bounded_number_of_calls() -> None:
     found = calls([Seen(200.0, 0.5)] * 3_000, planned(200.0, percentile=98.0), answer=True)
-    total = np.prod([RAISE for _ in found])
+    total = np.prod([TUNING.raise_factor for _ in found])
     assert len(found) >= 1
-    assert total <= MOST_RAISED * (1 + 1e-9)
+    assert total <= TUNING.most_raise_factor * (1 + 1e-9)
     gaps = np.diff([tick for tick, _ in found])
     assert (gaps >= 30).all()
 
@@ -164,7 +164,7 @@ def test_calls_that_lead_to_nothing_come_ever_more_seldom() -> None:
 
 def test_an_unknown_service_or_one_without_readings_calls_nobody() -> None:
     told = watch_loads({}, {S: PlannedLoad(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
-    assert told.calls == ()
+    assert told.needs == ()
     assert told.watches == {}
 
 
@@ -176,4 +176,4 @@ def test_a_watch_is_forgotten_with_its_service() -> None:
 def test_a_reader_that_slept_does_not_count_the_time_it_missed() -> None:
     first = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
     later = watch_loads(first.watches, {S: PlannedLoad(100.0)}, {S: Seen(111.0)}, 10_000.0)
-    assert later.calls == ()
+    assert later.needs == ()
