@@ -48,7 +48,7 @@ class HetsevShape:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedInstance:
+class CountedInstance:
     """An instance that H2 counted and H3 places."""
 
     service: Service
@@ -185,7 +185,7 @@ def _plan(problem: Problem, shapes: Mapping[str, list[HetsevShape]], level: floa
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     left = {service.name: service.rate_per_second for service in problem.services.values()}
     full: set[tuple[str, HetsevShape]] = set()  # with no place for one more
-    placed: list[tuple[WantedInstance, tuple[str, int]]] = []
+    placed: list[tuple[CountedInstance, tuple[str, int]]] = []
     while wanted := list(_counted(problem, shapes, left, fleet, full)):
         for number in fair_order([(one.shape.memory_gib, models[one.service.model]) for one in wanted], len(models)):
             one = wanted[number]
@@ -230,7 +230,7 @@ def _counted(
     left: Mapping[str, float],
     fleet: Mapping[str, Gpus],
     full: set[tuple[str, HetsevShape]],
-) -> Iterator[WantedInstance]:
+) -> Iterator[CountedInstance]:
     """H2: the cheapest type's count for each service; as many as there is room for where no type has room for all."""
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     for service in problem.services.values():
@@ -259,10 +259,10 @@ def _counted(
             continue
         for _ in range(count):
             fleet[shape.gpu_type].promise(shape, model)
-            yield WantedInstance(service, shape, each)
+            yield CountedInstance(service, shape, each)
 
 
-def _instances(problem: Problem, placed: list[tuple[WantedInstance, tuple[str, int]]]) -> Iterator[Instance]:
+def _instances(problem: Problem, placed: list[tuple[CountedInstance, tuple[str, int]]]) -> Iterator[Instance]:
     """The instances with the timeout that each needs among the neighbours it got."""
     pressure: dict[tuple[str, int], float] = {}
     for one, place in placed:

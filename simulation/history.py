@@ -15,7 +15,7 @@ TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceChange:
+class AssignmentChange:
     """One instance told otherwise than before. Its rate alone is a weight at the gateway, and no change."""
 
     at: float
@@ -25,7 +25,7 @@ class InstanceChange:
     what: What
 
 
-def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[InstanceChange]:
+def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[AssignmentChange]:
     """What an assignment changes on its node."""
     were = {one.id: one for one in before.instances} if before else {}
     are = {one.id: one for one in after.instances}
@@ -36,13 +36,13 @@ def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator
         assert one is not None
         owner = one.owner
         if was is None or is_ is None:
-            yield InstanceChange(at, after.node, name, owner, "start" if was is None else "stop")
+            yield AssignmentChange(at, after.node, name, owner, "start" if was is None else "stop")
         elif was.gpu != is_.gpu:
-            yield InstanceChange(at, after.node, name, owner, "move")
+            yield AssignmentChange(at, after.node, name, owner, "move")
         elif (was.variant, was.sm_percent, was.memory_gib) != (is_.variant, is_.sm_percent, is_.memory_gib):
-            yield InstanceChange(at, after.node, name, owner, "resize")
+            yield AssignmentChange(at, after.node, name, owner, "resize")
         elif _knobs(was) != _knobs(is_) or clocks[0].get(was.gpu) != clocks[1].get(is_.gpu):
-            yield InstanceChange(at, after.node, name, owner, "retune")
+            yield AssignmentChange(at, after.node, name, owner, "retune")
 
 
 def _knobs(one: AssignedInstance) -> tuple[float, float]:
@@ -61,7 +61,7 @@ class Mark:
 class History:
     """Everything since the beginning."""
 
-    changes: list[InstanceChange] = field(default_factory=list)
+    changes: list[AssignmentChange] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     costs: list[tuple[float, float]] = field(default_factory=list)  # what the GPUs cost that services run on
 
@@ -71,7 +71,7 @@ class History:
         self.costs.append((fleet.clock.seconds, cost_per_hour(fleet)))
         return made
 
-    def since(self, seconds: float) -> list[InstanceChange]:
+    def since(self, seconds: float) -> list[AssignmentChange]:
         return [change for change in self.changes if change.at >= seconds]
 
     def kinds(self, seconds: float = 0.0) -> Counter[str]:

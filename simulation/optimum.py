@@ -17,7 +17,7 @@ Standing = tuple[frozenset[str], ...]  # what stands on each GPU
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceShape:
+class ServiceShape:
     """The one way in which a service runs: what an instance takes, and what it carries."""
 
     sm_percent: float
@@ -32,7 +32,7 @@ class Day:
     price_per_hour: float
     move_price: float
     step_hours: float
-    shapes: Mapping[str, InstanceShape]
+    shapes: Mapping[str, ServiceShape]
     rates: Sequence[Mapping[str, float]]
     by_share: bool = False  # pays for the SM% that stand, not for whole GPUs
 

@@ -7,10 +7,10 @@ from itertools import pairwise, product
 
 import pytest
 
-from simulation.optimum import Day, InstanceShape, churn_between, optimum
+from simulation.optimum import Day, ServiceShape, churn_between, optimum
 
-HALF = InstanceShape(50, 100)
-THIRD = InstanceShape(30, 100)
+HALF = ServiceShape(50, 100)
+THIRD = ServiceShape(30, 100)
 
 
 def day(rates: list[tuple[float, float]], gpus: int = 2, move_price: float = 0.1, step_hours: float = 1.0) -> Day:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from app.manifests.offline import DeclaredFiles
-from simulation.history import History, InstanceChange, attained
-from simulation.optimum import Day, InstanceShape, PlanSequence, optimum
+from simulation.history import AssignmentChange, History, attained
+from simulation.optimum import Day, PlanSequence, ServiceShape, optimum
 from simulation.run import simulated
 from simulation.shapes import all_noisy, steps
 from simulation.world import of_documents, truth_of
@@ -50,12 +50,12 @@ def world() -> DeclaredFiles:
 
 
 def cheapest() -> PlanSequence:
-    shapes = {name: InstanceShape(SM[name], carries(name)) for name in SM}
+    shapes = {name: ServiceShape(SM[name], carries(name)) for name in SM}
     rates = [dict(zip(SM, at, strict=True)) for at in zip(*(wave(name) for name in SM), strict=True)]
     return optimum(Day(4, PRICE, MOVE_PRICE, STEP_SECONDS / 3600, shapes, rates, by_share=True))
 
 
-def churn(changed: list[InstanceChange]) -> float:
+def churn(changed: list[AssignmentChange]) -> float:
     """The price of what was started, wherever it came from."""
     started = [one for one in changed if one.what in ("start", "move", "resize")]
     return sum(MOVE_PRICE * PRICE * SM[one.owner.removeprefix("shop/")] / 100 for one in started)

@@ -92,14 +92,14 @@ def _idle_price(t: Tables, gpu_type: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class CandidatePatterns:
     """Patterns that could be part of an answer; not whole where there were too many."""
 
     gpus: list[tuple[int, Codes, Floats]]  # of each GPU: its pool, its patterns, what they carry exactly
     is_whole: bool
 
 
-def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> Allowed:
+def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> CandidatePatterns:
     """Beside the best of all other GPUs, a pattern worth less than this leaves something unserved."""
     slack = float(number @ worth) - ENOUGH
     gpus: list[tuple[int, Codes, Floats]] = []
@@ -120,4 +120,4 @@ def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int
             found, rates = np.full((1, found.shape[1]), -1, dtype=np.int32), np.zeros((1, len(v)))
         part = np.ascontiguousarray(rates[:, space.served])
         gpus += [(int(pool), found, part)] * int(number[pool])
-    return Allowed(gpus, is_whole)
+    return CandidatePatterns(gpus, is_whole)

@@ -20,7 +20,7 @@ MOST_RATE = 1e7  # a second, of one speaker: more is a counter that lies
 
 
 @dataclass(slots=True)
-class CountedRequests:
+class CounterIncrease:
     """What came to one service between two words."""
 
     requests: float = 0.0
@@ -50,7 +50,7 @@ class CountedSpan:
     """What one speaker counted in some seconds, by service. `rates` bears short spans: it looks further back."""
 
     seconds: float = 0.0
-    came: Mapping[str, CountedRequests] = field(default_factory=dict)
+    came: Mapping[str, CounterIncrease] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     lies: int = 0  # counts that cannot be
 
@@ -82,7 +82,7 @@ class NodeTotals:
             return None
         seconds, same = _seconds(before, word)
         totals: dict[str, _Total] = {}
-        came: dict[str, CountedRequests] = {}
+        came: dict[str, CounterIncrease] = {}
         lies = 0
         for one in word.instances:
             if not one.service:
@@ -103,7 +103,7 @@ class NodeTotals:
                 requests, errors, counts, lies = 0.0, 0, (), lies + 1
             rate = requests / seconds if seconds > 0 else known.rate if known else 0.0
             totals[one.id] = _Total(one.requests, one.errors, one.latency_counts, rate)
-            service = came.setdefault(one.owner, CountedRequests())
+            service = came.setdefault(one.owner, CounterIncrease())
             service.requests += requests
             service.errors += errors
             add(service.counts, counts)
@@ -128,7 +128,7 @@ class GatewayTotals:
         seconds = (received_at - before[0]).total_seconds() if before else 0.0
         goes_on = before is not None and before[1].began == said.began
         totals: dict[str, _Total] = {}
-        came: dict[str, CountedRequests] = {}
+        came: dict[str, CounterIncrease] = {}
         lies = 0
         for one in said.services:
             known = self._totals.get(one.service) if goes_on else None
@@ -141,7 +141,7 @@ class GatewayTotals:
                 timed=one.timed,
                 late=one.late,
             )
-            service = came.setdefault(one.service, CountedRequests())
+            service = came.setdefault(one.service, CounterIncrease())
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[one.service]  # the first word is where counting begins
             ended = one.requests - (known.requests if known else 0)
@@ -185,7 +185,7 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
 
 
 def _rates(
-    seconds: float, came: Mapping[str, CountedRequests], short: tuple[float, dict[str, float]]
+    seconds: float, came: Mapping[str, CounterIncrease], short: tuple[float, dict[str, float]]
 ) -> tuple[dict[str, float], tuple[float, dict[str, float]]]:
     """Rates over at least `LEAST_SECONDS` where there were as many, and what the next short span adds to."""
     requests = {name: one.requests for name, one in came.items()}

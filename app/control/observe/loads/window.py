@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from app.control.observe.loads.differences import CountedRequests
+from app.control.observe.loads.differences import CounterIncrease
 from app.control.observe.loads.latencies import add
 from app.control.observe.loads.recent import AnswerCounts
 from app.store.fleet.loads import LoadBucket
@@ -36,7 +36,7 @@ class LoadWindow:
         self._kept: deque[tuple[float, float, float]] = deque(maxlen=MOST_KEPT)  # when, asked, answered in time
         self._seconds = 0.0
         self._requests = 0.0
-        self._counted = CountedRequests()
+        self._counted = CounterIncrease()
 
     @property
     def source(self) -> str:
@@ -52,7 +52,7 @@ class LoadWindow:
     def rate(self) -> float:
         return sum(self.rates[self.source].values())
 
-    def add(self, source: str, came: CountedRequests, now: float) -> None:
+    def add(self, source: str, came: CounterIncrease, now: float) -> None:
         """Answers that were heard of now."""
         if source != self.source:
             return
@@ -120,5 +120,5 @@ class LoadWindow:
             source=self.source,
         )
         self._seconds = self._requests = 0.0
-        self._counted = CountedRequests()
+        self._counted = CounterIncrease()
         return bucket

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agents.contract import GatewayCounts, ServiceCounts
-from app.control.observe.loads.differences import CountedRequests, GatewayTotals, NodeTotals
+from app.control.observe.loads.differences import CounterIncrease, GatewayTotals, NodeTotals
 from tests.support.words import at, fast, gateway, heard, served
 
 
@@ -128,9 +128,9 @@ def test_who_waits_at_a_gateway_was_asked_for_when_they_came() -> None:
 
 def test_what_a_gateway_has_timed_needs_no_histogram() -> None:
     coarse = fast(100, 80.0)  # in the bucket that an SLO of 79 ms cuts
-    timed = CountedRequests(100.0, 0, coarse, timed=100, late=3)
+    timed = CounterIncrease(100.0, 0, coarse, timed=100, late=3)
     assert timed.slow(79.0) == timed.surely_slow(79.0) == 3
-    told = CountedRequests(100.0, 0, coarse)
+    told = CounterIncrease(100.0, 0, coarse)
     assert 0 < told.slow(79.0) < 100
     assert told.surely_slow(79.0) == 0
     assert told.surely_slow(10.0) == 100
