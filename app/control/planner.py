@@ -31,8 +31,8 @@ from app.control.measure.metrics import PlannerFigures
 from app.control.measure.tracing import phase
 from app.control.observe.observer import ForecastInput
 from app.control.record.planner_store import PlannerStore
-from app.control.tell.figures import CycleOutcome
-from app.control.tell.tell import Announcer
+from app.control.tell.announcer import Announcer
+from app.control.tell.outcome import CycleOutcome
 from app.store.database.database import Unavailable
 from app.store.plans import plans
 from app.store.plans.plans import Overtaken
@@ -61,7 +61,7 @@ class Planner:
     called_for: Reason | None = None  # a cycle is wanted before its time
     _asked: LastQuestion = field(default_factory=LastQuestion)
     _lane: FastLane = field(init=False)
-    _telling: Announcer = field(init=False)
+    _announcer: Announcer = field(init=False)
     _last_at: datetime | None = None
     _lived_at: datetime | None = None
     _brought_at: datetime | None = None
@@ -73,7 +73,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self._lane = FastLane(self.store, self.solver)
-        self._telling = Announcer(self.store.database, self.solver, self.currency)
+        self._announcer = Announcer(self.store.database, self.solver, self.currency)
 
     def world_moved(self) -> bool:
         """Whether anything is declared otherwise than the last cycle knew; statuses do not count.
@@ -118,7 +118,7 @@ class Planner:
             with phase("cycle"):
                 self._undo()
                 found = run_cycle(
-                    self.store, self.solver, self._expecting, self._asked, self.budget, reason, self._telling.prepare
+                    self.store, self.solver, self._expecting, self._asked, self.budget, reason, self._announcer.prepare
                 )
             metrics.CYCLES.labels(found.outcome).inc()
             self._asked = found.asked
@@ -167,7 +167,7 @@ class Planner:
                 now = replace(snapshot, standing=base.snapshot.standing, target=base.snapshot.target)
                 blamed = {f"{one.tenant}/{one.name}": found.message for one in found.suspects if one.kind == "Service"}
                 after = CycleOutcome(now, base.posed, shown or base.plan, found.decision, blamed)
-                if not self._telling.tell(self.store.epoch, after):
+                if not self._announcer.tell(self.store.epoch, after):
                     raise Deposed(f"epoch {self.store.epoch} is over")
                 self._lane.make_ready()  # told first: this keeps a core busy
             expire(self.store, snapshot)
@@ -260,5 +260,5 @@ class Planner:
         self._lane = FastLane(self.store, self.solver)
         self._declared, self._window = None, GatheringWindow()
         self._brought_at = self._lived_at = None
-        self._telling = Announcer(self.store.database, self.solver, self.currency)
+        self._announcer = Announcer(self.store.database, self.solver, self.currency)
         metrics.show_figures(PlannerFigures())

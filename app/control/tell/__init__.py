@@ -1,1 +1,1 @@
-"""What follows from a cycle for objects, events, metrics and whoever pays; it decides no plan."""
+"""Announces what follows from a cycle to gateways, objects, events, metrics and tenants; decides no plan."""

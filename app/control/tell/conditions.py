@@ -1,10 +1,11 @@
-"""What the planner says of services and tenants in their status: pure, from the plan that stands and its reasons.
+"""Conditions of services and tenants, derived from the plan in force and the reasons of the last answer. Pure.
 
-A message changes when what it says changes, not with every breath of the load: each change is written, and watched.
+A message holds no figure that follows the load: every change of a message is written and sent to watchers.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,12 +17,12 @@ from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Limit, Problem, Service
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-LONGEST = 500  # characters of a message
+MOST_CHARACTERS = 500  # of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement about an object, as its status carries it."""
+    """A condition of an object, and the reason that its event would have."""
 
     type: str
     status: str
@@ -35,117 +36,115 @@ class Statement:
 
 @dataclass(frozen=True)
 class CycleFacts:
-    """What is known when a cycle is over. Plan and problem are in the same words; reasons come from the last answer."""
+    """Everything that conditions depend on, at the end of a cycle; reasons come from the last answer."""
 
     problem: Problem
     plan: Plan
     reasons: Mapping[str, Unserved] = field(default_factory=dict)  # by service
-    attained: Mapping[str, float] = field(default_factory=dict)  # by service: share of requests in time
+    attained: Mapping[str, float] = field(default_factory=dict)  # by service: share of requests answered in time
     degraded: Mapping[str, Degraded] = field(default_factory=dict)  # by service
-    terms: Mapping[str, TenantTerms] = field(default_factory=dict)  # by tenant, and so the others
+    terms: Mapping[str, TenantTerms] = field(default_factory=dict)  # by tenant, as are the next three
     accounts: Mapping[str, BudgetAccount] = field(default_factory=dict)
     limits: Mapping[str, Limit] = field(default_factory=dict)  # entitled
     used: Mapping[str, GpuUsage] = field(default_factory=dict)
     mode: str = "auto"
-    currency: str = ""  # of all prices; empty: it is not known
+    currency: str = ""  # of all prices; empty: unknown
 
 
-def make_statements(ground: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
-    """By object; every statement has its type once."""
+def make_statements(facts: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
+    """Returns the conditions of every service and tenant; each type occurs once."""
     found: dict[Key, tuple[Statement, ...]] = {}
-    carried: dict[str, float] = {}
-    for one in ground.plan.instances:
-        carried[one.service] = carried.get(one.service, 0.0) + one.rate_per_second
-    short = {one.service: one for one in ground.plan.unserved}
-    for name, service in ground.problem.services.items():
-        tenant, label = name.split("/", 1)
-        found[Key(Kind.SERVICE, tenant, label)] = describe_service(
-            ground, service, carried.get(name, 0.0), short.get(name)
-        )  # fmt: skip
-    for tenant in ground.terms:
-        found[Key(Kind.TENANT, "", tenant)] = describe_tenant(ground, tenant)
+    carried: dict[str, float] = defaultdict(float)
+    for instance in facts.plan.instances:
+        carried[instance.service] += instance.rate_per_second
+    short = {unserved.service: unserved for unserved in facts.plan.unserved}
+    for name, service in facts.problem.services.items():
+        key = Key(Kind.SERVICE, *name.split("/", 1))
+        found[key] = describe_service(facts, service, carried[name], short.get(name))
+    for tenant in facts.terms:
+        found[Key(Kind.TENANT, "", tenant)] = describe_tenant(facts, tenant)
     return found
 
 
 def describe_service(
-    ground: CycleFacts, service: Service, carried: float, left: Unserved | None
+    facts: CycleFacts, service: Service, carried: float, unserved: Unserved | None
 ) -> tuple[Statement, ...]:  # fmt: skip
-    """Served, SloAttained, Degraded, and WithinBudget where its tenant has a budget."""
+    """Returns Served, SloAttained, Degraded, and WithinBudget where the tenant has a budget."""
     name = service.name
-    found = [describe_served(service, carried, left, ground.reasons.get(name), ground.mode)]
-    found.append(describe_attained(service, ground.attained.get(name)))
-    worse = ground.degraded.get(name)
+    found = [describe_served(service, carried, unserved, facts.reasons.get(name), facts.mode)]
+    found.append(describe_attained(service, facts.attained.get(name)))
+    degraded = facts.degraded.get(name)
     found.append(
-        Statement("Degraded", TRUE, worse.reason, worse.message)
-        if worse
-        else Statement("Degraded", FALSE, Reason.SERVED, "it has what it asks for")
+        Statement("Degraded", TRUE, degraded.reason, degraded.message)
+        if degraded
+        else Statement("Degraded", FALSE, Reason.SERVED, "the service has the capacity that it needs")
     )
-    account = ground.accounts.get(service.tenant)
+    account = facts.accounts.get(service.tenant)
     if account:
-        found.append(describe_budget(service.tenant, account, ground.currency))
+        found.append(describe_budget(service.tenant, account, facts.currency))
     return tuple(found)
 
 
 def describe_served(
-    service: Service, carried: float, left: Unserved | None, why: Unserved | None, mode: str
-) -> Statement:
-    """Whether the plan carries the whole rate; if not, why, and the least change that would help."""
-    asked = service.rate_per_second
-    if left is None:
-        return Statement("Served", TRUE, Reason.SERVED, f"the plan carries {asked:.4g} requests a second")
-    told = f"the plan carries {carried:.4g} of {asked:.4g} requests a second, {left.rate_per_second:.4g} are unserved"
-    known = why or left
+    service: Service, carried: float, unserved: Unserved | None, why: Unserved | None, mode: str
+) -> Statement:  # fmt: skip
+    """Tells whether the plan serves the whole rate; if not, why, and the least change that would help."""
+    rate = service.rate_per_second
+    if unserved is None:
+        return Statement("Served", TRUE, Reason.SERVED, f"the plan serves all {rate:.4g} requests a second")
+    message = f"the plan serves {carried:.4g} of {rate:.4g} requests a second"
+    message += f"; {unserved.rate_per_second:.4g} are unserved"
+    known = why or unserved
     if known.reason:
-        told += f": {known.reason}"
+        message += f": {known.reason}"
     if known.relaxation:
-        told += f"; what would serve it: {known.relaxation}"
+        message += f"; least change that helps: {known.relaxation}"
     if mode != "auto":
-        told += f"; the mode is {mode}"
-    return Statement("Served", FALSE, Reason.UNSERVED, told[:LONGEST])
+        message += f"; the mode is {mode}"
+    return Statement("Served", FALSE, Reason.UNSERVED, message[:MOST_CHARACTERS])
 
 
 def describe_attained(service: Service, share: float | None) -> Statement:
-    """Whether so many requests are answered in time as the SLO says."""
-    promised = f"{service.percentile:g} % within {service.slo_ms:g} ms"
+    """Tells whether as many requests are answered in time as the SLO asks for."""
+    slo = f"{service.percentile:g} % within {service.slo_ms:g} ms"
     if share is None:
-        return Statement("SloAttained", UNKNOWN, Reason.SLO_ATTAINED, f"nothing was asked lately; promised: {promised}")
+        return Statement("SloAttained", UNKNOWN, Reason.SLO_ATTAINED, f"no requests lately; the SLO is {slo}")
     if 100 * share >= service.percentile:
-        return Statement("SloAttained", TRUE, Reason.SLO_ATTAINED, f"as promised: {promised}")
-    # Without the share itself: it breathes, and would be written for ever. Metrics and the API have it.
-    return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"fewer are in time than promised: {promised}")
+        return Statement("SloAttained", TRUE, Reason.SLO_ATTAINED, f"the service keeps its SLO, {slo}")
+    # The share itself changes all the time; metrics and the API show it.
+    return Statement("SloAttained", FALSE, Reason.SLO_MISSED, f"too many requests are late; the SLO is {slo}")
 
 
 def describe_budget(tenant: str, account: BudgetAccount, currency: str) -> Statement:
-    """How the tenant stands with its budget, and what follows."""
+    """Tells whether the tenant keeps its budget, and what follows if not."""
     amount = f"{account.per_month:.12g} {currency}".strip()
     budget = f"the budget of {amount} a month"
     if account.is_over:
-        follows = {
-            "alarm": "this is only said",
-            "freeze": "its services get nothing more than they have",
-            "degrade": "its services run as cheaply as they may, and give way to others",
+        consequence = {
+            "alarm": "its services are not affected",
+            "freeze": "its services keep what they have and get no more",
+            "degrade": "its services run as cheaply as they may, and yield to those of other tenants",
         }[account.over_budget]
-        return Statement("WithinBudget", FALSE, Reason.OVER_BUDGET, f"{tenant} has spent {budget}; {follows}")
+        return Statement("WithinBudget", FALSE, Reason.OVER_BUDGET, f"{tenant} has spent {budget}; {consequence}")
     if account.is_near:
-        return Statement(
-            "WithinBudget", TRUE, Reason.NEAR_BUDGET, f"at this pace {tenant} spends {budget} before it ends"
-        )
+        message = f"at the current rate {tenant} will spend {budget} before the month ends"
+        return Statement("WithinBudget", TRUE, Reason.NEAR_BUDGET, message)
     return Statement("WithinBudget", TRUE, Reason.WITHIN_BUDGET, f"{tenant} is within {budget}")
 
 
-def describe_tenant(ground: CycleFacts, tenant: str) -> tuple[Statement, ...]:
-    """WithinBudget where there is one, and whether it gets what it asks for or has borrowed."""
-    terms, limit = ground.terms[tenant], ground.limits.get(tenant, Limit())
-    gpus = ground.used.get(tenant, GpuUsage()).gpus
-    account = ground.accounts.get(tenant)
-    found = [describe_budget(tenant, account, ground.currency)] if account else []
+def describe_tenant(facts: CycleFacts, tenant: str) -> tuple[Statement, ...]:
+    """Returns WithinBudget where there is a budget, and whether the tenant gets its entitlement or borrows."""
+    terms, limit = facts.terms[tenant], facts.limits.get(tenant, Limit())
+    gpus = facts.used.get(tenant, GpuUsage()).gpus
+    account = facts.accounts.get(tenant)
+    found = [describe_budget(tenant, account, facts.currency)] if account else []
     is_cut = limit.gpus is not None and (terms.limit.gpus is None or limit.gpus < terms.limit.gpus * (1 - 1e-6))
     if is_cut:
-        told = f"there is not enough for all: it is entitled to {limit.gpus:.3g} GPUs now"
-        found.append(Statement("Entitled", FALSE, Reason.RECLAIMED, told))
+        message = f"GPUs are short: the tenant is entitled to {limit.gpus:.3g} GPUs now"
+        found.append(Statement("Entitled", FALSE, Reason.RECLAIMED, message))
     elif terms.guarantee_gpus and gpus > terms.guarantee_gpus * (1 + 1e-6):
-        told = f"it uses more than its guarantee of {terms.guarantee_gpus:g} GPUs, of what others leave idle"
-        found.append(Statement("Entitled", TRUE, Reason.BORROWING, told))
+        message = f"beyond its guarantee of {terms.guarantee_gpus:g} GPUs the tenant borrows what others leave idle"
+        found.append(Statement("Entitled", TRUE, Reason.BORROWING, message))
     else:
-        found.append(Statement("Entitled", TRUE, Reason.SERVED, "it may have what it asks for, within its limit"))
+        found.append(Statement("Entitled", TRUE, Reason.SERVED, "the tenant may use what it needs, within its limit"))
     return tuple(found)

@@ -1,96 +1,89 @@
-"""The figures of a cycle, as metrics show them."""
+"""Figures of a cycle, as metrics show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.control.domain.decision import Decision, HeldBackChange
-from app.control.domain.snapshot import Snapshot
-from app.control.formulate.question import Question
+from app.control.domain.decision import HeldBackChange
 from app.control.formulate.tenants import GpuUsage
 from app.control.measure.metrics import PlannerFigures, ServiceFigures, TenantFigures
+from app.control.tell.announcement import Announcement
 from app.control.tell.conditions import CycleFacts
 from app.control.tell.degrade import Shedding
+from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rates import cost_rates, top_tenants
 from app.control.tell.slo import SloStatus
-from solvers.planning.plan import Certificate, Plan, Releasable
+from solvers.planning.plan import Certificate, Releasable, Unserved
 
-ATTAINED_IN = "1h"  # the window that conditions and metrics speak of
+ATTAINED_IN = "1h"  # the window of the condition SloAttained and of the metric
 
 
-@dataclass(frozen=True)
-class CycleOutcome:
-    """What a cycle leaves behind. `plan` is the one that stands, in the problem's words."""
+@dataclass(slots=True)
+class LastAnswer:
+    """The last answer of the solver: a cycle without a decision shows that of an earlier one."""
 
-    snapshot: Snapshot
-    posed: Question
-    plan: Plan
-    decision: Decision | None = None  # of this cycle, where it made one
-    blamed: Mapping[str, str] = field(default_factory=dict)  # by service: why it may be that no plan came
+    reasons: dict[str, Unserved] = field(default_factory=dict)  # by service
+    held_back: Sequence[HeldBackChange] = ()
+    certificate: Certificate | None = None
+
+    def update(self, outcome: CycleOutcome) -> None:
+        if outcome.decision:
+            self.reasons = {unserved.service: unserved for unserved in outcome.decision.plan.unserved}
+            self.certificate = outcome.decision.plan.certificate
+            self.held_back = outcome.decision.held_back
+        for name, reason in outcome.blamed.items():
+            self.reasons[name] = Unserved(name, 0.0, reason)
 
 
 def make_figures(
-    epoch: int,
-    after: CycleOutcome,
-    ground: CycleFacts,
-    certificate: Certificate | None,
-    held_back: Sequence[HeldBackChange],
-    sheds: Mapping[str, Shedding],
-    promises: Mapping[str, SloStatus],
-    free: Sequence[Releasable],
-) -> PlannerFigures:
-    """All of them; `certificate` is that of the last plan that was made."""
-    snapshot, accounts = after.snapshot, ground.accounts
+    announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable]
+) -> PlannerFigures:  # fmt: skip
+    """Returns the figures of a cycle; costs and bound are those of the last plan that was made."""
+    outcome, certificate, accounts = announced.outcome, answer.certificate, facts.accounts
+    snapshot = outcome.snapshot
     return PlannerFigures(
         leads=True,
-        epoch=epoch,
+        epoch=announced.epoch,
         generation=snapshot.target,
         last_cycle_at=snapshot.at.timestamp(),
         cost_per_hour=certificate.cost.total if certificate else 0.0,
         unserved_cost_per_hour=certificate.cost.unserved if certificate else 0.0,
         bound_per_hour=certificate.bound if certificate else None,
         gap=certificate.gap if certificate else None,
-        held_back=_counted(one.reason for one in held_back),
-        nodes=_counted(str(one.state) for one in snapshot.nodes.values()),
-        jobs=_counted(one.phase for one in snapshot.jobs.values()),
+        held_back=Counter(change.reason for change in answer.held_back),
+        nodes=Counter(str(node.state) for node in snapshot.nodes.values()),
+        jobs=Counter(job.phase for job in snapshot.jobs.values()),
         releasable_nodes=len(free),
-        releasable_per_hour=sum(one.price_per_hour for one in free),
-        services=_services(after, sheds, promises),
+        releasable_per_hour=sum(node.price_per_hour for node in free),
+        services=_services(announced),
         tenants={
             tenant: TenantFigures(
                 spent=accounts[tenant].spent if tenant in accounts else 0.0,
-                budget=one.budget_per_month,
-                gpus=ground.used.get(tenant, GpuUsage()).gpus,
-                guarantee_gpus=one.guarantee_gpus,
+                budget=terms.budget_per_month,
+                gpus=facts.used.get(tenant, GpuUsage()).gpus,
+                guarantee_gpus=terms.guarantee_gpus,
             )
-            for tenant, one in ground.terms.items()
+            for tenant, terms in facts.terms.items()
         },
-        cost_rates=top_tenants(cost_rates(after.posed.problem, after.plan)),
-        corrections={name: one.latency_factor for name, one in snapshot.corrections.items()},
+        cost_rates=top_tenants(cost_rates(outcome.posed.problem, outcome.plan)),
+        corrections={name: correction.latency_factor for name, correction in snapshot.corrections.items()},
     )
 
 
-def _services(
-    after: CycleOutcome, sheds: Mapping[str, Shedding], promises: Mapping[str, SloStatus]
-) -> dict[str, ServiceFigures]:
-    short = {one.service: one.rate_per_second for one in after.plan.unserved}
+def _services(announced: Announcement) -> dict[str, ServiceFigures]:
+    outcome = announced.outcome
+    short = {unserved.service: unserved.rate_per_second for unserved in outcome.plan.unserved}
     found = {}
-    for name in after.posed.problem.services:
-        expected, kept = after.snapshot.expected.get(name), promises.get(name, SloStatus())
+    for name in outcome.posed.problem.services:
+        expected, slo = outcome.snapshot.expected.get(name), announced.slos.get(name, SloStatus())
         found[name] = ServiceFigures(
             asked_per_second=expected.seen_per_second if expected else 0.0,
             expected_per_second=expected.rate_per_second if expected else 0.0,
             unserved_per_second=short.get(name, 0.0),
-            shed_share=sheds.get(name, Shedding()).share,
-            attainment=kept.attainment.get(ATTAINED_IN),
-            burn_rates=kept.burn_rates,
+            shed_share=announced.sheds.get(name, Shedding()).share,
+            attainment=slo.attainment.get(ATTAINED_IN),
+            burn_rates=slo.burn_rates,
         )
-    return found
-
-
-def _counted(words: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for word in words:
-        found[word] = found.get(word, 0) + 1
     return found

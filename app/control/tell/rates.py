@@ -1,4 +1,4 @@
-"""What the plan in force costs an hour, by who pays: divided as the ledger divides, so that all of it is somebody's."""
+"""Divides what the plan in force costs per hour among tenants, exactly as the ledger does."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 IDLE, UNALLOCATED, OTHERS = "__idle__", "__unallocated__", "__others__"
-MOST_TENANTS = 100  # that metrics name; the others are one
+MOST_TENANTS = 100  # that metrics name; the rest is one sum
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHolder:
-    """Who holds which part of a GPU."""
+    """The part of a GPU that an instance or a job of a tenant holds."""
 
     tenant: str
     sm: float
@@ -25,15 +25,16 @@ class GpuHolder:
 
 
 def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
-    """By tenant, with what of used GPUs is idle and what GPUs without anything on them cost (docs/money.md)."""
+    """Returns the cost per hour by tenant, and that of idle parts and of empty GPUs (docs/money.md)."""
     gpus: dict[tuple[str, int], list[GpuHolder]] = defaultdict(list)
-    for one in plan.instances:
-        service = problem.services[one.service]
-        memory = one.memory_gib / problem.type_of(one.node).memory_gib
-        gpus[one.place].append(GpuHolder(service.tenant, one.sm_percent / 100, memory, service.is_dedicated))
+    for instance in plan.instances:
+        service = problem.services[instance.service]
+        memory = instance.memory_gib / problem.type_of(instance.node).memory_gib
+        holder = GpuHolder(service.tenant, instance.sm_percent / 100, memory, service.is_dedicated)
+        gpus[instance.place].append(holder)
     for job in plan.jobs:
         if job.job not in problem.jobs or job.node not in problem.nodes:
-            continue  # it has ended since, or its node is lost
+            continue  # the job has ended since, or its node is lost
         memory = job.memory_gib / problem.type_of(job.node).memory_gib
         gpus[job.node, job.gpu].append(GpuHolder(problem.jobs[job.job].tenant, job.sm_percent / 100, memory))
     found: dict[str, list[float]] = defaultdict(list)
@@ -53,7 +54,7 @@ def cost_rates(problem: Problem, plan: Plan) -> dict[str, float]:
 
 
 def top_tenants(rates: Mapping[str, float], most: int = MOST_TENANTS) -> dict[str, float]:
-    """No more tenants than metrics can bear: the dearest by name, the others in one sum."""
+    """Keeps the most expensive tenants by name and sums up the others, so that metrics stay few."""
     tenants = sorted((name for name in rates if name not in (IDLE, UNALLOCATED)), key=lambda name: (-rates[name], name))
     found = {name: rates[name] for name in (*tenants[:most], IDLE, UNALLOCATED) if name in rates}
     return found | ({OTHERS: fsum(rates[name] for name in tenants[most:])} if len(tenants) > most else {})

@@ -1,4 +1,4 @@
-"""Conditions reach the objects: written on change, a few objects at a time, by the leader alone."""
+"""Writes conditions into the status of objects: on change, a few objects at a time, by the leader only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from app.world.conditions import ConditionFields, ObjectCondition, with_conditio
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
-AT_ONCE = 100  # other writers of objects wait for no longer than this takes
-A_CYCLE = 500  # objects; what is left waits for the next one
+OBJECTS_AT_ONCE = 100  # in one transaction, which makes other writers wait
+OBJECTS_A_CYCLE = 500  # the rest waits for the next cycle
 
 PLANNER = Actor(Principal("planner", Scope.ADMIN), "planner")
 Specs: TypeAlias = Mapping[Key, Mapping[str, JSON]]
@@ -30,9 +30,9 @@ Specs: TypeAlias = Mapping[Key, Mapping[str, JSON]]
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """What is said of one object: conditions and, beside them, fields of its status.
+    """The conditions of one object and further fields of its status.
 
-    `mark` is what has to differ for it to be news, where that is less than all of it.
+    A status with a `mark` is written only when the mark differs, not with every change.
     """
 
     statements: tuple[ConditionFields, ...]
@@ -40,7 +40,7 @@ class ObjectStatus:
     mark: object = None
 
     @property
-    def news(self) -> object:
+    def fingerprint(self) -> object:
         return self.mark if self.mark is not None else (self.statements, self.fields)
 
 
@@ -49,46 +49,46 @@ Statements: TypeAlias = Mapping[Key, ObjectStatus]
 
 @dataclass(slots=True)
 class StatusWriter:
-    """Remembers what it said of which spec, so that only what is new is looked at."""
+    """Remembers the last status by object and spec, and writes only what is new."""
 
     _known: dict[Key, tuple[object, Mapping[str, JSON]]] = field(default_factory=dict)
 
     def say(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
-        """Bring the conditions of these objects in line; how many had news.
+        """Writes the statuses that are new, and returns how many there were.
 
-        Objects without a spec here are no longer declared. Under an epoch that is over nothing is written.
+        Objects without a spec are no longer declared. Nothing is written under an epoch that is over.
         """
-        self._known = {key: told for key, told in self._known.items() if key in statements}
-        there = {key: (told.news, specs[key]) for key, told in statements.items() if key in specs}
-        news = [key for key, told in there.items() if self._known.get(key) != told]
-        looked = 0
-        for at in range(0, min(len(news), A_CYCLE), AT_ONCE):
-            some = {key: statements[key] for key in news[at : at + AT_ONCE]}
+        self._known = {key: known for key, known in self._known.items() if key in statements}
+        there = {key: (status.fingerprint, specs[key]) for key, status in statements.items() if key in specs}
+        fresh = [key for key, known in there.items() if self._known.get(key) != known]
+        written = 0
+        for at in range(0, min(len(fresh), OBJECTS_A_CYCLE), OBJECTS_AT_ONCE):
+            some = {key: statements[key] for key in fresh[at : at + OBJECTS_AT_ONCE]}
             done = database.write(lambda connection, some=some: write_statuses(connection, epoch, some))  # type: ignore[misc]
             if done is None:
                 self._known = {}
-                return looked
+                return written
             metrics.count_events(done)
-            looked += len(some)
+            written += len(some)
             self._known |= {key: there[key] for key in some}
-        return looked
+        return written
 
 
 def write_statuses(connection: Connection, epoch: int, statements: Statements) -> list[NewEvent] | None:
-    """Write what is new of these statements, and an event for each that turned; None when a newer epoch won."""
+    """Writes what is new of these statuses, and an event for each condition that changed; None under an old epoch."""
     if not lease.held(connection, epoch):
         return None
     latest = versions.lock(connection, "object")
     stored = objects.get_many(connection, list(statements))
     now = clock.now(connection)
     decisions: list[ObjectDecision] = []
-    turned: list[NewEvent] = []
+    found: list[NewEvent] = []
     for key, before in stored.items():
         after = before
         for statement in statements[key].statements:
             after = with_condition(after, statement, now)
             if isinstance(statement, Statement):
-                turned += _turned(before, statement)
+                found += _find_events(before, statement)
         fields = statements[key].fields
         if any(after.status.get(name) != value for name, value in fields.items()):
             after = replace(after, status={**after.status, **fields}, updated_at=now)
@@ -96,14 +96,14 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
             decisions.append(ObjectDecision(Action.STATUS, before, after))
     if decisions:
         write(connection, PLANNER, decisions, latest)
-    events.record(connection, turned)
-    return turned
+    events.record(connection, found)
+    return found
 
 
-def _turned(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
-    """An event where the statement says something else than before; that all is well from the start is none."""
+def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
+    """Returns an event where the condition has changed; a condition that is good from the start has none."""
     conditions: list[Any] = list(before.status.get("conditions", []))  # type: ignore[arg-type]
-    known = next((one for one in conditions if one["type"] == statement.type), None)
+    known = next((condition for condition in conditions if condition["type"] == statement.type), None)
     was = (known["status"], known["reason"]) if known else None
     if was == (statement.status, statement.reason) or "Unknown" in (statement.status, was and was[0]):
         return ()
@@ -114,8 +114,8 @@ def _turned(before: StoredObject, statement: Statement) -> Sequence[NewEvent]:
 
 
 def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:
-    """A job's status, with its conditions; news when it takes a turn, or has come another hundredth of its way."""
+    """Returns the status of a job; it is new when a condition changes, or after another hundredth of the job."""
     fields = {name: value for name, value in status.items() if name != "conditions"}
-    conditions = tuple(ObjectCondition(**one) for one in status["conditions"])
-    turns = tuple((one.type, one.status, one.reason) for one in conditions)
-    return ObjectStatus(conditions, fields, (turns, round(float(status["progress"]), 2), status.get("node")))
+    conditions = tuple(ObjectCondition(**condition) for condition in status["conditions"])
+    states = tuple((condition.type, condition.status, condition.reason) for condition in conditions)
+    return ObjectStatus(conditions, fields, (states, round(float(status["progress"]), 2), status.get("node")))

@@ -1,7 +1,7 @@
-"""Degrading in order: less accurate variants where a service admits them, then waiting, then 503; by priority.
+"""Degrades services in order: less accurate variants where a service admits them, then queueing, then 503; by priority.
 
-Variants and priorities are the solver's: what is unserved has its price, so it takes whichever admitted variant needs
-least before it leaves anything out, and leaves out first what weighs least. What remains is said to the gateways.
+The solver chooses variants and priorities: unserved requests have a price, so it takes the admitted variant that needs
+least before it leaves anything unserved, and then what weighs least. Gateways queue and reject the rest.
 """
 
 from __future__ import annotations

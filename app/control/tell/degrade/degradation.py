@@ -1,4 +1,4 @@
-"""Which services are worse off than they ask to be, and why: in words for conditions and events."""
+"""Finds the services that get less than they need, and says why, for conditions and events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solvers.planning.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """How a service is degraded. The message holds no number that changes with every breath of the load."""
+    """How a service is degraded. The message holds no figure that follows the load."""
 
     reason: Reason
     message: str
@@ -29,23 +29,25 @@ def find_degraded(
     sheds: Mapping[str, Shedding],
     accounts: Mapping[str, BudgetAccount],
 ) -> dict[str, Degraded]:
-    """The gravest thing that can be said of each service that is degraded; what nothing is done about is left out."""
-    short = {one.service for one in plan.unserved}
-    over = {tenant for tenant, one in accounts.items() if one.is_over and one.over_budget != "alarm"}
+    """Returns the worst degradation of each service; services that gateways do not limit are left out."""
+    short = {unserved.service for unserved in plan.unserved}
+    over = {tenant for tenant, account in accounts.items() if account.is_over and account.over_budget != "alarm"}
     found = {}
     for name, service in sorted(problem.services.items()):
         if name not in sheds:
-            continue  # nothing is done about it
+            continue  # advisory: nothing is done about it
         share = sheds[name].share
         if share > 0:
-            told = f"{share:.0%} of its requests are answered 503, as there is too little room"
-            found[name] = Degraded(Reason.SHEDDING, told)
+            message = f"gateways answer {share:.0%} of its requests with 503 for lack of capacity"
+            found[name] = Degraded(Reason.SHEDDING, message)
         elif name in short:
-            found[name] = Degraded(Reason.QUEUEING, "its requests wait, up to a limit, as there is too little room")
+            found[name] = Degraded(
+                Reason.QUEUEING, "requests queue at the gateways, up to a limit, for lack of capacity"
+            )
         elif service.tenant in over:
             account = accounts[service.tenant]
             is_frozen = account.over_budget == "freeze"
-            what = "gets nothing more than it has" if is_frozen else "runs as cheaply as it may"
-            told = f"it {what}: tenant {service.tenant} has spent its budget"
-            found[name] = Degraded(Reason.FROZEN if is_frozen else Reason.OVER_BUDGET, told)
+            what = "keeps what it has and gets no more" if is_frozen else "runs as cheaply as it may"
+            message = f"the service {what}: tenant {service.tenant} has spent its budget"
+            found[name] = Degraded(Reason.FROZEN if is_frozen else Reason.OVER_BUDGET, message)
     return found

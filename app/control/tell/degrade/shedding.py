@@ -1,8 +1,7 @@
-"""What gateways take of a service's requests when there is too little capacity: first they wait, then some are refused.
+"""Plans what gateways do when capacity is short: first they queue requests, then they reject some.
 
-A request that would be late anyway helps nobody and makes the next one late too. So what waits is bounded for every
-service, and where capacity falls short for longer, the share that cannot be answered in time is answered 503 at once,
-with the time after which asking again makes sense.
+A request that would be late anyway only delays the next one. So every queue is bounded, and where capacity stays short,
+the share that cannot be answered in time gets a 503 at once, with the time after which a retry makes sense.
 """
 
 from __future__ import annotations
@@ -15,85 +14,85 @@ from math import ceil, floor, log
 from app.control.domain.snapshot import ExpectedLoad
 from solvers.planning.plan import Plan
 
-LEAST_SHARE = 0.05  # below it waiting is enough: loads breathe by as much
-STEP = 0.05  # shares are whole steps,
-BAND = 0.075  # and stay while the true one is as close as that
-WAITS = 3.0  # times the SLO that a queue may hold where all is planned for: bursts pass, and are over soon
-WAITS_SHORT = 1.0  # times the SLO where capacity falls short: what waits longer is late
-LEAST_OPEN = 16  # requests
-LIMIT_STEP = 1.25  # limits go by such factors
-AGAIN_SOON = 2  # seconds: a burst
-AGAIN_LATER = 30  # the next plan may have room
-AGAIN_MUCH_LATER = 300  # nothing but a change of manifests or fleet helps
+LEAST_SHARE = 0.05  # below it queueing is enough: loads vary by as much
+STEP_SHARE = 0.05  # shares change in whole steps,
+BAND_SHARE = 0.075  # and stay while the true share is this close
+QUEUE_SLOS = 3.0  # length of a queue in SLOs where the plan serves everything: bursts are over soon
+SHORT_QUEUE_SLOS = 1.0  # where capacity is short: a request that waits longer is late
+LEAST_OPEN_REQUESTS = 16
+LIMIT_STEP_FACTOR = 1.25  # between two limits
+RETRY_SOON_SECONDS = 2  # after a burst
+RETRY_LATER_SECONDS = 30  # the next plan may have capacity
+RETRY_MUCH_LATER_SECONDS = 300  # only a change of manifests or fleet helps
 
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """What gateways take of one service's requests."""
+    """What gateways do with the requests of one service."""
 
-    share: float = 0.0  # answered 503 at random
-    queue_limit: int = 0  # open at once in all gateways together; beyond it 503; 0: none
-    retry_after_seconds: int = AGAIN_SOON
+    share: float = 0.0  # of requests, chosen at random, answered 503
+    queue_limit: int = 0  # open requests in one gateway; beyond it 503; 0: no limit
+    retry_after_seconds: int = RETRY_SOON_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class SloTarget:
-    """What shedding needs to know of a service."""
+    """The SLO of a service, and whether it can be met."""
 
     slo_ms: float
-    is_attainable: bool = True  # some profile meets the SLO
+    is_attainable: bool = True  # some profile meets it
 
 
 def plan_shedding(
     plan: Plan,
     expected: Mapping[str, ExpectedLoad],
-    promises: Mapping[str, SloTarget],
+    targets: Mapping[str, SloTarget],
     pinned: Mapping[str, float] | None = None,
     before: Mapping[str, Shedding] | None = None,
     gateways: int = 1,
 ) -> dict[str, Shedding]:
-    """By service, of the plan that stands: what is lost is not in it, whatever was planned once.
+    """Returns what gateways do by service, under the plan in force without what has been lost since.
 
-    `pinned` is carried beside the plan, `before` is what stood.
+    `pinned` are the rates of instances outside the plan, `before` is the last result.
     """
     carried: dict[str, float] = defaultdict(float, pinned or {})
-    for one in plan.instances:
-        carried[one.service] += one.rate_per_second
-    short = {one.service for one in plan.unserved}
+    for instance in plan.instances:
+        carried[instance.service] += instance.rate_per_second
+    short = {unserved.service for unserved in plan.unserved}
     found = {}
-    for name, promise in sorted(promises.items()):
-        asked = _asked(expected.get(name), carried[name])
-        missing = 1 - carried[name] / asked if name in short and asked > carried[name] else 0.0
+    for name, target in sorted(targets.items()):
+        rate = _rate_now(expected.get(name), carried[name])
+        missing = 1 - carried[name] / rate if name in short and rate > carried[name] else 0.0
         known = (before or {}).get(name, Shedding())
         share = _steady(missing, known.share)
-        limit = _open_at_once(carried[name], promise.slo_ms, WAITS_SHORT if name in short else WAITS)
-        found[name] = Shedding(share, ceil(limit / max(gateways, 1)), _again(share, carried[name], promise))
+        limit = _queue_limit(carried[name], target.slo_ms, SHORT_QUEUE_SLOS if name in short else QUEUE_SLOS)
+        found[name] = Shedding(share, ceil(limit / max(gateways, 1)), _retry_seconds(share, carried[name], target))
     return found
 
 
-def _asked(expected: ExpectedLoad | None, carried: float) -> float:
-    """What is being asked now, where it was seen; else what is expected: nobody is refused for what may yet come."""
+def _rate_now(expected: ExpectedLoad | None, carried: float) -> float:
+    """Returns the observed rate where there is one: no request is rejected for a forecast."""
     if expected is None:
         return carried
     return expected.seen_per_second if expected.observed_seconds > 0 else expected.rate_per_second
 
 
 def _steady(missing: float, before: float) -> float:
-    """In whole steps; as before, while that is about right."""
+    """Rounds down to whole steps; keeps the last share while it is close enough."""
     if missing <= 0:
         return 0.0
-    if before and abs(missing - before) < BAND:
+    if before and abs(missing - before) < BAND_SHARE:
         return before
-    return 0.0 if missing < LEAST_SHARE else round(min(floor(missing / STEP + 1e-9) * STEP, 1.0), 2)
+    return 0.0 if missing < LEAST_SHARE else round(min(floor(missing / STEP_SHARE + 1e-9) * STEP_SHARE, 1.0), 2)
 
 
-def _open_at_once(carried: float, slo_ms: float, waits: float) -> int:
-    """As many as are answered in so many SLOs (Little's law), in steps: with every weight a new limit helps nobody."""
-    steps = ceil(log(max(carried * slo_ms / 1000 * waits / LEAST_OPEN, 1.0)) / log(LIMIT_STEP))
-    return round(LEAST_OPEN * LIMIT_STEP**steps)
+def _queue_limit(carried: float, slo_ms: float, slos: float) -> int:
+    """Returns how many requests are answered within so many SLOs (Little's law), rounded up to a step."""
+    steps = ceil(log(max(carried * slo_ms / 1000 * slos / LEAST_OPEN_REQUESTS, 1.0)) / log(LIMIT_STEP_FACTOR))
+    return round(LEAST_OPEN_REQUESTS * LIMIT_STEP_FACTOR**steps)
 
 
-def _again(share: float, carried: float, promise: SloTarget) -> int:
-    if not promise.is_attainable:
-        return AGAIN_MUCH_LATER
-    return AGAIN_LATER if share > 0 or carried == 0 else AGAIN_SOON
+def _retry_seconds(share: float, carried: float, target: SloTarget) -> int:
+    if not target.is_attainable:
+        return RETRY_MUCH_LATER_SECONDS
+    return RETRY_LATER_SECONDS if share > 0 or carried == 0 else RETRY_SOON_SECONDS

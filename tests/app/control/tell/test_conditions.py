@@ -29,7 +29,11 @@ def statement(standing: CycleFacts, key: Key, type_: str) -> Statement:
 
 def test_a_service_that_is_served_says_so() -> None:
     served = statement(GROUND, SEARCH, "Served")
-    assert (served.status, served.reason, served.message) == ("True", "Served", "the plan carries 40 requests a second")
+    assert (served.status, served.reason, served.message) == (
+        "True",
+        "Served",
+        "the plan serves all 40 requests a second",
+    )
 
 
 def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
@@ -37,15 +41,15 @@ def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
     served = statement(replace(GROUND, reasons=reasons), RANK, "Served")
     assert (served.status, served.reason) == ("False", "Unserved")
     assert served.message == (
-        "the plan carries 20 of 30 requests a second, 10 are unserved: the limit of shop; "
-        "what would serve it: limit.gpus: 3 (now 2)"
+        "the plan serves 20 of 30 requests a second; 10 are unserved: the limit of shop; "
+        "least change that helps: limit.gpus: 3 (now 2)"
     )
 
 
 def test_attainment_is_told_against_the_promise() -> None:
     service = GROUND.problem.services["shop/search"]
     assert [describe_attained(service, share).status for share in (None, 0.98, 0.979)] == ["Unknown", "True", "False"]
-    assert describe_attained(service, 0.91).message == "fewer are in time than promised: 98 % within 200 ms"
+    assert describe_attained(service, 0.91).message == "too many requests are late; the SLO is 98 % within 200 ms"
 
 
 @given(st.floats(0, 0.97), st.floats(0.98, 1.0))
@@ -69,7 +73,7 @@ def test_a_spent_budget_is_said_of_the_tenant_and_of_its_services() -> None:
         told = statement(standing, key, "WithinBudget")
         assert (told.status, told.reason) == ("False", "OverBudget")
         assert told.message.startswith("shop has spent the budget of 100 CHF a month; ")
-        assert told.message.endswith("its services get nothing more than they have")
+        assert told.message.endswith("its services keep what they have and get no more")
     assert not [
         one for one in make_statements(standing)[Key(Kind.SERVICE, "lab", "alone")] if one.type == "WithinBudget"
     ]

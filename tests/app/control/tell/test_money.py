@@ -80,7 +80,7 @@ def test_a_type_that_cannot_keep_the_slo_is_not_rented() -> None:
 def test_what_renting_does_not_help_is_named() -> None:
     found, _ = rented(fleet(service("shop/a", 1500.0), service("lab/b", 5.0, slo_ms=1.0), spare={"big": 8}))
     assert (found.serves, found.leaves) == (("shop/a",), ("lab/b",))
-    assert found.words.endswith("would serve shop/a; nothing that could be rented helps lab/b")
+    assert found.words.endswith("would serve shop/a; no GPU that could be rented helps lab/b")
 
 
 def test_what_could_be_rented_may_serve_a_part() -> None:

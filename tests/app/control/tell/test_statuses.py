@@ -110,6 +110,6 @@ def test_a_jobs_progress_is_news_by_the_hundredth() -> None:
         placed = {"type": "Placed", "status": "True", "reason": phase, "message": f"{progress} of it"}
         return make_job_status({"phase": phase, "progress": progress, "conditions": [placed]})
 
-    assert job(0.501).news == job(0.504).news
-    assert job(0.501).news != job(0.511).news
-    assert job(0.501).news != job(0.501, "Starting").news
+    assert job(0.501).fingerprint == job(0.504).fingerprint
+    assert job(0.501).fingerprint != job(0.511).fingerprint
+    assert job(0.501).fingerprint != job(0.501, "Starting").fingerprint

@@ -56,7 +56,7 @@ def test_a_drain_says_how_much_is_to_leave() -> None:
     standing = {"node-1": NodeDesired(tuple(AssignedInstance(f"i{gpu}", gpu) for gpu in (0, 1, 1)))}
     moved = replace(BEFORE, nodes={"node-1": replace(NODE, draining_gpus=(1,))})
     before = replace(BEFORE, standing=standing)
-    assert [one.message for one in find_fleet_events(before, moved)] == ["2 instances and jobs are to leave"]
+    assert [one.message for one in find_fleet_events(before, moved)] == ["2 instances and jobs have to leave"]
 
 
 def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> None:
@@ -93,5 +93,5 @@ def test_a_drain_that_is_through_and_one_that_is_late_are_told_once() -> None:
     assert (through.reason, through.name, through.about) == ("drain_done", "n1", "0")
     (slow,) = find_drain_events([], [Drain(asked, (), is_late=True, is_under_way=True)])
     assert (slow.reason, slow.message) == (
-        "drain_stuck", "its deadline has passed, and the rollout that empties it is still under way",
+        "drain_stuck", "the deadline has passed while the rollout that empties it is still running",
     )  # fmt: skip

@@ -15,8 +15,8 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus
 from app.control.formulate.formulate import formulate
 from app.control.formulate.running import running_plan
 from app.control.solve.inline import Inline
-from app.control.tell.figures import CycleOutcome
-from app.control.tell.tell import Announcer
+from app.control.tell.announcer import Announcer
+from app.control.tell.outcome import CycleOutcome
 from app.http.metrics import REGISTRY
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
@@ -125,7 +125,7 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
     assert told(database, telling, after(1500.0))
     served = conditions(database, SEARCH)["Served"]
     assert (served["status"], served["reason"]) == ("False", "Unserved")
-    assert "what would serve it" in served["message"]
+    assert "least change that helps" in served["message"]
     assert conditions(database, SEARCH)["Degraded"]["reason"] == "Shedding"
     assert database.read(endpoints.limits)["shop/search"].shed_share > 0.1
     rent = database.read(lambda c: outlook.get(c, outlook.MONEY))["renting"]

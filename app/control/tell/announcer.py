@@ -1,0 +1,165 @@
+"""Announces a cycle: limits to gateways, conditions to objects, events and metrics to operators, money to tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.control.domain.events import NewEvent, Reason
+from app.control.domain.mode import mode_of
+from app.control.domain.ports import PlanSolver
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Question
+from app.control.formulate.tenants import budget_accounts, terms_of, used_by_service, used_by_tenant
+from app.control.jobs import JobState, declared_work, kept
+from app.control.jobs import job_status as said_of_job
+from app.control.measure import metrics
+from app.control.tell.announcement import Announcement
+from app.control.tell.conditions import CycleFacts, make_statements
+from app.control.tell.degrade import Degraded, find_degraded
+from app.control.tell.figures import ATTAINED_IN, LastAnswer, make_figures
+from app.control.tell.gateway_limits import GatewayLimits
+from app.control.tell.history import History
+from app.control.tell.money import Addition, find_empty_nodes, find_releasable
+from app.control.tell.outcome import CycleOutcome
+from app.control.tell.rental import RentalAdvisor
+from app.control.tell.slo import SloReader
+from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_status
+from app.manifests.fleet import PolicySpec
+from app.manifests.model import Key, Kind
+from app.store.database import lease
+from app.store.database.database import Database, Unavailable
+from app.store.fleet import endpoints, gateways
+from app.store.plans import idle_nodes, outlook
+from app.store.world import events
+from solvers.planning.plan import Releasable
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncementResult:
+    """What an announcement wrote, for the statuses and metrics that follow it."""
+
+    free: tuple[Releasable, ...]
+    jobs: dict[Key, ObjectStatus]
+    events: Sequence[NewEvent]
+
+
+@dataclass(slots=True)
+class Announcer:
+    """Announces what has changed since the last cycle. Each new leader starts with a new one."""
+
+    database: Database
+    solver: PlanSolver
+    currency: str = ""  # of all prices
+    _answer: LastAnswer = field(default_factory=LastAnswer)
+    _slos: SloReader = field(default_factory=SloReader)
+    _limits: GatewayLimits = field(default_factory=GatewayLimits)
+    _rental: RentalAdvisor = field(init=False)
+    _history: History = field(default_factory=History)
+    _statuses: StatusWriter = field(default_factory=StatusWriter)
+
+    def __post_init__(self) -> None:
+        self._rental = RentalAdvisor(self.solver)
+
+    def prepare(self, snapshot: Snapshot, posed: Question) -> None:
+        """Reads ahead, while the solver declared_work, what the announcement needs in any case."""
+        with suppress(Unavailable):  # the announcement reads it then
+            self._slos.read(self.database, snapshot.at, posed.problem)
+
+    def tell(self, epoch: int, outcome: CycleOutcome) -> bool:
+        """Announces the outcome; False where a newer epoch leads, so that nothing more may be written."""
+        snapshot, problem = outcome.snapshot, outcome.posed.problem
+        self._answer.update(outcome)
+        silence = self.database.read(gateways.heard)
+        announced = Announcement(
+            epoch=epoch,
+            outcome=outcome,
+            sheds=self._limits.plan(outcome, silence),
+            rent=self._rental.advise(snapshot, problem, outcome.plan),
+            slos=self._slos.read(self.database, snapshot.at, problem),
+            silence=silence,
+        )
+        written = self.database.write(lambda connection: self._write(connection, announced))
+        if written is None:
+            return False
+        metrics.count_events(written.events)
+        self._history.remember(announced, written.free)
+        facts = self._facts(announced)
+        statuses = {key: ObjectStatus(statements) for key, statements in make_statements(facts).items()} | written.jobs
+        specs = {
+            Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
+        }
+        self._statuses.say(self.database, epoch, statuses, specs)
+        metrics.show_figures(make_figures(announced, facts, self._answer, written.free))
+        return True
+
+    def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
+        """Writes limits of gateways, releasable nodes, GPUs to rent and their events in one transaction."""
+        if not lease.held(connection, announced.epoch):
+            return None
+        outcome = announced.outcome
+        limits = {
+            name: endpoints.GatewayLimit(shed.queue_limit, shed.share, shed.retry_after_seconds)
+            for name, shed in announced.sheds.items()
+        }
+        endpoints.limit(connection, limits)
+        empty = idle_nodes.keep(connection, find_empty_nodes(outcome.posed.problem, outcome.plan))
+        free = find_releasable(outcome.posed.problem, empty, _idle_minutes(outcome.snapshot))
+        outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent))
+        found = self._history.find_events(connection, announced, free)
+        events.record(connection, found)
+        return AnnouncementResult(free, _job_statuses(outcome.snapshot, kept.read(connection)), found)
+
+    def _facts(self, announced: Announcement) -> CycleFacts:
+        outcome = announced.outcome
+        snapshot, problem, plan = outcome.snapshot, outcome.posed.problem, outcome.plan
+        terms = terms_of(snapshot.declared)
+        spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
+        known = budget_accounts(terms, spent, snapshot.at)
+        too_few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in outcome.posed.short.items()}
+        return CycleFacts(
+            problem=problem,
+            plan=plan,
+            reasons=self._answer.reasons,
+            attained={
+                name: status.attainment[ATTAINED_IN]
+                for name, status in announced.slos.items()
+                if ATTAINED_IN in status.attainment
+            },
+            degraded=too_few | find_degraded(problem, plan, announced.sheds, known),
+            terms=terms,
+            accounts=known,
+            limits=problem.limits,
+            used=used_by_tenant(problem, used_by_service(problem, plan.instances)),
+            mode=mode_of(snapshot),
+            currency=self.currency,
+        )
+
+
+def encode_money(free: Sequence[Releasable], rent: Addition | None) -> dict[str, Any]:
+    """Returns nodes to give back and GPUs to rent as the API shows them."""
+    found: dict[str, Any] = {"releasable": [{"node": node.node, "perHour": node.price_per_hour} for node in free]}
+    if rent:
+        found["renting"] = {
+            "gpus": dict(rent.gpus), "perHour": rent.price_per_hour, "serves": list(rent.serves),
+            "inPart": list(rent.in_part), "leaves": list(rent.leaves), "message": rent.words,
+        }  # fmt: skip
+    return found
+
+
+def _idle_minutes(snapshot: Snapshot) -> float:
+    policy: Any = snapshot.spec("Policy", "default") or {}
+    return float(policy.get("idleMinutes", PolicySpec.model_fields["idle_minutes"].default))
+
+
+def _job_statuses(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:
+    known = declared_work(snapshot.declared)
+    return {
+        Key(Kind.JOB, *name.split("/", 1)): make_job_status(said_of_job(state, known[name], snapshot.at))
+        for name, state in states.items()
+        if name in known
+    }

@@ -1,0 +1,63 @@
+"""Limits for gateways: how much of each service's traffic they admit after a cycle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from app.control.domain.mode import mode_of
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.tenants import gpu_types, gpus_per_rate
+from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
+from app.control.tell.outcome import CycleOutcome
+from app.control.tell.transitions import SILENT_SECONDS
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
+
+
+@dataclass(slots=True)
+class GatewayLimits:
+    """Plans what gateways admit, and remembers it so that limits change in steps and not with every cycle."""
+
+    _sheds: Mapping[str, Shedding] = field(default_factory=dict)
+
+    def plan(self, outcome: CycleOutcome, silence: Mapping[str, float]) -> Mapping[str, Shedding]:
+        """Returns by service what gateways admit; nothing before the first plan is in force."""
+        if outcome.snapshot.target <= 0:
+            self._sheds = {}
+            return self._sheds
+        pinned: dict[str, float] = defaultdict(float)
+        for _, instance in outcome.posed.pinned:
+            pinned[instance.owner] += instance.rate_per_second
+        acting = acting_services(outcome.snapshot)
+        targets = _find_targets(outcome.posed.problem, outcome.plan)
+        self._sheds = plan_shedding(
+            outcome.plan,
+            outcome.snapshot.expected,
+            {name: target for name, target in targets.items() if name in acting},
+            pinned,
+            before=self._sheds,
+            gateways=sum(seconds <= SILENT_SECONDS for seconds in silence.values()),
+        )
+        return self._sheds
+
+
+def acting_services(snapshot: Snapshot) -> set[str]:
+    """Returns the services that are not advisory: others serve those, so their gateways stay open."""
+    mode = mode_of(snapshot)
+    return {
+        f"{declared.tenant}/{declared.name}"
+        for declared in snapshot.declared
+        if declared.kind == "Service" and declared.spec.get("mode", mode) != "advisory"
+    }
+
+
+def _find_targets(problem: Problem, plan: Plan) -> dict[str, SloTarget]:
+    """Returns the SLO of each service, and whether any GPU of the fleet could meet it."""
+    running, types = {instance.service for instance in plan.instances}, gpu_types(problem)
+    return {
+        name: SloTarget(service.slo_ms, name in running or gpus_per_rate(problem, service, types) < inf)
+        for name, service in problem.services.items()
+    }
