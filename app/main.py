@@ -15,7 +15,8 @@ from app.api import (
     events,
     explain,
     health,
-    joining,
+    join,
+    join_tokens,
     nodes,
     objects,
     overview,
@@ -111,7 +112,7 @@ def assemble(settings: Settings) -> FastAPI:
     metrics.watch_pool(pool.size, pool.checkedout)  # type: ignore[attr-defined]
     for router in (
         *map(objects.router, STORED),
-        *(m.router for m in (apply, watch, tokens, joining, rotation, nodes, endpoints, audit)),
+        *(m.router for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit)),
         *(m.router for m in (plans, explain, whatif, cordons, events, slo, overview, reports)),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])

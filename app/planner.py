@@ -15,7 +15,7 @@ from prometheus_client import start_http_server
 
 from app import garbage
 from app.clockwork import Clockwork
-from app.control.answer.savings import keeping as savings
+from app.control.answer.savings import hourly as savings
 from app.control.cycle import CycleBudget
 from app.control.domain.events import Reason
 from app.control.measure import metrics, tracing
@@ -121,7 +121,7 @@ class PlannerProcess:
         self.planner.forget(self._settings.plan_retention_days, self._settings.plan_retention_mb * 2**20)
 
     def _note_savings(self) -> None:
-        savings.keep(self.planner.store)
+        savings.record_savings(self.planner.store)
 
     def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
         """Nothing that one job meets ends the others. While the database is away, they rest."""

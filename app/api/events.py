@@ -1,4 +1,4 @@
-"""What happened: decisions, faults, budgets, in reasons that do not change."""
+"""Lists events: decisions, faults, budgets, each under a reason that never changes its name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors
@@ -22,42 +23,49 @@ router = APIRouter(prefix="/api/v1/events", tags=["events"])
 SEVERITIES = ("info", "warning", "alarm")
 
 
-@router.get("", summary="What happened, newest first; the same within an hour is counted")
-def list_events(
-    ctx: Ctx,
-    who: Who,
-    reason: Annotated[list[str], Query(max_length=50, default_factory=list, description="Any of these")],
-    severity: Annotated[list[str], Query(max_length=3, default_factory=list, description="info, warning, alarm")],
-    kind: Annotated[str, Query(max_length=40, description="Service, Job, Node, Plan, ...")] = "",
-    tenant: Annotated[str, Query(max_length=63)] = "",
-    name: Annotated[str, Query(max_length=63)] = "",
-    since: Annotated[datetime | None, Query(description="Seen at this moment or later")] = None,
-    generation: Annotated[int | None, Query(ge=1, lt=2**62, description="That came with this plan")] = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Annotated[str, Query(max_length=1000)] = "",
-) -> Response:
-    """A tenant is told of its own."""
-    if require(who, Noun.EVENT, AccessVerb.READ, tenant) is Reach.OWN:
-        tenant = who.tenant
-    for given, known in ((reason, [str(one) for one in Reason]), (severity, list(SEVERITIES))):
-        for word in given:
-            if word not in known:
-                meant = nearest(word, known)
-                raise HttpProblem("bad-request", f"{escaped(word)!r} is not known" + (f"; {meant}?" if meant else ""))
+class EventQuery(BaseModel):
+    """The query parameters of a list of events; each narrows it."""
+
+    reason: Annotated[list[str], Field(max_length=50, description="Any of these")] = []
+    severity: Annotated[list[str], Field(max_length=3, description="info, warning, alarm")] = []
+    kind: Annotated[str, Field(max_length=40, description="Service, Job, Node, Plan, ...")] = ""
+    tenant: Annotated[str, Field(max_length=63)] = ""
+    name: Annotated[str, Field(max_length=63)] = ""
+    since: Annotated[datetime | None, Field(description="At this moment or later")] = None
+    generation: Annotated[int | None, Field(ge=1, lt=2**62, description="Caused by this plan")] = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    cursor: Annotated[str, Field(max_length=1000)] = ""
+
+
+@router.get("", summary="What event_of, newest first; repetitions within an hour are counted as one event")
+def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Response:
+    """A tenant sees only its own events."""
+    is_own = require(who, Noun.EVENT, AccessVerb.READ, query.tenant) is Reach.OWN
+    _refuse_unknown("reason", query.reason, [str(reason) for reason in Reason])
+    _refuse_unknown("severity", query.severity, list(SEVERITIES))
+    limit = query.limit
     wanted = EventFilter(
-        before=cursors.decode(cursor, int)[0] if cursor else None,
-        kind=kind,
-        tenant=tenant,
-        name=name,
-        reasons=reason,
-        severities=severity,
-        since=since,
-        generation=generation,
+        before=cursors.decode(query.cursor, int)[0] if query.cursor else None,
+        kind=query.kind,
+        tenant=who.tenant if is_own else query.tenant,
+        name=query.name,
+        reasons=query.reason,
+        severities=query.severity,
+        since=query.since,
+        generation=query.generation,
     )
     rows = ctx.database.read(lambda connection: events.recent(connection, wanted, limit + 1))
     following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
     items = [_wire(row) for row in rows[:limit]]
     return answer({"kind": "EventList", "metadata": {"next": following}, "items": items})
+
+
+def _refuse_unknown(parameter: str, given: list[str], known: list[str]) -> None:
+    for word in given:
+        if word not in known:
+            meant = nearest(word, known)
+            hint = f"; did you mean {meant}?" if meant else ""
+            raise HttpProblem("bad-request", f"{parameter} {escaped(word)!r} is not known{hint}")
 
 
 def _wire(row: RecordedEvent) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from app.api.objects import Name
 from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.answer.explain.plan import spelled_plan, why_held_back, why_nothing_changed
-from app.control.answer.explain.words import count
+from app.control.answer.explain.plan import describe_plan, explain_cycles, explain_held_back
+from app.control.answer.explain.wording import count
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.plans import plan_reads
@@ -82,7 +82,7 @@ def explain_plan(
         if granted is Reach.OWN:
             own = plan_wire.of_tenant(body, who.tenant)
             head = plan_wire.head(row, who.tenant)
-            said = spelled_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
+            said = describe_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
             mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
             first = f"plan {number} is {head['state']}; it has {mine}"
             return {"generation": number, "sentences": [first, *said[1:]], "others": own["others"]}
@@ -91,8 +91,8 @@ def explain_plan(
         ]  # fmt: skip
         return {
             "generation": number,
-            "sentences": spelled_plan(row, body, body["heldBack"]),
-            "lately": why_nothing_changed(cycles),
+            "sentences": describe_plan(row, body, body["heldBack"]),
+            "lately": explain_cycles(cycles),
             "heldBack": body["heldBack"],
             "certificate": body["certificate"],
         }
@@ -105,7 +105,7 @@ def _none_yet(connection: Connection, granted: Reach) -> str:
     if granted is Reach.OWN:
         return "nothing was planned yet"
     newest = [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)]
-    return f"nothing was planned yet; {why_nothing_changed(newest)[0]}"
+    return f"nothing was planned yet; {explain_cycles(newest)[0]}"
 
 
 def _there(ctx: Context, key: Key) -> None:
@@ -117,7 +117,7 @@ def _asked(
     ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int
 ) -> dict[str, Any]:
     def order() -> Any:
-        from app.control.answer.explain.asked import Explain
+        from app.control.answer.explain.question import Explain
 
         snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))
         return Explain(snapshot, plan, what, name)
@@ -149,8 +149,8 @@ def _with_what_was_held_back(ctx: Context, said: dict[str, Any], name: str, of: 
         return held, [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, CYCLES)]
 
     held, cycles = ctx.database.read(read)
-    lately = [sentence for sentence in why_nothing_changed(cycles) if f"{name}: " in sentence]
-    return said | {"sentences": [*said["sentences"], *why_held_back(held)], "heldBack": held, "lately": lately}
+    lately = [sentence for sentence in explain_cycles(cycles) if f"{name}: " in sentence]
+    return said | {"sentences": [*said["sentences"], *explain_held_back(held)], "heldBack": held, "lately": lately}
 
 
 def _names_others(sentence: str) -> bool:

@@ -1,8 +1,8 @@
 """The same five routes for every kind: list, get, put, patch, delete."""
 
-# No `from __future__ import annotations`: the routes' annotations name what belongs to one kind.
+# No `from __future__ import annotations`: FastAPI reads annotations that name local dependencies.
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy import Connection
@@ -22,16 +22,16 @@ from app.world import declare
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 Name = Annotated[str, Path(max_length=63, pattern=DNS_LABEL)]
 Limit = Annotated[int, Query(ge=1, le=500)]
-Cursor = Annotated[str, Query(max_length=1000, description="`metadata.next` of the page before")]
-Tenant = Annotated[str, Query(max_length=63, description="Of a tenanted kind: only this tenant's")]
+Cursor = Annotated[str, Query(max_length=1000, description="`metadata.next` of the previous page")]
+Tenant = Annotated[str, Query(max_length=63, description="Only this tenant's; for kinds that belong to tenants")]
 Labels = Annotated[str, Query(alias="labelSelector", max_length=2000, description="a=b,c!=d,e,!f")]
 Fields = Annotated[str, Query(alias="fieldSelector", max_length=2000, description="spec.model=resnet50")]
 
 
 def router(kind: Kind) -> APIRouter:
-    """The routes of one kind; a tenanted kind's objects are called tenant/name."""
+    """Returns the routes of one kind; objects of a tenanted kind are addressed as tenant/name."""
     routes = APIRouter(prefix=f"/api/v1/{kind.plural}", tags=[kind.plural])
-    one = "/{tenant}/{name}" if kind.tenanted else "/{name}"
+    path = "/{tenant}/{name}" if kind.tenanted else "/{name}"
 
     async def of_tenant(tenant: Name, name: Name) -> Key:
         return Key(kind, tenant, name)
@@ -39,8 +39,16 @@ def router(kind: Kind) -> APIRouter:
     async def cluster_wide(name: Name) -> Key:
         return Key(kind, "", name)
 
-    named = Annotated[Key, Depends(of_tenant if kind.tenanted else cluster_wide)]
+    key = Depends(of_tenant if kind.tenanted else cluster_wide)
+    _add_list(routes, kind)
+    _add_get(routes, kind, path, key)
+    _add_put(routes, kind, path, key)
+    _add_patch(routes, kind, path, key)
+    _add_delete(routes, kind, path, key)
+    return routes
 
+
+def _add_list(routes: APIRouter, kind: Kind) -> None:
     @routes.get("", summary=f"List {kind.plural}", operation_id=f"list{kind}")
     def list_objects(
         ctx: Ctx,
@@ -53,7 +61,7 @@ def router(kind: Kind) -> APIRouter:
     ) -> Response:
         granted = require(who, kind, AccessVerb.READ, tenant if kind.tenanted else "")
         if tenant and not kind.tenanted:
-            raise HttpProblem("bad-request", f"{kind.plural} belong to no tenant")
+            raise HttpProblem("bad-request", f"{kind.plural} belong to no tenant; leave out tenant")
         terms = selectors.parse(labels, fields, kind)
         selection = Selection(
             kind,
@@ -82,17 +90,27 @@ def router(kind: Kind) -> APIRouter:
             }
         )
 
-    @routes.get(one, summary=f"One {kind}", operation_id=f"get{kind}")
-    def get_object(ctx: Ctx, who: Who, key: named) -> Response:
+
+def _add_get(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+    @routes.get(path, summary=f"One {kind}", operation_id=f"get{kind}")
+    def get_object(ctx: Ctx, who: Who, key: Annotated[Key, depends]) -> Response:
         granted = require(who, kind, AccessVerb.READ, key.tenant)
         stored = ctx.database.read(lambda connection: objects.get(connection, key))
         if stored is None or (granted is Reach.ADMITTED and not stored.admitting(who.tenant)):
             raise declare.missing(key)
         return _answer(stored, who.tenant)
 
-    @routes.put(one, summary=f"Declare a {kind}", operation_id=f"put{kind}")
+
+def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+    @routes.put(path, summary=f"Declare a {kind}", operation_id=f"put{kind}")
     def put_object(
-        request: Request, ctx: Ctx, who: Who, by: By, key: named, body: requests.Body, dry: DryRun = False
+        request: Request,
+        ctx: Ctx,
+        who: Who,
+        by: By,
+        key: Annotated[Key, depends],
+        body: requests.Body,
+        dry: DryRun = False,
     ) -> Response:
         require(who, kind, AccessVerb.WRITE, key.tenant)
         wanted, expected = manifest(request, body, key), if_match(request)
@@ -106,9 +124,17 @@ def router(kind: Kind) -> APIRouter:
 
         return write_once(request, body, write, dry_run=dry)
 
-    @routes.patch(one, summary=f"Merge into a {kind} (RFC 7396)", operation_id=f"patch{kind}")
+
+def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+    @routes.patch(path, summary=f"Merge into a {kind} (RFC 7396)", operation_id=f"patch{kind}")
     def patch_object(
-        request: Request, ctx: Ctx, who: Who, by: By, key: named, body: requests.Body, dry: DryRun = False
+        request: Request,
+        ctx: Ctx,
+        who: Who,
+        by: By,
+        key: Annotated[Key, depends],
+        body: requests.Body,
+        dry: DryRun = False,
     ) -> Response:
         require(who, kind, AccessVerb.WRITE, key.tenant)
         patch, expected = merge_patch(request, body), if_match(request)
@@ -121,8 +147,12 @@ def router(kind: Kind) -> APIRouter:
 
         return write_once(request, body, write, dry_run=dry)
 
-    @routes.delete(one, summary=f"Delete a {kind} that nothing refers to", operation_id=f"delete{kind}")
-    def delete_object(request: Request, who: Who, by: By, key: named, _body: NoBody, dry: DryRun = False) -> Response:
+
+def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+    @routes.delete(path, summary=f"Delete a {kind} that nothing refers to", operation_id=f"delete{kind}")
+    def delete_object(
+        request: Request, who: Who, by: By, key: Annotated[Key, depends], _body: NoBody, dry: DryRun = False
+    ) -> Response:
         require(who, kind, AccessVerb.WRITE, key.tenant)
         expected = if_match(request)
 
@@ -131,8 +161,6 @@ def router(kind: Kind) -> APIRouter:
             return _answer(done.decisions[0].object, who.tenant)
 
         return write_once(request, b"", write, dry_run=dry)
-
-    return routes
 
 
 def _answer(stored: StoredObject, tenant: str, status: int = 200) -> Response:

@@ -16,7 +16,7 @@ from app.api.questions import read_recorded
 from app.api.requests import Ctx, Who, answer
 from app.api.slo import promises
 from app.api.solvers import with_solvers
-from app.control.answer.explain.counting import counted
+from app.control.answer.explain.plan_lines import drop_left_out
 from app.control.answer.explain.shares import costs_of_services
 from app.control.formulate.pose import pose
 from app.control.tell import slo
@@ -111,7 +111,7 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
         posed = pose(snapshot)
         while len(_known) >= MOST_KNOWN:
             _known.pop(next(iter(_known)), None)
-        _known[key] = dict(costs_of_services(posed.problem, counted(posed.problem, plan)))
+        _known[key] = dict(costs_of_services(posed.problem, drop_left_out(posed.problem, plan)))
     return _known[key]
 
 

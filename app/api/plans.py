@@ -13,7 +13,7 @@ from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors, plan_wire, requests
 from app.api.requests import JSON, By, Ctx, Who, answer, write_once
 from app.api.solvers import with_solvers
-from app.control.answer.explain.difference import ServiceDifference, differences, in_words
+from app.control.answer.explain.difference import ServiceDifference, describe_difference, find_differences
 from app.control.domain.decision import PlanState
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
@@ -84,7 +84,7 @@ def diff_plan(
                 raise _missing(other)
             other, before = 0, {}
         found = [
-            one for one in differences(before, after, after["heldBack"])
+            one for one in find_differences(before, after, after["heldBack"])
             if not tenant or one.service.startswith(f"{tenant}/")
         ]  # fmt: skip
         told = [_difference(one) for one in found if one.is_changed or one.reasons]
@@ -278,7 +278,7 @@ def _cost(plan: dict[str, Any]) -> dict[str, float] | None:
 def _difference(one: ServiceDifference) -> dict[str, Any]:
     return {
         "service": one.service,
-        "words": in_words(one),
+        "words": describe_difference(one),
         "before": _camel(asdict(one.before)),
         "after": _camel(asdict(one.after)),
         **{name: getattr(one, name) for name in ("started", "stopped", "moved", "resized", "retuned", "kept")},

@@ -1,4 +1,4 @@
-"""What was used, what it cost, what was saved and what was kept: reports as JSON, CSV, and in FOCUS's columns."""
+"""Reports on usage, cost, savings and SLOs, as JSON, as CSV and in the columns of FOCUS."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
@@ -18,75 +19,77 @@ from app.store.money import report_queries
 
 router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
 
-MOST = {"json": 10_000, "csv": 200_000, "focus": 200_000}  # rows of an answer
+MOST_ROWS = {"json": 10_000, "csv": 200_000, "focus": 200_000}  # by format
 CSV = "text/csv; charset=utf-8"
 
 
-@router.get("", summary="Which reports there are, by what, and what they tell")
+@router.get("", summary="The reports, their dimensions and their figures")
 def list_reports(who: Who) -> Response:
-    """All that may be asked for."""
+    """Lists every report that may be asked for."""
     require(who, Noun.MONEY, AccessVerb.READ)
     items = [
         {
             "name": name,
             "about": report.about,
-            "by": [documents.camel(one) for one in report.dimensions] + list(query.GRAINS),
-            "values": [documents.camel(one) for one in report.values],
+            "by": [documents.camel(word) for word in report.dimensions] + list(query.GRAINS),
+            "values": [documents.camel(word) for word in report.values],
         }
         for name, report in report_queries.REPORTS.items()
     ]
     return Response(msgspec.json.encode({"kind": "ReportList", "items": items}), media_type=JSON)
 
 
-@router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by what is asked")
-def report(
-    ctx: Ctx,
-    who: Who,
-    name: str,
-    by: Annotated[str, Query(max_length=200, description="As service,day; each report has a default")] = "",
-    begins: Annotated[str, Query(alias="from", max_length=60, description="2026-11-01, or a moment")] = "",
-    ends: Annotated[str, Query(alias="to", max_length=60, description="The first moment that is not in it")] = "",
-    time_zone: Annotated[str, Query(alias="timeZone", max_length=60, description="Whose days and months")] = "UTC",
-    tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = "",
-    form: Annotated[Literal["json", "csv", "focus"], Query(alias="format")] = "json",
-) -> Response:
-    """From the first of this month until now, where nothing else is asked. Money is exact: no figure is rounded.
+class ReportRequest(BaseModel):
+    """The query parameters of a report."""
 
-    A tenant is told of its own; idle and unallocated GPUs are nobody's.
+    by: Annotated[str, Field(max_length=200, description="As service,day; each report has a default")] = ""
+    begins: Annotated[str, Field(alias="from", max_length=60, description="2026-11-01, or a moment")] = ""
+    ends: Annotated[str, Field(alias="to", max_length=60, description="The first moment after the report")] = ""
+    time_zone: Annotated[str, Field(alias="timeZone", max_length=60, description="Whose days and months")] = "UTC"
+    tenant: Annotated[str, Field(max_length=63, description="Only this tenant's")] = ""
+    form: Annotated[Literal["json", "csv", "focus"], Field(alias="format")] = "json"
+
+
+@router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by what is asked")
+def report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query()]) -> Response:
+    """Covers this month until now by default. Money is exact: no figure is rounded.
+
+    A tenant sees its own figures; idle and unallocated GPUs belong to no tenant.
     """
-    if require(who, Noun.MONEY, AccessVerb.READ, tenant) is Reach.OWN:
-        tenant = who.tenant
+    is_own = require(who, Noun.MONEY, AccessVerb.READ, wanted.tenant) is Reach.OWN
+    tenant, by, form = who.tenant if is_own else wanted.tenant, wanted.by, wanted.form
     if form == "focus":
         if name != "cost":
-            raise HttpProblem("bad-request", "format=focus is of the report cost alone")
+            raise HttpProblem("bad-request", f"format=focus exists for the report cost only, not for {escaped(name)!r}")
         by = ",".join((*sheets.FOCUS_BY, _grain(by)))
     known = query.find_report(name)
     if known.is_of_fleet and who.tenant:
-        raise HttpProblem("forbidden", f"the report {name} is of the whole fleet; a token of a tenant may not read it")
+        raise HttpProblem("forbidden", f"the report {name} covers the whole fleet; a tenant's token may not read it")
     if known.is_of_fleet and tenant:
-        why = f"the report {name} is of the whole fleet, and not of tenant {escaped(tenant)!r}; leave tenant out"
-        raise HttpProblem("bad-request", why)
-    currency = ctx.settings.currency
+        detail = f"the report {name} covers the whole fleet; leave out tenant={escaped(tenant)}"
+        raise HttpProblem("bad-request", detail)
+    currency, most = ctx.settings.currency, MOST_ROWS[form]
 
     def read(connection: Connection) -> tuple[report_queries.ReportQuery, list[dict[str, Any]]]:
-        asked = query.parse_query(name, by, begins, ends, time_zone, tenant, now(connection), MOST[form] + 1)
+        span = query.ReportSpan(wanted.begins, wanted.ends, wanted.time_zone, now(connection))
+        asked = query.parse_query(name, by, span, tenant, most + 1)
         return asked, report_queries.read(connection, asked)
 
     asked, rows = ctx.database.read(read)
-    if len(rows) > MOST[form]:
-        raise HttpProblem("bad-request", f"that are more than {MOST[form]} rows; ask by fewer words, or for less time")
+    if len(rows) > most:
+        raise HttpProblem("bad-request", f"the report has more than {most} rows; ask by fewer words, or for less time")
     if form == "json":
-        told = documents.document(asked, known, rows, currency)
-        return Response(msgspec.json.Encoder(decimal_format="number").encode(told), media_type=JSON)
+        document = documents.document(asked, known, rows, currency)
+        return Response(msgspec.json.Encoder(decimal_format="number").encode(document), media_type=JSON)
     text = sheets.focus(asked, rows, currency) if form == "focus" else sheets.sheet(asked, known, rows)
-    named = f'attachment; filename="gpuwright-{name}.csv"'
-    return Response("".join(text), media_type=CSV, headers={"Content-Disposition": named})
+    disposition = f'attachment; filename="gpuwright-{name}.csv"'
+    return Response("".join(text), media_type=CSV, headers={"Content-Disposition": disposition})
 
 
 def _grain(by: str) -> str:
-    """The time that charges are split by: FOCUS says by what else."""
+    """Returns hour, day or month: FOCUS fixes every other dimension."""
     word = by.strip() or "day"
     if word not in query.GRAINS:
-        allowed = f"one of {', '.join(query.GRAINS)}, or nothing, which is day"
-        raise HttpProblem("bad-request", f"by={escaped(by)!r}: charges in FOCUS's columns are by {allowed}")
+        allowed = f"allowed: {', '.join(query.GRAINS)}, or nothing, which is day"
+        raise HttpProblem("bad-request", f"by={escaped(by)!r}: format=focus splits charges by time only; {allowed}")
     return word

@@ -1,14 +1,15 @@
-"""What every route asks of a request: who, which context, which body, which answer before."""
+"""Dependencies of the routes: caller, context and body of a request; and writes that are done once per key."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Query, Request, Response
+from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from app.access import Principal
@@ -38,12 +39,12 @@ def actor(request: Request) -> Actor:
 
 
 def body(request: Request) -> bytes:
-    """All of it; the gate has read it, within its limits."""
+    """Returns the whole body, which the gate has read within its limits."""
     read: bytes = request.scope["state"]["body"]
     return read
 
 
-# Dependencies are coroutines: a plain function would cost each of them a thread of the pool.
+# Dependencies are coroutines: each plain function would take a thread of the pool.
 
 
 async def _context(request: Request) -> Context:
@@ -63,16 +64,16 @@ async def _body(request: Request) -> bytes:
 
 
 async def _no_body(request: Request) -> None:
-    """For writes that take none: a body is refused rather than ignored."""
+    """Refuses a body on writes that take none, rather than ignoring it."""
     if body(request):
         raise HttpProblem("bad-request", "this request takes no body")
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuses a query parameter that the route does not have: `?dryrun=true` must not write after all."""
+    """Refuses query parameters that the route does not have: a misspelt `?dryrun=true` must not write."""
     if not request.query_params:
         return
-    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    known = _parameter_names(request.scope["route"].dependant.query_params)
     for name in request.query_params:
         if name not in known:
             meant = nearest(name, known)
@@ -80,12 +81,24 @@ async def known_parameters(request: Request) -> None:
             raise HttpProblem("bad-request", f"there is no parameter {escaped(name)!r}; {hint}")
 
 
+def _parameter_names(parameters: Iterable[Any]) -> list[str]:
+    """Returns the names of query parameters, also of those that a model gathers."""
+    names: list[str] = []
+    for parameter in parameters:
+        kind = parameter.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names += [field.alias or name for name, field in kind.model_fields.items()]
+        else:
+            names.append(parameter.alias)
+    return names
+
+
 Ctx = Annotated[Context, Depends(_context)]
 Who = Annotated[Principal, Depends(_principal)]
 By = Annotated[Actor, Depends(_actor)]
 Body = Annotated[bytes, Depends(_body)]
 NoBody = Annotated[None, Depends(_no_body)]
-DryRun = Annotated[bool, Query(alias="dryRun", description="Answer as if, store nothing")]
+DryRun = Annotated[bool, Query(alias="dryRun", description="Answer as if, but store nothing")]
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -93,12 +106,12 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
 
 
 def media_type(request: Request) -> str:
-    """The body's media type, without parameters."""
+    """Returns the media type of the body, without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def if_match(request: Request) -> int | None:
-    """The resource version that If-Match asks for; None where anything will do, also nothing."""
+    """Returns the resource version that If-Match demands; None where any will do, also a new object."""
     given = request.headers.get("if-match", "").strip()
     if not given:
         return None
@@ -113,7 +126,7 @@ def if_match(request: Request) -> int | None:
 def write_once(
     request: Request, body: bytes, fn: Callable[[Connection], Response], *, dry_run: bool = False
 ) -> Response:
-    """Run a write in one transaction; under an Idempotency-Key, run it once and repeat its first answer."""
+    """Runs a write in one transaction; under an Idempotency-Key runs it once and repeats its first answer."""
     ctx, who = context(request), principal(request)
     if dry_run:
         return ctx.database.read(fn)
@@ -122,7 +135,7 @@ def write_once(
         return ctx.database.write(fn)
     if KEY_FORM.fullmatch(key) is None:
         raise HttpProblem("bad-request", "Idempotency-Key must be 1..200 visible ASCII characters")
-    asked = hashlib.sha256(
+    request_hash = hashlib.sha256(
         b"\0".join((
             request.method.encode(),
             request.url.path.encode(),
@@ -138,25 +151,24 @@ def write_once(
         if kept is None:
             response = fn(connection)
             headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}
-            sealed = _sealed(request, key, bytes(response.body))
-            first = idempotency.KeptAnswer(asked, response.status_code, headers, sealed)
+            masked = _masked(request, key, bytes(response.body))
+            first = idempotency.KeptAnswer(request_hash, response.status_code, headers, masked)
             idempotency.keep(connection, who.id, key, first, msgspec.json.encode(headers).decode())
             return response
-        if kept.request_hash != asked:
+        if kept.request_hash != request_hash:
             raise HttpProblem("invalid", "this Idempotency-Key was used for another request; choose a new one")
         replayed = {**kept.headers, "Idempotency-Replayed": "true"}
-        return Response(_sealed(request, key, kept.body), kept.status, replayed, JSON)
+        return Response(_masked(request, key, kept.body), kept.status, replayed, JSON)
 
     return ctx.database.write(once, repeatable=True)
 
 
-def _sealed(request: Request, key: str, body: bytes) -> bytes:
-    """The body as it is kept, and back again: masked by a stream that needs the caller's own secret.
-
-    The answer to a new token holds that token, and no secret lies readable in the database.
-    """
-    # The token alone, for the header around it can be spelt in several ways.
-    token = request.headers.get("authorization", "").partition(" ")[2].strip()
+def _masked(request: Request, key: str, body: bytes) -> bytes:
+    """Masks an answer before it is kept, and unmasks it again: only the caller's own token yields the stream."""
+    # Answers to new tokens hold them, and a retry must get the same one; the database must not show it. The mask is
+    # not authenticated and need not be: who can change the kept answer can change the token's row as well. No
+    # dependency has a cipher, and `cryptography` would be one of 10 MB for these lines.
+    token = request.headers.get("authorization", "").partition(" ")[2].strip()  # the scheme may be spelt in any case
     secret = f"gpuwright answer\0{token}\0{key}"
     stream = hashlib.shake_256(secret.encode()).digest(len(body))
     return (int.from_bytes(body) ^ int.from_bytes(stream)).to_bytes(len(body))

@@ -1,7 +1,9 @@
-"""What a report is asked for: which, by what, from when to when, and in which time zone its days begin."""
+"""Reads the query of a report: its dimensions, its span, and the time zone in which its days begin."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -17,52 +19,71 @@ LONGEST = {
     "day": timedelta(days=1100),
     "month": timedelta(days=11_000),
 }
-OF_MACHINES = {"localtime", "posixrules", "Factory"}  # listed where they are installed, and zones of no place
-OLDEST = datetime(1970, 2, 1, tzinfo=UTC)  # nothing was booked before, and months before it can be reckoned with
+OF_MACHINES = {"localtime", "posixrules", "Factory"}  # listed on some machines, but zones of no place
+OLDEST = datetime(1970, 2, 1, tzinfo=UTC)  # older than any booking, and late enough to compute months before it
 
 
-def parse_query(
-    name: str, by: str, begins: str, ends: str, time_zone: str, tenant: str, now: datetime, most: int
-) -> ReportQuery:
-    """A question that can be answered; Problem names what cannot."""
+@dataclass(frozen=True, slots=True)
+class ReportSpan:
+    """The time that a report covers, as the caller wrote it."""
+
+    begins: str  # empty: the first of the month
+    ends: str  # empty: now
+    time_zone: str
+    now: datetime
+
+
+def parse_query(name: str, by: str, span: ReportSpan, tenant: str, most_rows: int) -> ReportQuery:
+    """Returns a query that the store can answer; the HttpProblem names what it cannot."""
     report = find_report(name)
-    zone = _zone(time_zone)
+    zone = _zone(span.time_zone)
     words = [word.strip() for word in by.split(",") if word.strip()] if by else list(report.default_by)
     grains = [word for word in words if word in GRAINS]
-    dimensions = tuple(word.replace("gpuType", "gpu_type") for word in words if word not in GRAINS)
-    if "tenant" not in dimensions and {"service", "job"}.intersection(dimensions):
-        dimensions = ("tenant", *dimensions)  # two tenants may have a service of one name
-    dimensions += tuple(word for word in report.always if word not in dimensions)
-    if "kind" in report.dimensions and "kind" not in dimensions and HOLDERS.intersection(dimensions):
-        dimensions += ("kind",)  # what nobody holds is told apart: idle, or with nothing on the GPU
-    for word in dimensions:
-        if word not in report.dimensions:
-            allowed = [*report.dimensions, *GRAINS]
-            meant = nearest(word, allowed)
-            hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(allowed)}"
-            raise HttpProblem("bad-request", f"a report of {name} is not by {escaped(word)!r}; {hint}")
+    dimensions = _dimensions(report, words)
+    _refuse_unknown(name, report, dimensions)
     if len(grains) > 1 or len(set(dimensions)) < len(dimensions):
-        raise HttpProblem("bad-request", f"by={escaped(by)}: each word once, and one of {', '.join(GRAINS)}")
-    last = parse_moment("to", ends, zone, now) if ends else now
-    first = parse_moment("from", begins, zone, now) if begins else _month_of(last, zone)
+        detail = f"by={escaped(by)}: name each dimension once, and only one of {', '.join(GRAINS)}"
+        raise HttpProblem("bad-request", detail)
+    last = parse_moment("to", span.ends, zone, span.now) if span.ends else span.now
+    first = parse_moment("from", span.begins, zone, span.now) if span.begins else _month_of(last, zone)
     if not first < last:
         raise HttpProblem("bad-request", f"from {first.isoformat()} is not before to {last.isoformat()}")
     grain = grains[0] if grains else ""
     if last - first > LONGEST[grain]:
         what = f"a report by {grain}" if grain else "a report"
         raise HttpProblem("bad-request", f"{what} covers {LONGEST[grain].days} days at most; ask for less")
-    return ReportQuery(name, dimensions, grain, first, last, tenant, time_zone, most)
+    return ReportQuery(name, dimensions, grain, first, last, tenant, span.time_zone, most_rows)
+
+
+def _dimensions(report: MoneyReport, words: Sequence[str]) -> tuple[str, ...]:
+    """Returns the dimensions that were asked for, and those without which rows would mix."""
+    found = tuple(word.replace("gpuType", "gpu_type") for word in words if word not in GRAINS)
+    if "tenant" not in found and {"service", "job"}.intersection(found):
+        found = ("tenant", *found)  # two tenants may have a service of the same name
+    found += tuple(word for word in report.always if word not in found)
+    if "kind" in report.dimensions and "kind" not in found and HOLDERS.intersection(found):
+        found += ("kind",)  # separates idle and unallocated GPUs, which no tenant holds
+    return found
+
+
+def _refuse_unknown(name: str, report: MoneyReport, dimensions: Sequence[str]) -> None:
+    for word in dimensions:
+        if word not in report.dimensions:
+            allowed = [*report.dimensions, *GRAINS]
+            meant = nearest(word, allowed)
+            hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(allowed)}"
+            raise HttpProblem("bad-request", f"the report {name} has no dimension {escaped(word)!r}; {hint}")
 
 
 def find_report(name: str) -> MoneyReport:
-    """The report of that name."""
+    """Returns the report of that name."""
     if name not in REPORTS:
-        raise HttpProblem("not-found", f"there is no report {escaped(name)!r}; there are: {', '.join(REPORTS)}")
+        raise HttpProblem("not-found", f"there is no report {escaped(name)!r}; known: {', '.join(REPORTS)}")
     return REPORTS[name]
 
 
 def parse_moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> datetime:
-    """`2026-11-01` (midnight in the zone), an RFC 3339 moment, or `now`."""
+    """Reads `2026-11-01` (midnight in the zone), an RFC 3339 moment, or `now`."""
     if text == "now":
         return now
     try:
@@ -72,8 +93,9 @@ def parse_moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> dateti
             raise ValueError
         return read
     except (ValueError, OverflowError):
-        allowed = "a date as 2026-11-01, a moment as 2026-11-01T12:00:00Z (1970-02-01 or later), or now"
-        raise HttpProblem("bad-request", f"{field}={escaped(text[:60])!r} is no moment; allowed: {allowed}") from None
+        allowed = "a date like 2026-11-01, a moment like 2026-11-01T12:00:00Z (1970-02-01 or later), or now"
+        detail = f"{field}={escaped(text[:60])!r} is not a moment; allowed: {allowed}"
+        raise HttpProblem("bad-request", detail) from None
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -81,13 +103,13 @@ def _zone(name: str) -> ZoneInfo:
         if name not in available_timezones() - OF_MACHINES:
             raise ValueError
         return ZoneInfo(name)
-    except (ValueError, OSError):  # no such file, a folder, or a path out of the data base
+    except (ValueError, OSError):  # no such file, a folder, or a path outside the time zone database
         raise HttpProblem(
-            "bad-request", f"{escaped(name[:60])!r} is no time zone; allowed: names as Europe/Berlin"
+            "bad-request", f"{escaped(name[:60])!r} is not a time zone; allowed: names like Europe/Berlin"
         ) from None
 
 
 def _month_of(last: datetime, zone: ZoneInfo) -> datetime:
-    """When the month began in which `last` ends something."""
+    """Returns the beginning of the month that `last` ends or lies in."""
     local = (last - timedelta(microseconds=1)).astimezone(zone)
     return local.replace(day=1, hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

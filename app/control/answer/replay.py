@@ -34,7 +34,7 @@ class ReplayRefused(Exception):
     """This decision cannot be made again here: the message says why."""
 
 
-class Remakes(Protocol):
+class ReplaySolver(Protocol):
     """A solver that goes by recipes."""
 
     def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
@@ -65,7 +65,7 @@ class Replayed:
     message: str = ""
 
 
-def replay(record: Record, solver: Remakes) -> Replayed:
+def replay(record: Record, solver: ReplaySolver) -> Replayed:
     """Pose, solve, draft and hold back as it was done then; Refused where that would prove nothing."""
     others = other_versions(record.versions)
     if others:
@@ -119,7 +119,7 @@ def from_json(body: bytes) -> Record:
         raise ReplayRefused(f"no record of a decision: {error}") from None
 
 
-def _solved_again(record: Record, posed: Question, solver: Remakes) -> Decision:
+def _solved_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
     answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
@@ -127,7 +127,7 @@ def _solved_again(record: Record, posed: Question, solver: Remakes) -> Decision:
     return hold_back(record.snapshot, posed, decision)
 
 
-def _followed_again(record: Record, posed: Question, solver: Remakes) -> Decision:
+def _followed_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
     answer = solver.follow(*follow_rates(posed), seconds=SECONDS)
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
@@ -135,7 +135,7 @@ def _followed_again(record: Record, posed: Question, solver: Remakes) -> Decisio
     return hold_back(record.snapshot, posed, decision)
 
 
-def _quickened_again(record: Record, posed: Question, solver: Remakes) -> Decision:
+def _quickened_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
     recipe = record.recipe
     base = step_base(record.snapshot, posed)
     calls = [
@@ -151,7 +151,7 @@ def _quickened_again(record: Record, posed: Question, solver: Remakes) -> Decisi
 class _AsThen:
     """A solver that fails where it failed then."""
 
-    def __init__(self, solver: Remakes, outcomes: list[str]) -> None:
+    def __init__(self, solver: ReplaySolver, outcomes: list[str]) -> None:
         self._solver = solver
         self._outcomes = outcomes
 
@@ -163,25 +163,34 @@ class _AsThen:
 
 
 def difference(then: Any, now: Any, where: str) -> str:
-    """The first place where two values differ, and how; nothing where they are equal."""
+    """Returns the first place where two values differ, and how; nothing where they are equal."""
     if then == now:
         return ""
+    found = ""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
-        for key in sorted(then.keys() | now.keys()):
-            if key not in then or key not in now:
-                return f"{where}: {key} is {'new' if key in now else 'gone'}"
-            if found := difference(then[key], now[key], f"{where}.{key}"):
-                return found
-    if isinstance(then, tuple) and isinstance(now, tuple):
-        for at, (one, other) in enumerate(zip(then, now, strict=False)):
-            if found := difference(one, other, f"{where}[{at}]"):
-                return found
-        return f"{where}: {len(then)} on record, {len(now)} now"
-    names = _names(then) if type(then) is type(now) else ()
-    for name in names:
-        if found := difference(getattr(then, name), getattr(now, name), f"{where}.{name}"):
+        found = _difference_of_maps(then, now, where)
+    elif isinstance(then, tuple) and isinstance(now, tuple):
+        found = _difference_of_tuples(then, now, where)
+    elif type(then) is type(now):
+        parts = (difference(getattr(then, name), getattr(now, name), f"{where}.{name}") for name in _names(then))
+        found = next(filter(None, parts), "")
+    return found or f"{where}: {then!r} on record, {now!r} now"
+
+
+def _difference_of_maps(then: Mapping[Any, Any], now: Mapping[Any, Any], where: str) -> str:
+    for key in sorted(then.keys() | now.keys()):
+        if key not in then or key not in now:
+            return f"{where}: {key} is {'new' if key in now else 'gone'}"
+        if found := difference(then[key], now[key], f"{where}.{key}"):
             return found
-    return f"{where}: {then!r} on record, {now!r} now"
+    return ""
+
+
+def _difference_of_tuples(then: tuple[Any, ...], now: tuple[Any, ...], where: str) -> str:
+    for at, (before, after) in enumerate(zip(then, now, strict=False)):
+        if found := difference(before, after, f"{where}[{at}]"):
+            return found
+    return f"{where}: {len(then)} on record, {len(now)} now"
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from app.problem import HttpProblem
-from app.reports.query import parse_query
+from app.reports.query import ReportSpan, parse_query
 from app.store.money.report_queries import ReportQuery
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
 def ask(name: str = "cost", by: str = "", begins: str = "", ends: str = "", zone: str = "UTC") -> ReportQuery:
-    return parse_query(name, by, begins, ends, zone, "", NOW, 100)
+    return parse_query(name, by, ReportSpan(begins, ends, zone, NOW), "", 100)
 
 
 def test_without_a_time_it_is_the_month_so_far() -> None:
@@ -43,15 +43,15 @@ def test_alternatives_are_never_summed_over() -> None:
     [
         ({"by": "servise"}, "did you mean service?"),
         ({"by": "day,hour"}, "one of hour, day, month"),
-        ({"by": "service,service"}, "each word once"),
-        ({"begins": "yesterday"}, "allowed: a date as 2026-11-01"),
+        ({"by": "service,service"}, "name each dimension once"),
+        ({"begins": "yesterday"}, "allowed: a date like 2026-11-01"),
         ({"begins": "2026-11-20", "ends": "2026-11-19"}, "is not before"),
-        ({"begins": "0001-01-01", "zone": "Asia/Tokyo"}, "is no moment"),
+        ({"begins": "0001-01-01", "zone": "Asia/Tokyo"}, "is not a moment"),
         ({"ends": "0001-01-01"}, "1970-02-01 or later"),
         ({"begins": "1990-01-01"}, "1100 days at most"),
-        ({"zone": "../../etc/passwd"}, "is no time zone"),
-        ({"zone": "Europe"}, "is no time zone"),
-        ({"zone": "localtime"}, "is no time zone"),
+        ({"zone": "../../etc/passwd"}, "is not a time zone"),
+        ({"zone": "Europe"}, "is not a time zone"),
+        ({"zone": "localtime"}, "is not a time zone"),
         ({"by": "hour", "begins": "2020-01-01"}, "62 days at most"),
         ({"name": "costs"}, "there is no report 'costs'"),
     ],

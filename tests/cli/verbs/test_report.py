@@ -99,7 +99,7 @@ def test_a_contexts_tenant_narrows_what_a_tenant_has_and_leaves_reports_of_the_f
     assert len(fleet.lines) > 1
     asked = run("report", "utilisation", "--tenant", "lab", *NOVEMBER)
     assert asked.code != 0
-    assert "leave tenant out" in asked.err
+    assert "leave out tenant" in asked.err
 
 
 def test_figures_in_names_stand_as_words_of_a_heading() -> None:

@@ -41,7 +41,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstanceAlternatives:
     """All that was looked at for one instance."""
 
     instance: Instance
@@ -54,7 +54,9 @@ class Found:
         return next((one for one in self.alternatives if one.is_right), None)
 
 
-def alternatives(problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None) -> Found:
+def find_alternatives(
+    problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None
+) -> InstanceAlternatives:
     """What else could carry this instance's rate, with everything else kept as it is."""
     standing = standing or JudgedPlan(problem, plan, keep)
     before = standing.verdict()
@@ -70,7 +72,7 @@ def alternatives(problem: Problem, plan: Plan, instance: Instance, standing: Jud
     types = {one.gpu_type for one in judged}
     nodes = {node.gpu_type for node in problem.nodes.values()}
     unfit = tuple((name, _why_unfit(problem, terms, name, instance.rate_per_second)) for name in sorted(nodes - types))
-    return Found(instance, tuple(judged), unfit)
+    return InstanceAlternatives(instance, tuple(judged), unfit)
 
 
 def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:

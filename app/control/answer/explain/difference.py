@@ -12,7 +12,7 @@ Body: TypeAlias = dict[str, JSON]  # a plan in the contract's words
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
+class ServiceShapes:
     """How many instances there are of each shape: GPU type or node, variant, batch, SM%."""
 
     instances: int
@@ -26,8 +26,8 @@ class ServiceDifference:
     """One service in two plans."""
 
     service: str
-    before: Shapes
-    after: Shapes
+    before: ServiceShapes
+    after: ServiceShapes
     started: int
     stopped: int
     moved: int
@@ -43,7 +43,7 @@ class ServiceDifference:
         )
 
 
-def differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) -> list[ServiceDifference]:
+def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) -> list[ServiceDifference]:
     """Every service of either plan, those that change first."""
     old, new = _by_service(before), _by_service(after)
     missed_before, missed_after = _unserved(before), _unserved(after)
@@ -77,12 +77,12 @@ def _unserved(plan: Body) -> dict[str, JSON]:
     return {one["service"]: one for one in plan.get("unserved", ())}
 
 
-def _shapes(mine: Sequence[JSON], missed: JSON) -> Shapes:
+def _shapes(mine: Sequence[JSON], missed: JSON) -> ServiceShapes:
     shapes = Counter((one["variant"], one["batch"], one["smPercent"]) for one in mine)
     told = tuple(
         f"{number} x {variant}, batch {batch}, {sm} %" for (variant, batch, sm), number in sorted(shapes.items())
     )
-    return Shapes(
+    return ServiceShapes(
         len(mine), sum(one["ratePerSecond"] for one in mine), missed["ratePerSecond"] if missed else 0.0, told
     )
 
@@ -118,7 +118,7 @@ def _tuning(one: JSON, other: JSON) -> bool:
     )
 
 
-def in_words(one: ServiceDifference) -> str:
+def describe_difference(one: ServiceDifference) -> str:
     """`2 -> 3 instances: 1 started, 1 resized`."""
     moves = [
         f"{number} {word}"

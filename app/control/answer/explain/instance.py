@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.control.answer.explain.alternatives import Alternative, Found, alternatives
+from app.control.answer.explain.alternatives import Alternative, InstanceAlternatives, find_alternatives
 from app.control.answer.explain.shares import costs_of_instances
-from app.control.answer.explain.words import count, money, ms, rate, signed
+from app.control.answer.explain.wording import count, money, ms, rate, signed
 from solvers.latency import limits
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge import JudgedPlan
@@ -37,7 +37,7 @@ class InstanceWhy:
     cost_per_hour: float  # its part of its GPU
     least_sm_percent: int  # with which its rate is carried, on its GPU beside its neighbours
     batches: tuple[BatchCarries, ...]
-    found: Found
+    found: InstanceAlternatives
     why_gpu: str
     why_batch: str
     why_sm_percent: str
@@ -49,7 +49,7 @@ def why_instance(
 ) -> InstanceWhy:  # fmt: skip
     """All that can be said of one instance of a plan; the problem is that which the plan answers."""
     standing = standing or JudgedPlan(problem, plan, keep)
-    found = alternatives(problem, plan, instance, standing)
+    found = find_alternatives(problem, plan, instance, standing)
     least = _least_sm(problem, instance)
     batches = _batches(problem, instance, int(instance.sm_percent))
     return InstanceWhy(
@@ -66,7 +66,7 @@ def why_instance(
     )
 
 
-def described(other: Alternative) -> str:
+def describe_alternative(other: Alternative) -> str:
     """An alternative in words: `2 instances on a100 (node-3/0), batch 16 at 25 % of SMs`."""
     first = other.first
     where = f"{first.node}/{first.gpu}" + (f" and {len(other.instances) - 1} more" if len(other.instances) > 1 else "")
@@ -77,7 +77,7 @@ def described(other: Alternative) -> str:
     )
 
 
-def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: Found) -> str:
+def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAlternatives) -> str:
     name = problem.nodes[instance.node].gpu_type
     price = problem.nodes[instance.node].price_per_hour
     beside = [one.service for one in plan.instances if one.place == instance.place and one is not instance]
@@ -123,11 +123,11 @@ def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
     return f"{sm} % is the least that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
 
 
-def _why_not_cheaper(problem: Problem, found: Found) -> str:
+def _why_not_cheaper(problem: Problem, found: InstanceAlternatives) -> str:
     best = found.runner_up
     if best is None:
         return "nothing else that was looked at carries its rate and keeps every rule"
-    told = described(best)
+    told = describe_alternative(best)
     if best.adds_per_hour > 0:
         return f"the runner-up costs {money(best.adds_per_hour)} an hour more: {told}"
     if best.adds_per_hour == 0:
@@ -169,7 +169,7 @@ def _batches(problem: Problem, instance: Instance, sm_percent: int) -> tuple[Bat
     return tuple(found)
 
 
-def spelled(why: InstanceWhy) -> list[str]:
+def describe_instance(why: InstanceWhy) -> list[str]:
     """The sentences, the most important first."""
     one = why.instance
     head = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from app.control.answer.explain.words import money
+from app.control.answer.explain.wording import money
 from app.control.domain.snapshot import JobProgress
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan

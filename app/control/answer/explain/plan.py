@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from app.control.answer.explain.words import count, money, rate
+from app.control.answer.explain.wording import count, money, rate
 
 JSON: TypeAlias = Any
 NAMED = 5  # of each list, in words
 
 
-def spelled_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
+def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
     """A recorded plan in words: `row` is what the store keeps beside its body."""
     changes = plan.get("changes") or {}
     moved = [count(changes[name], name) for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
@@ -25,7 +25,7 @@ def spelled_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: S
     certificate = plan.get("certificate")
     said += [_cost(certificate)] if certificate else []
     said += _unserved(plan.get("unserved") or ())
-    said += why_held_back(held_back)
+    said += explain_held_back(held_back)
     return said
 
 
@@ -51,7 +51,7 @@ def _unserved(unserved: Iterable[JSON]) -> list[str]:
     return said + ([f"and {count(len(left) - NAMED, 'more service')} unserved"] if len(left) > NAMED else [])
 
 
-def why_held_back(held_back: Sequence[JSON]) -> list[str]:
+def explain_held_back(held_back: Sequence[JSON]) -> list[str]:
     """What the plan would have changed and does not."""
     said = [
         f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}" for one in held_back[:NAMED]
@@ -59,7 +59,7 @@ def why_held_back(held_back: Sequence[JSON]) -> list[str]:
     return said + ([f"and {count(len(held_back) - NAMED, 'more change')} held back"] if len(held_back) > NAMED else [])
 
 
-def why_nothing_changed(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
+def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
     """The newest cycles in words, the newest first: what each saw, and what came of it."""
     said: list[str] = []
     for same in _runs(cycles):

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.control.answer.explain.instance import InstanceWhy, spelled, why_instance
+from app.control.answer.explain.instance import InstanceWhy, describe_instance, why_instance
 from app.control.answer.explain.shares import costs_of_services
-from app.control.answer.explain.words import count, money, ms, rate
+from app.control.answer.explain.wording import count, money, ms, rate
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.judge import JudgedPlan, judge
@@ -20,7 +20,7 @@ SHAPES_IN_FULL = 2  # of a service: the dearest
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class UnservedWhy:
     """What of a service is not served, and the least change that would serve it, as it was tried."""
 
     rate_per_second: float
@@ -37,7 +37,7 @@ class ServiceWhy:
     rate_per_second: float
     instances: tuple[Instance, ...]
     cost_per_hour: float
-    missing: Missing | None
+    missing: UnservedWhy | None
     shapes: tuple[InstanceWhy, ...]
 
 
@@ -51,18 +51,18 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
         rate_per_second=problem.services[name].rate_per_second,
         instances=mine,
         cost_per_hour=costs_of_services(problem, plan)[name],
-        missing=missing(problem, plan, left) if left else None,
+        missing=find_unserved_why(problem, plan, left) if left else None,
         shapes=tuple(why_instance(problem, plan, one, standing) for one in _of_each_shape(problem, mine)),
     )
 
 
-def missing(problem: Problem, plan: Plan, left: Unserved) -> Missing:
+def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedWhy:
     """The reason in full, and the least change that serves the service while the others keep what they have."""
     about = explain.case(problem, plan, left.service)
     told = explain.told(about, fleet(problem, about.whole.at))
     change = told.change
     proved = change is not None and judge(change.problem, change.plan, simulate=False, keeps=keep).is_right
-    return Missing(left.rate_per_second, told.reason, told.relaxation, proved)
+    return UnservedWhy(left.rate_per_second, told.reason, told.relaxation, proved)
 
 
 def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
@@ -85,7 +85,7 @@ def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]
     return [max(alike, key=lambda one: (one.sm_percent, one.id)) for alike in shapes[:SHAPES_IN_FULL]]
 
 
-def spelled_service(problem: Problem, why: ServiceWhy) -> list[str]:
+def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
     """The sentences, the most important first."""
     service = problem.services[why.name]
     asked = (
@@ -107,7 +107,7 @@ def spelled_service(problem: Problem, why: ServiceWhy) -> list[str]:
         if gone.relaxation:
             said.append(f"least change that helps: {gone.relaxation}{proved}")
     for shape in why.shapes:
-        said += spelled(shape)
+        said += describe_instance(shape)
     return said
 
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Literal
 
-from app.control.answer.savings.fitting import EXACTLY, BaselineInstance, first_fit
-from app.control.answer.savings.paying import GpuHolding, PaidGpu, by_service, by_tenant, of_plan
-from app.control.answer.savings.shapes import InstanceShape, prices, shapes
+from app.control.answer.savings.first_fit import EXACTLY, BaselineInstance, first_fit
+from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
+from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
@@ -25,7 +25,7 @@ Baseline = Literal["one_per_gpu", "hetsev", "largest"]
 BASELINES: tuple[Baseline, ...] = ("one_per_gpu", "hetsev", "largest")
 
 
-def served(plan: Plan) -> dict[str, float]:
+def rates_served(plan: Plan) -> dict[str, float]:
     """What the plan carries of each service a second."""
     found: dict[str, float] = defaultdict(float)
     for one in plan.instances:
@@ -35,12 +35,12 @@ def served(plan: Plan) -> dict[str, float]:
 
 def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
     """By baseline and tenant, per hour. A service that a baseline cannot serve counts with what the plan pays."""
-    rates, price = served(plan), prices(problem)
-    paid = by_service(problem, of_plan(problem, plan))
+    rates, price = rates_served(plan), prices(problem)
+    paid = by_service(problem, list_gpus(problem, plan))
     found: dict[Baseline, dict[str, float]] = {}
     for baseline in BASELINES:
         gpus: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
-        for one in placed(problem, rates, baseline):
+        for one in place_baseline(problem, rates, baseline):
             held = GpuHolding(one.service, one.shape.sm_percent, one.shape.memory_gib)
             gpus[one.shape.gpu_type, one.gpu].append(held)
         is_alone = baseline == "one_per_gpu"
@@ -51,17 +51,17 @@ def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
 
 def plan_costs(problem: Problem, plan: Plan) -> dict[str, float]:
     """What tenants' services pay for GPUs in an hour of the plan; energy and jobs are left out on both sides."""
-    return by_tenant(problem, by_service(problem, of_plan(problem, plan)))
+    return by_tenant(problem, by_service(problem, list_gpus(problem, plan)))
 
 
-def placed(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[BaselineInstance]:
+def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[BaselineInstance]:
     """All instances of a baseline; services that it cannot serve have none."""
     price = prices(problem)
     largest = max(price, key=lambda name: (problem.gpu_types[name].memory_gib, price[name], name))
     wanted: list[tuple[Service, InstanceShape]] = []
     for name, rate in sorted(rates.items()):
         service = problem.services[name]
-        known = shapes(problem, service)
+        known = find_shapes(problem, service)
         if baseline == "one_per_gpu":
             wanted += _alone(service, known, rate, price)
         elif baseline == "hetsev":

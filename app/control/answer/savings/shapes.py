@@ -30,7 +30,7 @@ class InstanceShape:
     share: float  # of the GPU: the larger of its SMs and memory; 1 where the service is dedicated
 
 
-def shapes(problem: Problem, service: Service) -> list[InstanceShape]:
+def find_shapes(problem: Problem, service: Service) -> list[InstanceShape]:
     """By GPU type and SM%, the batch and variant that carry most."""
     types = sorted({node.gpu_type for node in problem.nodes.values()})
     found: dict[tuple[str, int], InstanceShape] = {}

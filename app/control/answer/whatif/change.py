@@ -41,7 +41,7 @@ class WhatIfChange:
         return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
 
 
-def changed(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
+def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     """The snapshot with the change made."""
     world = {(one.kind, one.tenant, one.name): one for one in snapshot.declared}
     expected = dict(snapshot.expected)

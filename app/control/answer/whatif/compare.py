@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from app.control.answer.explain.shares import costs_of_services
-from app.control.answer.explain.words import count, money, ms, rate, signed
+from app.control.answer.explain.wording import count, money, ms, rate, signed
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -19,7 +19,7 @@ EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class WhatIfSide:
     """A problem and its plan."""
 
     problem: Problem
@@ -36,7 +36,7 @@ class Side:
         assert self.plan.certificate
         return self.plan.certificate.cost.value(self.problem.policy)
 
-    def asked_also(self, other: Plan | None) -> Side:
+    def asked_also(self, other: Plan | None) -> WhatIfSide:
         """This side, with the other plan where that is right here too, and better."""
         if other is None:
             return self
@@ -51,10 +51,10 @@ class Side:
         if not verdict.is_right or worse or certificate is None:
             return self
         better = replace(certificate, cost=verdict.cost)
-        return Side(self.problem, replace(other, certificate=better, changes=verdict.changes))
+        return WhatIfSide(self.problem, replace(other, certificate=better, changes=verdict.changes))
 
 
-def compared(before: Side, after: Side, named: Collection[str] = ()) -> dict[str, JSON]:
+def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) -> dict[str, JSON]:
     """The difference on the wire. Services that neither change nor are named are only counted."""
     services = _services(before, after, named)
     delta = after.cost - before.cost
@@ -79,7 +79,7 @@ def compared(before: Side, after: Side, named: Collection[str] = ()) -> dict[str
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 
 
-def _side(side: Side) -> dict[str, JSON]:
+def _side(side: WhatIfSide) -> dict[str, JSON]:
     certificate = side.plan.certificate
     assert certificate
     return {
@@ -94,7 +94,7 @@ def _side(side: Side) -> dict[str, JSON]:
     }
 
 
-def _services(before: Side, after: Side, named: Collection[str]) -> list[dict[str, JSON]]:
+def _services(before: WhatIfSide, after: WhatIfSide, named: Collection[str]) -> list[dict[str, JSON]]:
     old, new = _each(before), _each(after)
     found = [
         {"service": name, "before": old.get(name), "after": new.get(name)}
@@ -104,7 +104,7 @@ def _services(before: Side, after: Side, named: Collection[str]) -> list[dict[st
     return sorted(found, key=lambda one: one["service"] not in named)
 
 
-def _each(side: Side) -> dict[str, dict[str, JSON]]:
+def _each(side: WhatIfSide) -> dict[str, dict[str, JSON]]:
     costs = costs_of_services(side.problem, side.plan)
     missed = {one.service: one.rate_per_second for one in side.plan.unserved}
     found: dict[str, dict[str, JSON]] = {}
@@ -130,7 +130,7 @@ def _is_other(old: Mapping[str, JSON] | None, new: Mapping[str, JSON] | None) ->
     return any(abs(old[name] - new[name]) > 1e-6 * max(1.0, abs(old[name])) for name in old)
 
 
-def in_words(told: Mapping[str, JSON]) -> list[str]:
+def describe_comparison(told: Mapping[str, JSON]) -> list[str]:
     """The comparison in sentences, the most important first."""
     before, after, changes = told["before"], told["after"], told["changes"]
     paid, missed = after["resourceCost"] - before["resourceCost"], after["unservedCost"] - before["unservedCost"]

@@ -39,7 +39,7 @@ class SloPrice:
     longer_saves: HourlyCost | None  # at 1.1 of it
 
 
-def slo_prices(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPrice]:
+def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPrice]:
     """Of these services, or of all, the dearest first; plan is one of the problem, without State."""
     costs = costs_of_services(problem, plan)
     chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.answer.explain.asked import Explain
+from app.control.answer.explain.question import Explain
 from app.control.answer.replay import Record, from_json, replay, to_json
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.decision import Decision, SolveOutcome

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.control.answer.explain.difference import differences, in_words
-from app.control.answer.explain.plan import spelled_plan, why_nothing_changed
+from app.control.answer.explain.difference import describe_difference, find_differences
+from app.control.answer.explain.plan import describe_plan, explain_cycles
 
 
 def line(service: str, gpu: int, **fields: Any) -> dict[str, Any]:
@@ -25,18 +25,18 @@ def test_each_kind_of_change_is_counted_once() -> None:
             line("s/d", 6),  # started, and s/c stopped
         ]
     }  # fmt: skip
-    found = {one.service: one for one in differences(before, after)}
+    found = {one.service: one for one in find_differences(before, after)}
     a = found["s/a"]
     assert (a.kept, a.retuned, a.resized, a.started, a.stopped, a.moved) == (1, 1, 1, 0, 0, 0)
-    assert in_words(found["s/b"]) == "1 -> 1 instances: 1 moved"
-    assert in_words(found["s/c"]) == "1 -> 0 instances: 1 stopped"
-    assert in_words(found["s/d"]) == "0 -> 1 instances: 1 started"
+    assert describe_difference(found["s/b"]) == "1 -> 1 instances: 1 moved"
+    assert describe_difference(found["s/c"]) == "1 -> 0 instances: 1 stopped"
+    assert describe_difference(found["s/d"]) == "0 -> 1 instances: 1 started"
 
 
 def test_what_stays_comes_last_and_what_is_held_back_says_why() -> None:
     same = {"instances": [line("s/a", 0), line("s/b", 1)]}
     held = [{"service": "s/b", "reason": "not_worth_its_churn", "message": "saves 0.01, costs 0.05"}]
-    found = differences(same, same, held)
+    found = find_differences(same, same, held)
     assert [one.is_changed for one in found] == [False, False]
     assert next(one for one in found if one.service == "s/b").reasons == (
         "held back (not_worth_its_churn): saves 0.01, costs 0.05",
@@ -46,7 +46,7 @@ def test_what_stays_comes_last_and_what_is_held_back_says_why() -> None:
 def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved() -> None:
     before = {"instances": [line("s/a", 0)]}
     after = {"instances": [line("s/a", 0)], "unserved": [{"service": "s/a", "ratePerSecond": 5.0, "reason": "full"}]}
-    (one,) = differences(before, after)
+    (one,) = find_differences(before, after)
     assert one.is_changed
     assert one.reasons == ("unserved: full",)
 
@@ -54,17 +54,17 @@ def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved()
 def test_the_same_outcome_again_and_again_is_told_once() -> None:
     cycles = [{"at": f"12:00:{at:02}", "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
     cycles.append({"at": "11:59", "outcome": "crashed", "message": "SIGKILL"})
-    assert why_nothing_changed(cycles) == [
+    assert explain_cycles(cycles) == [
         "12:00:50: nothing that decides a plan had changed, 5 times in a row",
         "11:59: the solver's process died, so the last plan stands: SIGKILL",
     ]
-    assert "is a planner running?" in why_nothing_changed([])[0]
+    assert "is a planner running?" in explain_cycles([])[0]
 
 
 def test_a_plan_is_spelled_with_its_proof() -> None:
     certificate = {"cost": 12.0, "unservedCost": 0.0, "bound": 11.0, "gap": 1 / 11, "method": "exact"}
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
-    told = spelled_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
+    told = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
     assert told == [
         "plan 7 (full, called for by cycle) is done: 2 starts; 3 kept",
         "it costs 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from app.control.answer.explain.job import why_job
-from app.control.answer.explain.service import spelled_service, why_service, with_its_relaxation
+from app.control.answer.explain.service import describe_service, why_service, with_its_relaxation
 from app.control.answer.explain.shares import costs_of_services
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -58,7 +58,7 @@ def test_an_unserved_service_has_its_reason_and_the_change_named_serves_it(seed:
         why = why_service(problem, plan, left.service)
         assert why.missing
         assert why.missing.reason
-        told = spelled_service(problem, why)
+        told = describe_service(problem, why)
         assert any(sentence.startswith("unserved: ") for sentence in told)
         found = with_its_relaxation(problem, plan, left.service)
         assert why.missing.is_proved == (found is not None)
@@ -76,7 +76,7 @@ def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
     plan = solve(problem, SolveBudget(seconds=None, work=4))
     assert plan.instances
     why = why_service(problem, plan, plan.instances[0].service)
-    told = "\n".join(spelled_service(problem, why))
+    told = "\n".join(describe_service(problem, why))
     assert "why this GPU: " in told
     assert "why this batch: " in told
     assert "why this share: " in told

@@ -8,8 +8,8 @@ from math import ceil
 
 import pytest
 
-from app.control.answer.savings.baselines import BASELINES, Baseline, costs, placed, plan_costs
-from app.control.answer.savings.fitting import BaselineInstance
+from app.control.answer.savings.baselines import BASELINES, Baseline, costs, place_baseline, plan_costs
+from app.control.answer.savings.first_fit import BaselineInstance
 from app.control.formulate.problem import build_problem
 from simulation.world import of_documents
 from solvers.latency import max_rate
@@ -87,7 +87,7 @@ def violations(
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_a_baseline_carries_the_load_on_gpus_that_are_not_overfull(baseline: Baseline) -> None:
     problem = fleet()
-    assert violations(problem, baseline, RATES, placed(problem, RATES, baseline)) == []
+    assert violations(problem, baseline, RATES, place_baseline(problem, RATES, baseline)) == []
 
 
 def plan_of(problem: Problem, rates: dict[str, float]) -> Plan:
@@ -106,7 +106,7 @@ def test_what_tenants_pay_is_what_the_gpus_cost(pricing: str, baseline: Baseline
     problem = fleet(pricing)
     price = {"v100-16gb": 1.2, "t4-8gb": 0.4}
     gpus: dict[tuple[str, int], list[BaselineInstance]] = defaultdict(list)
-    for one in placed(problem, RATES, baseline):
+    for one in place_baseline(problem, RATES, baseline):
         gpus[one.shape.gpu_type, one.gpu].append(one)
     total = 0.0
     for (gpu, _), there in gpus.items():

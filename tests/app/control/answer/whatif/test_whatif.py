@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.control.answer.whatif.asked import WhatIf
-from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, changed
+from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, apply_change
+from app.control.answer.whatif.question import WhatIf
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from tests.app.control.answer.whatif.worlds import snapshot
 
@@ -48,13 +48,13 @@ def test_the_snapshot_is_not_touched() -> None:
     change = WhatIfChange(
         gpus={"t4": 3}, slos_ms={"shop/search": 160.0}, rates={"shop/search": RateChange(per_second=10.0)}
     )
-    assert changed(world, change) != before
+    assert apply_change(world, change) != before
     asked(world, change)
     assert world == before
 
 
 def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
-    world = changed(snapshot(search=300.0), WhatIfChange(gpus={"t4": 3}))
+    world = apply_change(snapshot(search=300.0), WhatIfChange(gpus={"t4": 3}))
     fresh = [one for one in world.declared if one.name.startswith("what-if-t4")]
     assert [one.spec["gpus"] for one in fresh] == [2, 1]
     assert {world.nodes[one.name].state for one in fresh} == {"reporting"}
@@ -63,9 +63,9 @@ def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
 def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
     world = snapshot(search=300.0, ads=100.0)
     new = next(one for one in world.declared if one.name == "search" and one.kind == "Service")
-    added = changed(world, WhatIfChange(declared=(DeclaredObject("Service", "lab", "twin", dict(new.spec)),)))
+    added = apply_change(world, WhatIfChange(declared=(DeclaredObject("Service", "lab", "twin", dict(new.spec)),)))
     assert added.expected["lab/twin"].rate_per_second == 300.0
-    gone = changed(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))
+    gone = apply_change(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))
     assert "shop/ads" not in gone.expected
     assert asked(world, WhatIfChange(gone=(("Service", "shop", "ads"),)))["costDelta"] <= 0
 
@@ -80,7 +80,7 @@ def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
 )
 def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
     with pytest.raises(WrongChange, match=r"there is no (GPU type h100|service shop/none)"):
-        changed(snapshot(search=300.0), change)
+        apply_change(snapshot(search=300.0), change)
 
 
 def test_each_slo_has_its_price() -> None:

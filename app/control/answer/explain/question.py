@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.control.answer.explain.alternatives import Alternative
-from app.control.answer.explain.counting import counted, predicted
-from app.control.answer.explain.instance import InstanceWhy, described, spelled, why_instance
+from app.control.answer.explain.instance import InstanceWhy, describe_alternative, describe_instance, why_instance
 from app.control.answer.explain.job import why_job
-from app.control.answer.explain.service import spelled_service, why_service
+from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
+from app.control.answer.explain.service import describe_service, why_service
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -30,7 +30,7 @@ class Explain(Aside):
     def answered(self) -> dict[str, Any]:
         """On the wire; `missing` says what the plan does not know."""
         posed = formulate(self.snapshot)
-        plan = predicted(posed.problem, counted(posed.problem, self.plan))
+        plan = add_predictions(posed.problem, drop_left_out(posed.problem, self.plan))
         if self.what == "job":
             return _job(posed, plan, self.name, self.snapshot)
         if self.what == "service":
@@ -39,7 +39,7 @@ class Explain(Aside):
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
         why = why_instance(posed.problem, plan, found)
-        return {"sentences": spelled(why), **_instance(why)}
+        return {"sentences": describe_instance(why), **_instance(why)}
 
 
 def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict
         late = f"{name} was not there yet when this plan was made; the next cycle plans for it"
         return {"missing": late if not pinned else f"{name} stands on cordoned GPUs, where it stays as it is"}
     why = why_service(posed.problem, plan, name)
-    said = spelled_service(posed.problem, why)
+    said = describe_service(posed.problem, why)
     expected = snapshot.expected.get(name)
     if expected and expected.reason:
         said.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
@@ -132,7 +132,7 @@ def _instance(why: InstanceWhy) -> dict[str, Any]:
 
 def _alternative(other: Alternative) -> dict[str, Any]:
     return {
-        "words": described(other),
+        "words": describe_alternative(other),
         "gpuType": other.gpu_type,
         "instances": len(other.instances),
         "node": other.first.node,

@@ -20,7 +20,7 @@ MOST_PLANS = 3  # looked at in one turn: the rest has its own
 NANO = 10**9
 
 
-def keep(store: PlannerStore) -> int:
+def record_savings(store: PlannerStore) -> int:
     """Bring savings up to the last hour that is over; how many hours were added."""
     if not store.epoch:
         return 0
@@ -36,7 +36,7 @@ def keep(store: PlannerStore) -> int:
     return hours
 
 
-def judged(snapshot: Snapshot, one: RecordedPlan) -> list[Saving]:
+def compare_plan(snapshot: Snapshot, one: RecordedPlan) -> list[Saving]:
     """What a recorded plan and the baselines cost each tenant an hour, for what the plan serves."""
     problem = formulate(snapshot).problem
     services = problem.services.keys()
@@ -56,7 +56,7 @@ def _of_plan(store: PlannerStore, due: Due) -> Sequence[Saving]:
         return before, (snapshot_of(connection, one), one) if one else None
 
     before, found = store.database.read(read)
-    return judged(*found) if found else before
+    return compare_plan(*found) if found else before
 
 
 def _write(store: PlannerStore, due: Due, rows: Sequence[Saving]) -> None:

@@ -30,7 +30,7 @@ class PaidGpu:
     is_whole: bool = False
 
 
-def of_plan(problem: Problem, plan: Plan) -> list[PaidGpu]:
+def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
     """The GPUs that a plan's services run on."""
     found: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
     for one in plan.instances:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.control.answer.savings import keeping
+from app.control.answer.savings import hourly
 from app.control.domain.leading import Deposed
 from app.store.database.database import Database
 from app.store.money import savings
@@ -39,9 +39,9 @@ def told(database: Database, query: str) -> list[tuple[Any, ...]]:
 
 def test_hours_that_are_over_are_held_against_the_baselines_once(simulation: Simulation) -> None:
     store = simulation.planner.store
-    hours = keeping.keep(store)
+    hours = hourly.record_savings(store)
     assert hours in (2, 3)
-    assert keeping.keep(store) == 0
+    assert hourly.record_savings(store) == 0
     rows = told(store.database, "SELECT tenant, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano FROM saving")
     assert len(rows) == hours
     for tenant, *nanos in rows:
@@ -54,7 +54,7 @@ def test_another_epochs_savings_are_not_kept(simulation: Simulation) -> None:
     epoch, store.epoch = store.epoch, store.epoch + 1
     try:
         with pytest.raises(Deposed):
-            keeping._write(store, Due(HOUR, 1), [])
+            hourly._write(store, Due(HOUR, 1), [])
     finally:
         store.epoch = epoch
 

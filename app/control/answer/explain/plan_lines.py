@@ -8,7 +8,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 
-def counted(problem: Problem, plan: Plan) -> Plan:
+def drop_left_out(problem: Problem, plan: Plan) -> Plan:
     """Returns the plan without the lines on GPUs and of services that the problem leaves out."""
     places = {(node.name, index) for node in problem.nodes.values() for index in node.gpus}
     services = problem.services
@@ -20,7 +20,7 @@ def counted(problem: Problem, plan: Plan) -> Plan:
     )
 
 
-def predicted(problem: Problem, plan: Plan) -> Plan:
+def add_predictions(problem: Problem, plan: Plan) -> Plan:
     """The plan with its predictions: lines that were taken over as they ran have none."""
     places = {one.place for one in plan.instances if one.exec_ms <= 0}
     places |= {one.place for one in plan.jobs if one.units_per_second <= 0}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.control.answer.whatif.change import WhatIfChange, WrongChange, changed
-from app.control.answer.whatif.compare import Side, compared, in_words
-from app.control.answer.whatif.prices import HourlyCost, SloPrice, slo_prices
+from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
+from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison
+from app.control.answer.whatif.prices import HourlyCost, SloPrice, price_slos
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
@@ -47,18 +47,18 @@ class WhatIf(Aside):
         same = self.change == WhatIfChange()
         share = 2 + 2 * (self.prices_of is not None)
         each = max(LEAST_SECONDS, self.seconds / share)
-        now, then = formulate(self.snapshot).problem, formulate(changed(self.snapshot, self.change)).problem
+        now, then = formulate(self.snapshot).problem, formulate(apply_change(self.snapshot, self.change)).problem
         found = [solved(Solve(problem, each, self.work, self.seed)) for problem in ((now,) if same else (now, then))]
         for answer in found:
             if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
                 return {"failed": answer.message or str(answer.outcome)}
         plans = [answer.plan for answer in found if answer.plan]
-        before = after = Side(now, plans[0])
+        before = after = WhatIfSide(now, plans[0])
         if not same:  # each is also laid over the other: two searches from nothing differ by their luck, too
             before = before.asked_also(plans[1]).asked_also(self._laid_over(now, plans[1]))
-            after = Side(then, plans[1]).asked_also(before.plan).asked_also(self._laid_over(then, before.plan))
-        said = compared(before, after, self.change.services)
-        said["sentences"] = in_words(said)
+            after = WhatIfSide(then, plans[1]).asked_also(before.plan).asked_also(self._laid_over(then, before.plan))
+        said = compare(before, after, self.change.services)
+        said["sentences"] = describe_comparison(said)
         if self.prices_of is not None:
             said["sloPrices"] = self._prices(then, deadline)
         if self.with_plan:
@@ -86,7 +86,7 @@ class WhatIf(Aside):
 
         plan = solve(fresh)
         found = []
-        for price in slo_prices(fresh, plan, solve, tuple(self.prices_of or ())) if plan else ():
+        for price in price_slos(fresh, plan, solve, tuple(self.prices_of or ())) if plan else ():
             if price.costs is None and price.shorter_adds is None:
                 break  # the time is over
             found.append(_wire(price))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.control.answer.explain.asked import Explain
-from app.control.answer.explain.counting import counted, predicted
+from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
+from app.control.answer.explain.question import Explain
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.pose import pose
@@ -41,19 +41,19 @@ def plan(posed: Question) -> Plan:
 
 def test_a_plan_names_gpus_as_their_nodes_do(posed: Question, plan: Plan) -> None:
     assert {one.gpu for one in plan.instances} == {1}
-    assert counted(posed.problem, plan) == plan
+    assert drop_left_out(posed.problem, plan) == plan
 
 
 def test_what_stands_on_a_gpu_that_is_not_planned_on_is_left_out(posed: Question, plan: Plan) -> None:
     astray = replace(plan.instances[0], id="astray", gpu=0)
     more = replace(plan, instances=(*plan.instances, astray))
-    assert counted(posed.problem, more).instances == counted(posed.problem, plan).instances
+    assert drop_left_out(posed.problem, more).instances == drop_left_out(posed.problem, plan).instances
 
 
 def test_lines_without_predictions_get_those_that_the_solver_would_give(posed: Question, plan: Plan) -> None:
-    known = counted(posed.problem, plan)
+    known = drop_left_out(posed.problem, plan)
     bare = replace(known, instances=tuple(replace(one, exec_ms=0.0, latency_ms=0.0) for one in known.instances))
-    found = {one.id: one for one in predicted(posed.problem, bare).instances}
+    found = {one.id: one for one in add_predictions(posed.problem, bare).instances}
     for one in known.instances:
         assert found[one.id].exec_ms == pytest.approx(one.exec_ms)
         assert found[one.id].latency_ms == pytest.approx(one.latency_ms)
@@ -64,7 +64,7 @@ def test_a_job_that_goes_on_as_it_ran_is_told_with_its_speed() -> None:
     assert plan.instances
     assert plan.jobs
     bare = replace(plan, jobs=tuple(replace(one, units_per_second=0.0) for one in plan.jobs))
-    found = {one.job: one for one in predicted(problem, bare).jobs}
+    found = {one.job: one for one in add_predictions(problem, bare).jobs}
     for one in plan.jobs:
         assert found[one.job].units_per_second == pytest.approx(one.units_per_second)
 

@@ -1,0 +1,116 @@
+"""Lets a node join with a one-time token, and gives it the token that it works with from then on."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+from prometheus_client import Counter
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
+
+from app import tokens as secrets
+from app.access import Noun, Principal, Scope
+from app.api.requests import Ctx, answer
+from app.api.rotation import DAY_SECONDS, describe_token
+from app.api.tokens import Label
+from app.http.metrics import REGISTRY
+from app.problem import HttpProblem
+from app.store.access import join_tokens, tokens
+from app.store.access.join_tokens import JoinTokenRow
+from app.store.database import versions
+from app.store.world import audit
+from app.world.join import join_node
+from app.world.write import Actor
+
+router = APIRouter(prefix="/api/v1", tags=["tokens"])
+
+JOIN_TOKEN_REUSE = Counter(
+    "gpuwright_join_token_reuse", "One-time tokens that were used a second time: stolen?", registry=REGISTRY
+)
+
+
+class JoinRequest(BaseModel):
+    """The first request of a node: its one-time token, its name, and its Node spec."""
+
+    model_config = ConfigDict(extra="allow")
+
+    token: Annotated[str, Field(max_length=200)]
+    node: Label
+
+
+@router.post("/join", status_code=201, summary="Join as a node with a one-time token; no bearer token needed")
+def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> Response:
+    parsed = secrets.parse(wanted.token, secrets.JOIN_PREFIX)
+    if parsed is None:
+        raise HttpProblem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
+    token_id, secret = parsed
+    newcomer = Actor(Principal(f"join:{token_id}", Scope.OPERATOR), request.scope["state"]["request_id"])
+
+    def admit(connection: Connection) -> Response | HttpProblem:
+        versions.lock(connection, "object")
+        row = join_tokens.for_use(connection, token_id)
+        expected = row.secret_hash if row else bytes(32)
+        is_right = hmac.compare_digest(expected, secrets.hash_secret(secret))
+        # A used token raises the alarm even after it has expired: either its holder or the node that used it stole it.
+        if not is_right or row is None or (row.expired and row.used_at is None):
+            return HttpProblem("unauthorized", "this join token is unknown or expired", headers=secrets.UNAUTHORIZED)
+        if row.used_at is not None:
+            return _raise_alarm(connection, newcomer, row, wanted.node)
+        slug, detail = _find_refusal(connection, row, wanted.node)
+        if not detail:
+            slug, detail = "conflict", join_node(connection, newcomer, wanted.node, wanted.model_extra or {})
+        if detail:
+            entry = newcomer.entry("join", "Node", name=wanted.node, outcome="refused", detail=detail)
+            audit.record(connection, [entry])
+            return HttpProblem(slug, detail)
+        return _issue_token(connection, newcomer, row, wanted.node, ctx.settings.node_token_days)
+
+    outcome = ctx.database.write(admit)
+    if isinstance(outcome, HttpProblem):  # returned and not raised, so that its audit entry is committed
+        raise outcome
+    ctx.authenticator.forget(node=wanted.node)  # the notices tell other replicas
+    return outcome
+
+
+def _raise_alarm(connection: Connection, newcomer: Actor, row: JoinTokenRow, node: str) -> HttpProblem:
+    """Records that a join token was presented a second time."""
+    detail = f"node {row.used_by} used join token {row.id} before, and now {node} presents it"
+    audit.record(connection, [newcomer.entry("join", "Node", name=node, outcome="alarm", detail=detail)])
+    JOIN_TOKEN_REUSE.inc()
+    return HttpProblem("conflict", "this join token has been used; ask for a new one")
+
+
+def _find_refusal(connection: Connection, row: JoinTokenRow, node: str) -> tuple[str, str]:
+    """Returns why a valid token does not admit this node, as slug and detail; two empty texts where it does."""
+    if row.node and row.node != node:
+        return "forbidden", f"this join token is not for a node called {node}"
+    if not row.node and tokens.node_has_token(connection, node):
+        # Otherwise any token for a new node could take the place of every node that has joined.
+        return "conflict", f"node {node} has joined already; to join again it needs a join token made for it by name"
+    return "", ""
+
+
+def _issue_token(connection: Connection, newcomer: Actor, row: JoinTokenRow, node: str, days: float) -> Response:
+    """Replaces every token of the node with a new one, and marks the join token as used."""
+    tokens.revoke_of_nodes(connection, [node])
+    new = secrets.new()
+    made = tokens.insert(
+        connection,
+        token_id=new.id,
+        secret_hash=new.secret_hash,
+        scope=Scope.NODE,
+        node=node,
+        created_by=newcomer.principal.id,
+        expires_in_seconds=days * DAY_SECONDS,
+    )
+    join_tokens.use(connection, row.id, node)
+    audit.record(
+        connection,
+        [
+            newcomer.entry("join", "Node", name=node),
+            newcomer.entry("create", Noun.TOKEN, name=new.id, after={"scope": "node", **describe_token(made)}),
+        ],
+    )
+    return answer({**describe_token(made), "token": new.text}, 201)

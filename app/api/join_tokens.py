@@ -1,0 +1,100 @@
+"""Creates, lists and revokes the one-time tokens with which nodes join."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from pydantic import Field
+from sqlalchemy import Connection
+
+from app import tokens as secrets
+from app.access import AccessVerb, Noun, require
+from app.api import cursors, requests
+from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
+from app.api.tokens import Label, Wire
+from app.problem import HttpProblem
+from app.store.access import join_tokens
+from app.store.access.join_tokens import ListedJoinToken
+from app.store.world import audit
+from app.store.world.objects import rfc3339
+
+router = APIRouter(prefix="/api/v1", tags=["tokens"])
+
+
+class JoinTokenRequest(Wire):
+    """The body that asks for a one-time token. A token with `node` works for that name only."""
+
+    node: Label | None = None
+    expires_in_seconds: Annotated[int, Field(ge=1, le=7 * 86400)] = 900
+
+
+@router.post("/jointokens", status_code=201, summary="A one-time token with which a node joins")
+def create_join_token(
+    request: Request, who: Who, by: By, wanted: Annotated[JoinTokenRequest, Body()], raw: requests.Body
+) -> Response:
+    require(who, Noun.JOIN_TOKEN, AccessVerb.WRITE)
+
+    def create(connection: Connection) -> Response:
+        new = secrets.new(secrets.JOIN_PREFIX)
+        ends = join_tokens.insert(
+            connection,
+            token_id=new.id,
+            secret_hash=new.secret_hash,
+            node=wanted.node or "",
+            created_by=who.id,
+            expires_in_seconds=wanted.expires_in_seconds,
+        )
+        public = {"id": new.id, "node": wanted.node, "expiresAt": rfc3339(ends)}
+        audit.record(connection, [by.entry("create", Noun.JOIN_TOKEN, name=new.id, after=public)])
+        return answer({**public, "token": new.text}, 201)
+
+    return write_once(request, raw, create)
+
+
+@router.get("/jointokens", summary="Join tokens, without their secrets")
+def list_join_tokens(
+    ctx: Ctx,
+    who: Who,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    cursor: Annotated[str, Query(max_length=1000)] = "",
+) -> Response:
+    require(who, Noun.JOIN_TOKEN, AccessVerb.READ)
+    after = cursors.decode(cursor, str)[0] if cursor else ""
+    rows = ctx.database.read(lambda connection: join_tokens.page(connection, after, limit + 1))
+    follow_rates = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
+    items = [_wire(row) for row in rows[:limit]]
+    return answer({"kind": "JoinTokenList", "metadata": {"next": follow_rates}, "items": items})
+
+
+@router.delete("/jointokens/{token_id}", summary="Revoke a join token: no node can join with it any more")
+def revoke_join_token(
+    request: Request,
+    who: Who,
+    by: By,
+    token_id: Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")],
+    _body: NoBody,
+) -> Response:
+    require(who, Noun.JOIN_TOKEN, AccessVerb.WRITE)
+
+    def revoke(connection: Connection) -> Response:
+        row = join_tokens.revoke(connection, token_id)
+        if row is None:
+            raise HttpProblem("not-found", f"there is no join token {token_id}")
+        audit.record(connection, [by.entry("revoke", Noun.JOIN_TOKEN, name=row.id, after=_wire(row))])
+        return answer(_wire(row))
+
+    return write_once(request, b"", revoke)
+
+
+def _wire(row: ListedJoinToken) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "node": row.node or None,
+        "createdBy": row.created_by,
+        "createdAt": rfc3339(row.created_at),
+        "expiresAt": rfc3339(row.expires_at),
+        "state": "used" if row.used_at else "expired" if row.expired else "valid",
+        "usedAt": rfc3339(row.used_at) if row.used_at else None,
+        "usedBy": row.used_by or None,
+    }
