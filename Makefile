@@ -24,7 +24,7 @@ up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS
 	@exec $(BIN)/gpuwright up $(ARGS)
 
 test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
-	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Run, service
+from tests.support.server import RunningServer
 
 
 def test_a_table_has_the_columns_of_its_kind(world: Run) -> None:
@@ -85,7 +86,9 @@ def test_a_wrong_token_is_exit_code_3_and_says_where_it_came_from(world: Run, mo
     assert done.code == 3 and "the token of GPUWRIGHT_TOKEN" in done.err and "xxx" not in done.err
 
 
-def test_the_quickstart_fills_every_table(run: Run) -> None:
+def test_the_quickstart_fills_every_table(run: Run, api: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUWRIGHT_SERVER", api.url)
+    monkeypatch.setenv("GPUWRIGHT_TOKEN", api.admin_token)
     example = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
     assert run("apply", "-f", str(example)).code == 0
     done = run("get", "all", "-o", "wide")
