@@ -23,7 +23,7 @@ MEANINGS = (
     (UNREACHABLE, "the server cannot be reached, is overloaded (429, 503) or failed (5xx)"),
     (INTERNAL, "a fault in the command line itself; `-v` shows where"),
     (INTERRUPTED, "interrupted with Ctrl-C"),
-    (BROKEN_PIPE, "whoever read the output stopped reading, as in `gpuwright get services | head -1`"),
+    (BROKEN_PIPE, "the reader of the output stopped, as in `gpuwright get services | head -1`"),
 )
 
 

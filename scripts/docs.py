@@ -40,14 +40,16 @@ README_BYTES = 7_000
 FOREIGN = {"--gpu-memory-utilization", "--max-num-seqs", "--gpu-reset", "--profile", "--strict"}
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-PATH = re.compile(rf"^(?:{'|'.join(TOPS)})/[\w./*-]*$")
-FILE = re.compile(r"^[a-z_]\w*(?:/\w+)*\.py$")
+PATH = re.compile(rf"(?<![\w./$:-])(?:{'|'.join(TOPS)})/[\w./*-]*\w[\w*/]*")
+MADE = re.compile(r"kustomize/mine|deploy/gpuwright-api$")  # made by the reader; a name in Kubernetes
+FILE = re.compile(r"^[a-z_][a-z0-9_]*(?:/[a-z0-9_]+)*\.py$")
 DOTTED = re.compile(rf"\b(?:{'|'.join(sorted(PYTHON))})(?:\.[A-Za-z_]\w*)+")
 MODULE = re.compile(r"python -m ([\w.]+)([^\n`|#;&]*)")
 FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")
 ROUTE = re.compile(r"(?:\b(GET|PUT|POST|PATCH|DELETE)\s+)?(/api/v1(?:/[\w{}.:-]+)+)")
 SETTING = re.compile(r"\b(?:GPUWRIGHT|DATABASE|OTEL)_[A-Z_]*[A-Z]\b")
 LINK = re.compile(r"(?<!\!)\[[^\]\n]*\]\(([^)\s]+)\)|\!\[[^\]]*\]\(([^)\s]+)\)")
+STILTED = re.compile(r"\b(?:anew|whoever|(?:is|are|was) (?:told|said)|rests until|as it stands)\b", re.IGNORECASE)
 MEASURED = re.compile(r"^#+ .*\b(?:measured|figures|how fast|what it costs)\b", re.IGNORECASE | re.MULTILINE)
 MEASURES = re.compile(r"python -m tests\.proofs|gpuwright bench|bench [a-z]+|tests/[\w/.]+|scripts/\w+\.py|`ps`")
 
@@ -100,7 +102,7 @@ def pages() -> Iterator[Path]:
 def findings_of(page: Page) -> Iterator[Finding]:
     """All that a page says and the code does not have."""
     for check in (wrong_commands, wrong_inline, wrong_routes, wrong_paths, wrong_modules, wrong_names, wrong_settings,
-                  wrong_links, unsourced_figures, too_long):  # fmt: skip
+                  wrong_links, unsourced_figures, stilted, too_long):  # fmt: skip
         yield from check(page)
 
 
@@ -166,14 +168,14 @@ def is_route(route: str, path: str) -> bool:
 
 
 def wrong_paths(page: Page) -> Iterator[Finding]:
-    """Files and folders in code that the tree does not have."""
+    """Files and folders, in text or typed, that the tree does not have."""
+    for found in PATH.finditer(page.text):
+        wanted = re.sub(r"(?<=/)[A-Z]+(?=[./]|$)", "*", found[0].rstrip("/."))
+        if not fnmatch.filter(tree(), wanted) and not MADE.search(found[0]):
+            yield page.finding(found.start(), f"{found[0]} is not in the tree")
     for at, code in page.code():
-        for word in code.split():
-            if PATH.match(word):
-                wanted = re.sub(r"(?<=/)[A-Z]+(?=[./]|$)", "*", word.split(":")[0].rstrip("/"))
-                if not fnmatch.filter(tree(), wanted):
-                    yield page.finding(at, f"`{word}` is not in the tree")
-            elif FILE.match(word) and not any(path.endswith(f"/{word}") for path in tree()):
+        for word in filter(FILE.match, code.split()):
+            if not any(path.endswith(f"/{word}") or path == word for path in tree()):
                 yield page.finding(at, f"no file of the tree is called `{word}`")
 
 
@@ -277,6 +279,12 @@ def unsourced_figures(page: Page) -> Iterator[Finding]:
         end = next(mark for mark in marks if mark > found.start())
         if not MEASURES.search(page.text[found.start() : end]):
             yield page.finding(found.start(), "these figures name no command that measures them")
+
+
+def stilted(page: Page) -> Iterator[Finding]:
+    """Words that a colleague would not use, on pages written by hand."""
+    if "Written from" not in page.text[:200]:
+        yield from (page.finding(found.start(), f'"{found[0]}"') for found in STILTED.finditer(page.text))
 
 
 def too_long(page: Page) -> Iterator[Finding]:
