@@ -1,1 +1,1 @@
-"""The REST API: one router a noun. Nothing is decided here."""
+"""The REST API: a router for each noun. Nothing is decided here."""

@@ -1,4 +1,4 @@
-"""Many documents at once, all or nothing."""
+"""Declares many objects at once, all or nothing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def apply(
     by: By,
     body: Body,
     dry: DryRun = False,
-    prune: Annotated[bool, Query(description="Delete what the files leave out")] = False,
+    prune: Annotated[bool, Query(description="Delete objects that the files leave out")] = False,
     prune_selector: Annotated[
-        str, Query(alias="pruneSelector", max_length=2000, description="Labels of what may be pruned")
+        str, Query(alias="pruneSelector", max_length=2000, description="Labels of the objects that may be pruned")
     ] = "",
 ) -> Response:
     wanted = manifests(request, body)
@@ -53,16 +53,16 @@ def _change(decision: ObjectDecision, dry: bool) -> dict[str, Any]:
     change: dict[str, Any] = {"kind": str(key.kind), "name": key.name}
     if key.tenant:
         change["tenant"] = key.tenant
-    # What is new or gone has a diff of its whole self, which only a dry run wants to see.
-    told = {Action.UPDATED, Action.CREATED, Action.DELETED} if dry else {Action.UPDATED}
+    # A new or deleted object differs in every field, which only a dry run wants to see.
+    shown = {Action.UPDATED, Action.CREATED, Action.DELETED} if dry else {Action.UPDATED}
     return change | {
         "action": Action.UNCHANGED if decision.action is Action.STATUS else decision.action,
         "resourceVersion": stored.resource_version,
         "diff": [
-            {"path": found.path, "before": found.before, "after": found.after}
-            for found in diff(_declared(decision.before), _declared(decision.after))
+            {"path": field.path, "before": field.before, "after": field.after}
+            for field in diff(_declared(decision.before), _declared(decision.after))
         ]
-        if decision.action in told
+        if decision.action in shown
         else [],
     }
 
@@ -73,7 +73,7 @@ def _declared(stored: StoredObject | None) -> dict[str, Any]:
 
 
 def _warnings(decision: ObjectDecision) -> list[str]:
-    """What was accepted and yet will not work, said at once."""
+    """Returns why an accepted object will not work."""
     if decision.action not in (Action.CREATED, Action.UPDATED):
         return []
     conditions: Any = decision.object.status.get("conditions", [])

@@ -1,4 +1,4 @@
-"""The audit trail, newest first."""
+"""Lists the audit trail, newest first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.world.objects import rfc3339
 
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
 
-NEWEST = 2**62
+NEWEST = 2**62  # above every id
 
 
 @router.get("", summary="Who did what, before and after")

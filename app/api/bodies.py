@@ -1,4 +1,4 @@
-"""Bodies as manifests: by media type, within limits, refused with every fault at once."""
+"""Reads manifests from bodies: by media type, within limits; a refusal names every fault at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEDIA: dict[str, Media] = {
 
 
 def manifests(request: Request, body: bytes) -> list[Manifest]:
-    """The manifests of an apply."""
+    """Returns the manifests of an apply."""
     given = media_type(request)
     media = "files" if given == FILES else MEDIA.get(given)
     if media is None:
@@ -38,7 +38,7 @@ def manifests(request: Request, body: bytes) -> list[Manifest]:
 
 
 def manifest(request: Request, body: bytes, key: Key) -> Manifest:
-    """The one manifest of a put; what the path says may be left out, and must agree."""
+    """Returns the manifest of a put; kind, tenant and name may be left out, and must agree with the path."""
     given = media_type(request)
     media = MEDIA.get(given)
     if media is None:
@@ -47,18 +47,18 @@ def manifest(request: Request, body: bytes, key: Key) -> Manifest:
 
 
 def merge_patch(request: Request, body: bytes) -> dict[str, JSON]:
-    """The object of a JSON Merge Patch."""
+    """Returns the object of a JSON Merge Patch."""
     given = media_type(request)
     if given != MERGE_PATCH:
         raise _unsupported(given, [MERGE_PATCH])
     if len(body) > PATCH.max_bytes:
-        raise HttpProblem("too-large", f"a patch is at most {PATCH.max_bytes >> 10} KiB; put the whole object instead")
+        raise HttpProblem("too-large", f"a patch has at most {PATCH.max_bytes >> 10} KiB; put the whole object instead")
     try:
         patch, _ = json_text.load(decode(body, "body"), PATCH, "body")
     except ManifestsRefused as refused:
         raise _refusal(refused) from None
     if not isinstance(patch, dict):
-        raise HttpProblem("invalid", "a merge patch of an object is a JSON object")
+        raise HttpProblem("invalid", "a merge patch must be a JSON object")
     return patch
 
 
@@ -68,22 +68,22 @@ def _parsed(
     who = principal(request)
     tenant = key.tenant if key else who.tenant
     try:
-        # A tenant counts as one, however many tokens it has.
+        # All tokens of a tenant share one place in the queue.
         found = context(request).parser.parse(
             body, media, limits, "body", tenant or "default", key, who.tenant or who.id
         )
     except ManifestsRefused as refused:
         raise _refusal(refused) from None
     except ParserBusy:
-        told = "other large inputs are being read; send this one again shortly"
-        raise HttpProblem("unavailable", told, headers={"Retry-After": "2"}) from None
+        detail = "other large inputs are being read; send this one again shortly"
+        raise HttpProblem("unavailable", detail, headers={"Retry-After": "2"}) from None
     if found.faults:
         raise invalid(found.faults + _also_wrong(request, found))
     return found.manifests
 
 
 def _also_wrong(request: Request, found: Examined) -> list[ManifestFault]:
-    """What is wrong with the other documents in this world, so that one answer names every fault."""
+    """Checks the documents without faults against the store, so that one answer names every fault."""
     at_fault, who = found.at_fault, principal(request)
     if at_fault is None or not all(may(who, m.kind, AccessVerb.WRITE, m.tenant) for m in found.manifests):
         return []
@@ -99,11 +99,11 @@ def _refusal(refused: ManifestsRefused) -> HttpProblem:
 
 
 def _unsupported(given: str, allowed: list[str]) -> HttpProblem:
-    said = f"{given[:60]!r}" if given else "none"
+    media = f"{given[:60]!r}" if given else "missing"
     accept = ", ".join(allowed)
     header = "Accept-Patch" if MERGE_PATCH in allowed else "Accept-Post"
     return HttpProblem(
         "unsupported-media-type",
-        f"the media type is {said}; understood here: {accept}",
+        f"the media type is {media}; allowed: {accept}",
         headers={header: accept},
     )

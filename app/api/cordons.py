@@ -1,4 +1,4 @@
-"""Keeping plans off nodes and GPUs: cordon, uncordon, drain. The planner does the rest, and says what cannot leave."""
+"""Keeps plans off nodes and GPUs: cordon, uncordon, drain. The planner moves what runs there, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from app.world import declare
 
 router = APIRouter(prefix="/api/v1", tags=["cordons"])
 
-LONGEST = timedelta(days=3650)  # of a drain; a moment near the year 10000 is none for everybody who reads it
+LONGEST_DRAIN = timedelta(days=3650)  # of a drain; later moments cannot be represented everywhere
 
 
 class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What is asked of a node; nothing given: of all its GPUs, without an end."""
+    """Which GPU, until when and why; by default all GPUs of the node, without a deadline."""
 
     gpu: Annotated[int, msgspec.Meta(ge=0, le=1023)] | None = None
     deadline: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -40,18 +40,18 @@ BODY = {"requestBody": {"required": False, "content": {"application/json": {"sch
 
 
 def schemas() -> dict[str, Any]:
-    """The components that the routes here refer to."""
+    """Returns the schemas that the routes here refer to."""
     _, components = msgspec.json.schema_components([CordonRequest], ref_template="#/components/schemas/{name}")
     return components
 
 
 @router.get("/cordons", summary="Nodes and GPUs that are cordoned or drained")
 def list_cordons(
-    ctx: Ctx, who: Who, node: Annotated[str, Query(max_length=63, description="Of this node")] = ""
+    ctx: Ctx, who: Who, node: Annotated[str, Query(max_length=63, description="Only those of this node")] = ""
 ) -> Response:  # fmt: skip
     require(who, Noun.CORDON, AccessVerb.READ)
     found = ctx.database.read(lambda connection: cordons.listed(connection, node))
-    return answer({"kind": "CordonList", "items": [one.wire() for one in found]})
+    return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in found]})
 
 
 @router.post("/nodes/{name}/cordon", summary="Place nothing new on a node, or on one GPU of it", openapi_extra=BODY)
@@ -65,29 +65,29 @@ def cordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) 
     openapi_extra=BODY,
 )
 def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
-    """What cannot leave stays and is named, with the reason, in events and in `gpuwright explain`."""
+    """What cannot leave stays; events and `gpuwright explain` name it and the reason."""
     return _put(request, who, by, body, name, "drain")
 
 
 @router.post("/nodes/{name}/uncordon", summary="Let plans use a node or a GPU again", openapi_extra=BODY)
 def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
-    """Without a GPU the node and all its GPUs."""
+    """Without `gpu`, uncordons the node and all its GPUs."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
     asked = _read(body)
 
     def write(connection: Connection) -> Response:
         lifted = cordons.lift(connection, name, cordons.WHOLE if asked.gpu is None else asked.gpu)
         if not lifted:
-            if asked.gpu is not None and any(one.gpu == cordons.WHOLE for one in cordons.listed(connection, name)):
+            if asked.gpu is not None and any(known.gpu == cordons.WHOLE for known in cordons.listed(connection, name)):
                 raise HttpProblem(
-                    "conflict", f"all of node {name} is cordoned; uncordon it whole, then cordon its GPUs"
+                    "conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs"
                 )
             raise HttpProblem("not-found", f"{_named(name, asked.gpu)} is not cordoned")
-        before = {"cordons": [one.wire() for one in lifted]}
+        before = {"cordons": [cordoned.wire() for cordoned in lifted]}
         audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
-        what = f"{_named(name, asked.gpu)} may be used again"
-        events.record(connection, [event_of(Reason.UNCORDON, what, kind="Node", name=name, about=str(asked.gpu))])
-        return answer({"kind": "CordonList", "items": [one.wire() for one in lifted]})
+        message = f"{_named(name, asked.gpu)} may be used again"
+        events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(asked.gpu))])
+        return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in lifted]})
 
     return write_once(request, body, write)
 
@@ -98,7 +98,7 @@ def _put(
     require(who, Noun.CORDON, AccessVerb.WRITE)
     asked = _read(body)
     if mode == "cordon" and asked.deadline is not None:
-        raise HttpProblem("bad-request", "a cordon has no deadline; drain moves what runs there away by one")
+        raise HttpProblem("bad-request", "a cordon has no deadline; drain the node to empty it by a deadline")
 
     def write(connection: Connection) -> Response:
         node = objects.get(connection, Key(Kind.NODE, "", name))
@@ -109,15 +109,17 @@ def _put(
             raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {asked.gpu}")
         if asked.deadline is not None and (left := asked.deadline - clock.now(connection)) <= timedelta():
             raise HttpProblem("invalid", f"the deadline {asked.deadline.isoformat()} has passed")
-        if asked.deadline is not None and left > LONGEST:
-            told = f"the deadline {asked.deadline.isoformat()} is more than {LONGEST.days} days away"
-            raise HttpProblem("invalid", told)
+        if asked.deadline is not None and left > LONGEST_DRAIN:
+            detail = f"the deadline {asked.deadline.isoformat()} is more than {LONGEST_DRAIN.days} days away"
+            raise HttpProblem("invalid", detail)
         gpu = cordons.WHOLE if asked.gpu is None else asked.gpu
         made = cordons.put(connection, name, gpu, mode, asked.deadline, who.id, asked.message)
         audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
-        if mode == "cordon":  # of a drain the leader says how much is to leave
-            what = f"{_named(name, asked.gpu)} gets nothing new" + (f": {asked.message}" if asked.message else "")
-            events.record(connection, [event_of(Reason.CORDON, what, kind="Node", name=name, about=str(asked.gpu))])
+        if mode == "cordon":  # for a drain the leader reports how much has to leave
+            message = f"{_named(name, asked.gpu)} gets no new instances or jobs" + (
+                f": {asked.message}" if asked.message else ""
+            )
+            events.record(connection, [event_of(Reason.CORDON, message, kind="Node", name=name, about=str(asked.gpu))])
         return answer(made.wire())
 
     return write_once(request, body, write)
@@ -129,7 +131,7 @@ def _read(body: bytes) -> CordonRequest:
     try:
         return _asking.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HttpProblem("invalid", f"the body is no asking: {error}") from None
+        raise HttpProblem("invalid", f"the body is not a valid request: {error}") from None
 
 
 def _named(node: str, gpu: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Opaque cursors: where a page ended, and what a list was asked for."""
+"""Opaque cursors of lists: where a page ended."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def encode(*parts: str | int) -> str:
 
 
 def decode(cursor: str, *types: type) -> tuple[Any, ...]:
-    """The parts of a cursor that we gave out; 400 for any other text."""
+    """Returns the parts of a cursor that a list gave out; 400 for any other text."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         parts = msgspec.json.decode(raw, type=list[str | int])
     except (binascii.Error, ValueError, msgspec.DecodeError, msgspec.ValidationError):
         parts = []
-    fits = len(parts) == len(types) and all(type(part) is wanted for part, wanted in zip(parts, types, strict=True))
+    fits = len(parts) == len(types) and all(type(part) is expected for part, expected in zip(parts, types, strict=True))
     if not fits or any(isinstance(part, int) and not 0 <= part < 2**62 for part in parts):
-        raise HttpProblem("bad-request", "this cursor did not come from here; list again without it")
+        raise HttpProblem("bad-request", "this is not a cursor of this list; list again without it")
     if any(isinstance(part, str) and "\0" in part for part in parts):
-        raise HttpProblem("bad-request", "this cursor did not come from here; list again without it")
+        raise HttpProblem("bad-request", "this is not a cursor of this list; list again without it")
     return tuple(parts)

@@ -1,4 +1,4 @@
-"""Which copies serve which service: what a gateway follows, and what it has counted since."""
+"""Tells gateways which copies serve which service, and takes their counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _schema(kind: type) -> dict[str, Any]:
 
 
 def schemas() -> dict[str, Any]:
-    """The components that the routes here refer to."""
+    """Returns the schemas that the routes here refer to."""
     kinds = [Endpoints, GatewayCounts, CountsTaken]
     _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return components
@@ -45,11 +45,11 @@ def schemas() -> dict[str, Any]:
 async def endpoints(
     ctx: Ctx,
     who: Who,
-    after: Annotated[int, Query(ge=0, lt=2**62, description="The version that is known; 0 for none")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**62, description="The version that the gateway has; 0 for none")] = 0,
     wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 0.0,
     service: Annotated[str, Query(max_length=127, pattern=SERVICE, description="TENANT/NAME")] = "",
 ) -> Response:
-    """A tenant is told of its own services, without addresses."""
+    """A tenant sees its own services, without addresses."""
     require(who, Noun.ENDPOINTS, AccessVerb.READ)
     body = await ctx.nodes.endpoints.wait(who, after, wait_seconds, service)
     return Response(status_code=204) if body is None else Response(body, media_type=JSON)
@@ -57,40 +57,41 @@ async def endpoints(
 
 @router.put(
     "/gateways/{name}/counts",
-    summary="What a gateway has counted since it began; stored when answered",
+    summary="What a gateway has counted since it started; stored when answered",
     openapi_extra={
         "requestBody": {"required": True, "content": {JSON: {"schema": _schema(GatewayCounts)}}},
         "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(CountsTaken)}}}},
     },
 )
 async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pattern=NAME)], raw: Body) -> Response:
-    """The newest word counts: one that comes late or twice changes nothing, and is answered with the newest."""
+    """Only the newest counts matter: older or repeated ones change nothing and are answered with the newest."""
     require(who, Noun.GATEWAY_COUNTS, AccessVerb.WRITE, name)
-    told = _read(raw)
-    kept = await run_in_threadpool(ctx.database.repeatable, lambda connection: gateways.keep(connection, name, told))
-    return Response(msgspec.json.encode(CountsTaken(kept)), media_type=JSON)
+    sent = _read(raw)
+    newest = await run_in_threadpool(ctx.database.repeatable, lambda connection: gateways.keep(connection, name, sent))
+    return Response(msgspec.json.encode(CountsTaken(newest)), media_type=JSON)
 
 
 def _read(raw: bytes) -> GatewayCounts:
-    """What a gateway says; 422 for anything that must not reach the database, or a solver."""
+    """Returns the counts of a gateway; 422 for anything that must not reach the database or a solver."""
     try:
-        told = _counts.decode(raw)
+        sent = _counts.decode(raw)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
-        raise _refused(path.strip("`.") or "counts", message) from None
+        raise _refuse(path.strip("`.") or "counts", message) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _refused("counts", str(error)) from None
+        raise _refuse("counts", str(error)) from None
     except RecursionError:
-        raise _refused("counts", "nested too deeply") from None
-    for one in told.services:
-        if one.errors > one.requests or one.shed > one.errors or max(sum(one.latency_counts), one.timed) > one.requests:
-            raise _refused("services", f"{one.service}: more is told of its requests than there were")
-    if len({one.service for one in told.services}) != len(told.services):
-        raise _refused("services", "a service is there twice")
-    return told
+        raise _refuse("counts", "nested too deeply") from None
+    for line in sent.services:
+        answered = max(sum(line.latency_counts), line.timed)
+        if line.errors > line.requests or line.shed > line.errors or answered > line.requests:
+            raise _refuse("services", f"{line.service}: its errors or latencies outnumber its requests")
+    if len({line.service for line in sent.services}) != len(sent.services):
+        raise _refuse("services", "a service occurs twice")
+    return sent
 
 
-def _refused(field: str, message: str) -> HttpProblem:
+def _refuse(field: str, message: str) -> HttpProblem:
     return HttpProblem(
-        "invalid", "the counts were not kept", faults=[ManifestFault(document="counts", field=field, message=message)]
+        "invalid", "the counts were not stored", faults=[ManifestFault(document="counts", field=field, message=message)]
     )

@@ -1,4 +1,4 @@
-"""Why: of a service, an instance, a job and a plan, in numbers and in sentences."""
+"""Explains services, instances, jobs and plans, in numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
 SECONDS = 20.0
 CYCLES = 50
 OF_THE_FLEET = ("alternatives", "lately", "runnerUp", "shapes", "unfit", "why")
-Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Of this plan; of the one in force by default")]
+Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Explain this plan; by default the one in force")]
 
 
 @router.get("/services/{tenant}/{name}", summary="Why a service is served as it is, or is not")
 def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
-    """Which GPU, batch and share, and what the runner-up would cost; what is unserved, and the change that helps."""
+    """Explains GPU, batch and share, the cost of the runner-up, what is unserved, and the least change that helps."""
     granted = require(who, Kind.SERVICE, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.SERVICE, tenant, name))
-    said = _asked(ctx, who, "service", f"{tenant}/{name}", of)
-    return answer(hide_neighbours(_with_what_was_held_back(ctx, said, f"{tenant}/{name}", of), who, granted))
+    found = _explain(ctx, who, "service", f"{tenant}/{name}", of)
+    return answer(hide_neighbours(_add_held_back(ctx, found, f"{tenant}/{name}", of), who, granted))
 
 
 @router.get("/jobs/{tenant}/{name}", summary="Why a job runs where it runs, or waits")
 def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
     granted = require(who, Kind.JOB, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.JOB, tenant, name))
-    said = _asked(ctx, who, "job", f"{tenant}/{name}", of)
-    return answer(hide_neighbours(said, who, granted))
+    found = _explain(ctx, who, "job", f"{tenant}/{name}", of)
+    return answer(hide_neighbours(found, who, granted))
 
 
 @router.get("/instances/{instance:path}", summary="Why an instance is where it is and as it is")
@@ -56,19 +56,18 @@ def explain_instance(
     def owner(connection: Connection) -> str | None:
         number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) if number else None
-        found = (one for one in (body or {"instances": ()})["instances"] if one["id"] == instance)
-        one = next(found, None)
-        return one["service"] if one else None
+        instances = body["instances"] if body else ()
+        return next((line["service"] for line in instances if line["id"] == instance), None)
 
     service = ctx.database.read(owner)
     if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
         raise HttpProblem("not-found", f"the plan has no instance {instance}")
-    return answer(hide_neighbours(_asked(ctx, who, "instance", instance, of), who, granted))
+    return answer(hide_neighbours(_explain(ctx, who, "instance", instance, of), who, granted))
 
 
 @router.get("/plans/{generation}", summary="Why a plan is as it is, and why nothing changed since")
 def explain_plan(
-    ctx: Ctx, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the one in force")]
+    ctx: Ctx, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the plan in force")]
 ) -> Response:  # fmt: skip
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
@@ -77,17 +76,17 @@ def explain_plan(
         row = plan_reads.head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
-            told = f"there is no plan {generation}" if generation else _none_yet(connection, granted)
-            raise HttpProblem("not-found", told)
+            detail = f"there is no plan {generation}" if generation else _none_yet(connection, granted)
+            raise HttpProblem("not-found", detail)
         if granted is Reach.OWN:
             own = plan_wire.of_tenant(body, who.tenant)
             head = plan_wire.head(row, who.tenant)
-            said = describe_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
+            sentences = describe_plan({**head, "message": ""}, {"unserved": own["unserved"]}, own["heldBack"])
             mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
             first = f"plan {number} is {head['state']}; it has {mine}"
-            return {"generation": number, "sentences": [first, *said[1:]], "others": own["others"]}
+            return {"generation": number, "sentences": [first, *sentences[1:]], "others": own["others"]}
         cycles = [
-            {**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, CYCLES)
+            {**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, CYCLES)
         ]  # fmt: skip
         return {
             "generation": number,
@@ -101,11 +100,11 @@ def explain_plan(
 
 
 def _none_yet(connection: Connection, granted: Reach) -> str:
-    """With what came of the newest cycle: a planner that tries and fails is another trouble than none at all."""
+    """Says why there is no plan: a planner that fails is another problem than no planner."""
     if granted is Reach.OWN:
-        return "nothing was planned yet"
-    newest = [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)]
-    return f"nothing was planned yet; {explain_cycles(newest)[0]}"
+        return "there is no plan yet"
+    newest = [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)]
+    return f"there is no plan yet; {explain_cycles(newest)[0]}"
 
 
 def _there(ctx: Context, key: Key) -> None:
@@ -113,7 +112,7 @@ def _there(ctx: Context, key: Key) -> None:
         raise declare.missing(key)
 
 
-def _asked(
+def _explain(
     ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int
 ) -> dict[str, Any]:
     def order() -> Any:
@@ -122,35 +121,39 @@ def _asked(
         snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))
         return Explain(snapshot, plan, what, name)
 
-    said: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), SECONDS)
-    if "missing" in said:
-        raise HttpProblem("not-found", said["missing"])
-    return said
+    explanation: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), SECONDS)
+    if "missing" in explanation:
+        raise HttpProblem("not-found", explanation["missing"])
+    return explanation
 
 
-def hide_neighbours(said: dict[str, Any], who: Principal, granted: Reach) -> dict[str, Any]:
-    """What names neighbours, and what other nodes hold, is for those who may see the fleet."""
+def hide_neighbours(explanation: dict[str, Any], who: Principal, granted: Reach) -> dict[str, Any]:
+    """Removes what names neighbours or other nodes, for callers who may not see the fleet."""
     if granted is not Reach.OWN:
-        return said
-    kept = {key: value for key, value in said.items() if key not in OF_THE_FLEET}
-    kept["sentences"] = [one for one in said["sentences"] if not _names_others(one)]
+        return explanation
+    kept = {key: value for key, value in explanation.items() if key not in OF_THE_FLEET}
+    kept["sentences"] = [text for text in explanation["sentences"] if not _names_others(text)]
     if _names_others(kept.get("reason") or ""):
         kept["reason"] = ""
     return kept
 
 
-def _with_what_was_held_back(ctx: Context, said: dict[str, Any], name: str, of: int) -> dict[str, Any]:
-    """The changes that the plan, or a cycle since, would have made to the service and did not."""
+def _add_held_back(ctx: Context, explanation: dict[str, Any], name: str, of: int) -> dict[str, Any]:
+    """Adds the changes to the service that the plan, or a cycle since, held back."""
 
     def read(connection: Connection) -> tuple[list[Any], list[dict[str, Any]]]:
         number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) or {"heldBack": ()}
-        held = [one for one in body["heldBack"] if one["service"] == name]
-        return held, [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, CYCLES)]
+        held = [change for change in body["heldBack"] if change["service"] == name]
+        return held, [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, CYCLES)]
 
     held, cycles = ctx.database.read(read)
     lately = [sentence for sentence in explain_cycles(cycles) if f"{name}: " in sentence]
-    return said | {"sentences": [*said["sentences"], *explain_held_back(held)], "heldBack": held, "lately": lately}
+    return explanation | {
+        "sentences": [*explanation["sentences"], *explain_held_back(held)],
+        "heldBack": held,
+        "lately": lately,
+    }
 
 
 def _names_others(sentence: str) -> bool:

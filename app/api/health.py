@@ -1,4 +1,4 @@
-"""Whether the process lives, whether it can serve, and its metrics."""
+"""Liveness, readiness and metrics of the process, and what a token may do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.store.database import schema, versions
 router = APIRouter()
 
 
-@router.get("/healthz", tags=["health"], summary="The process lives")
+@router.get("/healthz", tags=["health"], summary="The process is alive")
 def healthz() -> Response:
     return answer({"status": "ok"})
 
 
-@router.get("/readyz", tags=["health"], summary="The database answers and its schema is the one known")
+@router.get("/readyz", tags=["health"], summary="The database answers and its schema is the expected one")
 def readyz(ctx: Ctx) -> Response:
     reason = ctx.database.read(schema.refusal)
     if reason:
@@ -26,7 +26,7 @@ def readyz(ctx: Ctx) -> Response:
     return answer({"status": "ready", "schema": found, "resourceVersion": streams["object"][0]})
 
 
-@router.get("/metrics", tags=["health"], summary="Prometheus metrics; wants an untenanted token")
+@router.get("/metrics", tags=["health"], summary="Prometheus metrics; needs a token without a tenant")
 def scrape(ctx: Ctx) -> Response:
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
 

@@ -1,4 +1,4 @@
-"""What agents say and ask: reports in, assignments out; and what a node last reported, for people."""
+"""Takes reports of agents, gives them assignments, and shows what nodes reported last."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
 
 LONGEST_SPAN = timedelta(days=31)
 MOST_ROWS = 5000
-AUDITED_REFUSALS = Buckets(0.1, 20.0)  # of one caller: the audit is kept for ever, and 20 say as much as a million
-AUDITED_CLAIMS = Buckets(0.001, 5.0)  # of one node
+AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept forever, and 20 entries say as much as a million
+AUDITED_CLAIMS = Buckets(0.001, 5.0)  # by node
 _ENCODER = msgspec.json.Encoder()
 
 
 def _schema(kind: type) -> dict[str, Any]:
-    """The wire form of a struct, by reference to the document's components."""
+    """Returns the schema of a struct, by reference to the components of the document."""
     (schema,), _ = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
     return schema
 
 
 def schemas() -> dict[str, Any]:
-    """The components that the routes here refer to."""
+    """Returns the schemas that the routes here refer to."""
     kinds = [contract.Report, contract.Answer, contract.Assignment]
     _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return components
@@ -66,7 +66,7 @@ async def report(request: Request) -> Response:
 
 
 async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
-    """Store the report in the request's body; the answer to it."""
+    """Stores the report in the body of the request, and returns the answer to it."""
     state = scope["state"]
     who: Principal = state["principal"]
     try:
@@ -79,7 +79,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
     if told.node != node:
         metrics.REFUSED.labels("another_node").inc()
         await _audit_refusal(ctx, state, told.node)
-        raise HttpProblem("forbidden", f"the report speaks for node {told.node}, and this path is node {node}'s")
+        raise HttpProblem("forbidden", f"the report is from node {told.node}, but this path belongs to node {node}")
     stored = await ctx.nodes.intake.store(told, raw)
     if told.held_back:
         await _audit_held_back(ctx, state, told)
@@ -91,7 +91,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
 
 
 async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> None:
-    """An agent that speaks for another node is either broken or stolen: somebody will want to know."""
+    """Audits a report for another node: its agent is broken, or its token stolen."""
     who: Principal = state["principal"]
     if AUDITED_REFUSALS.take(who.tenant or who.id, time.monotonic()):
         metrics.REFUSED.labels("not_audited").inc()
@@ -103,11 +103,11 @@ async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> N
 
 
 async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropped: Sequence[contract.Dropped]) -> None:
-    """A node that says it ran what it was never told to run is broken, or wants somebody to pay."""
-    claims = [one for one in dropped if one.reason == NOT_ASSIGNED]
+    """Audits usage of instances that were never assigned to the node: a fault, or an attempt to bill a tenant."""
+    claims = [part for part in dropped if part.reason == NOT_ASSIGNED]
     if not claims or AUDITED_CLAIMS.take(node, time.monotonic()):
         return
-    detail = f"{len(claims)} of usage that nobody is billed for; {claims[0].message}"
+    detail = f"usage billed to no tenant: {len(claims)}; {claims[0].message}"
     entry = Actor(state["principal"], state["request_id"]).entry(
         "report", Noun.REPORT, name=node, outcome="refused", detail=detail
     )
@@ -116,7 +116,7 @@ async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropp
 
 
 async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contract.Report) -> None:
-    """What the node refused for its safety's sake; the report is stored whether or not this succeeds."""
+    """Audits what the node refused to run for safety; the report is stored in any case."""
     fresh = refusals.find_new(told, ctx.nodes.refusals)
     if not fresh:
         return
@@ -124,13 +124,13 @@ async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contrac
     try:
         await run_in_threadpool(ctx.database.write, lambda c: refusals.write_refusals(c, actor, told, fresh))
     except Unavailable:
-        return  # told again by the next report
+        return  # the next report repeats it
     refusals.remember(ctx.nodes.refusals, told, fresh)
 
 
 @router.get(
     "/{name}/assignment",
-    summary="The node's assignment, once its version is another than `after`",
+    summary="The node's assignment, once its version differs from `after`",
     responses={
         200: {"content": {JSON: {"schema": _schema(contract.Assignment)}}},
         204: {"description": "Nothing new"},
@@ -148,20 +148,20 @@ async def assignment(
     return Response(status_code=204) if body is None else Response(body, media_type=JSON)
 
 
-@router.get("/{name}/telemetry", summary="What the node last said, and its minutes, oldest first")
+@router.get("/{name}/telemetry", summary="The node's last state, and its minutes, oldest first")
 def node_telemetry(
     name: str,
     ctx: Ctx,
     who: Who,
-    start: Annotated[datetime | None, Query(description="From this minute on; default an hour ago")] = None,
-    stop: Annotated[datetime | None, Query(description="Before this minute; now by default")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of GPUs, and of instances")] = 1000,
+    start: Annotated[datetime | None, Query(description="From this minute on; by default an hour ago")] = None,
+    stop: Annotated[datetime | None, Query(description="Before this minute; by default now")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of GPUs, and rows of instances")] = 1000,
 ) -> Response:
     require(who, Noun.TELEMETRY, AccessVerb.READ, name)
     until = _utc(stop) or datetime.now(UTC)
     since = _utc(start) or until - timedelta(hours=1)
     if not timedelta(0) <= until - since <= LONGEST_SPAN:
-        raise HttpProblem("bad-request", "start must be before stop, by 31 days at most")
+        raise HttpProblem("bad-request", "start must be before stop, and by at most 31 days")
 
     def read(connection: Any) -> dict[str, Any]:
         return {
@@ -177,9 +177,9 @@ def node_telemetry(
     return answer(camel(found))
 
 
-@router.get("/{name}/state", summary="What runs on the node, what it holds back, and where it left the plan")
+@router.get("/{name}/state", summary="What runs on the node, what it holds back, and where it deviates from the plan")
 def state_of_node(name: str, ctx: Ctx, who: Who) -> Response:
-    """A tenant is told of its own, and how much more there is; nothing of nodes that it does not run on."""
+    """A tenant sees its own copies, and how much more there is; nothing of nodes that it does not run on."""
     granted = require(who, Noun.NODE_STATE, AccessVerb.READ)
 
     def read(connection: Any) -> tuple[dict[str, Any] | None, Any, tuple[int, str] | None]:
@@ -189,19 +189,19 @@ def state_of_node(name: str, ctx: Ctx, who: Who) -> Response:
             assignments.of_node(connection, name),
         )
 
-    said, stored, assigned = ctx.database.read(read)
+    state, stored, assigned = ctx.database.read(read)
     nothing = HttpProblem("not-found", f"node {name} has not reported")
-    if said is None:
+    if state is None:
         raise nothing
     detail = msgspec.convert(stored or {}, NodeDetail)
     owners = owners_of(detail, msgspec.json.decode(assigned[1], type=Assignment) if assigned else None)
-    said.pop("inventory")
+    state.pop("inventory")
     if granted is not Reach.OWN:
-        return answer(camel(said) | running(detail, owners))
+        return answer(camel(state) | running(detail, owners))
     own = running_of_tenant(detail, owners, who.tenant)
     if own is None:
         raise nothing
-    return answer(camel({key: said[key] for key in ("node", "received_at", "health")}) | own)
+    return answer(camel({key: state[key] for key in ("node", "received_at", "health")}) | own)
 
 
 def _utc(moment: datetime | None) -> datetime | None:
@@ -211,7 +211,7 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 def camel(value: Any) -> Any:
-    """Column names as the wire spells them."""
+    """Returns column names as the wire spells them."""
     if isinstance(value, dict):
         return {_camel_name(key): camel(item) for key, item in value.items()}
     return [camel(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""An agent's or a gateway's token that is refused a write is broken or stolen: somebody will want to know."""
+"""Audits refused writes of agents and gateways: their tokens are misused, by a fault or by a thief."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.world import audit
 
-AUDITED = Buckets(0.1, 20.0)  # of one token: the audit is kept for ever, and 20 say as much as a million
+AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept forever, and 20 entries say as much as a million
 
 
 async def audited_overreach(request: Request) -> AsyncIterator[None]:
-    """Around every route; reports, which pass the router by, see to it themselves."""
+    """Wraps every route; node reports bypass the router and audit for themselves."""
     try:
         yield
     except HttpProblem as problem:
         who: Principal | None = request.scope["state"].get("principal")
-        mere_look = request.method == "GET" or request.url.path.endswith("/report")
-        if problem.status == 403 and who is not None and who.scope in (Scope.NODE, Scope.GATEWAY) and not mere_look:
+        is_harmless = request.method == "GET" or request.url.path.endswith("/report")
+        if problem.status == 403 and who is not None and who.scope in (Scope.NODE, Scope.GATEWAY) and not is_harmless:
             await _record(request, who)
         raise
 
@@ -47,6 +47,6 @@ async def _record(request: Request, who: Principal) -> None:
 
 
 def _kind(path: str) -> str:
-    """What the path is about, as the audit calls it."""
+    """Returns the kind that the path is about, as the audit names it."""
     plural = path.removeprefix("/api/v1/").split("/")[0]
     return str(BY_PLURAL.get(plural, plural[:40]))

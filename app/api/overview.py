@@ -1,4 +1,4 @@
-"""The whole at a glance, for `gpuwright top`: services, GPUs, the plan's cost against its bound, last decisions."""
+"""The system at a glance, for `gpuwright top`: services, GPUs, the plan's cost against its bound, last decisions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAST = 10
 
 @router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
 def overview(ctx: Ctx, who: Who) -> Response:
-    """A tenant is told of its own services. `leftOut` says what a server without the solvers does not know."""
+    """A tenant sees its own services. `leftOut` names what a server without the solvers cannot tell."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, tenant)))
 
@@ -65,7 +65,7 @@ def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
 
 
 def _unserved_cost(body: dict[str, Any]) -> float:
-    """What of the plan's cost nobody is billed: the price of what it leaves unserved."""
+    """Returns the price of what the plan leaves unserved, which is billed to no tenant."""
     return float((body.get("certificate") or {}).get("unservedCost") or 0.0)
 
 
@@ -98,7 +98,7 @@ def services(connection: Connection, number: int, body: dict[str, Any], tenant: 
 
 
 def costs_of(connection: Connection, number: int) -> dict[str, float]:
-    """What each service costs by the plan's own prices; nothing where its snapshot is not kept or cannot be read."""
+    """Returns what each service costs at the plan's own prices; nothing where its snapshot is no longer readable."""
     row = plans.one(connection, number)
     if row is None:
         return {}
@@ -120,7 +120,7 @@ MOST_KNOWN = 8
 
 
 def _left_out() -> list[str]:
-    """What of the answer needs the solvers, where they are not installed."""
+    """Names the parts of the answer that need the solvers, where they are not installed."""
     try:
         with_solvers(lambda: import_module("app.control.record.encoding"))
     except HttpProblem as problem:
@@ -129,7 +129,7 @@ def _left_out() -> list[str]:
 
 
 def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, float]]) -> list[dict[str, Any]]:
-    """Those that the plan uses, with what they drew in the last minute."""
+    """Returns the GPUs that the plan uses, with their power and utilisation of the last minute."""
     on: dict[tuple[str, int], dict[str, Any]] = {}
     for one in (*body.get("instances", ()), *body.get("jobs", ())):
         gpu = on.setdefault(

@@ -1,4 +1,4 @@
-"""Recorded plans on the wire: whole, or what of them a tenant may see."""
+"""Recorded plans on the wire: whole, or the part that a tenant may see."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Row = Mapping[str, Any]
 
 
 def head(row: Row, tenant: str = "") -> dict[str, Any]:
-    """A plan in a list. Sentences, prices and who decided are for those who may see the fleet."""
-    said = {
+    """Returns a plan as lists show it. A tenant sees no message, no price and no decider."""
+    head = {
         "generation": row["generation"],
         "at": rfc3339(row["at"]),
         "lane": row["lane"],
@@ -31,8 +31,8 @@ def head(row: Row, tenant: str = "") -> dict[str, Any]:
         "services": [name for name in row["services"] if not tenant or name.startswith(f"{tenant}/")],
     }
     if tenant:
-        return said
-    return said | {
+        return head
+    return head | {
         "epoch": row["epoch"],
         "message": row["message"] or None,
         "method": row["method"],
@@ -48,7 +48,7 @@ def head(row: Row, tenant: str = "") -> dict[str, Any]:
 
 
 def body(connection: Connection, generation: int) -> dict[str, Any] | None:
-    """The plan in the contract's words, with what was held back; None where it is not kept."""
+    """Returns the plan as the contract spells it, with what was held back; None where it is no longer kept."""
     row = plans.one(connection, generation)
     if row is None:
         return None
@@ -60,13 +60,13 @@ def body(connection: Connection, generation: int) -> dict[str, Any] | None:
 
 
 def decoded(connection: Connection, row: Row) -> Plan:
-    """The plan of a row, on the indexes that nodes use."""
+    """Returns the plan of a row."""
     digest = bytes(row["body"])
     return msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan)
 
 
 def of_tenant(plan: Mapping[str, Any], tenant: str) -> dict[str, Any]:
-    """Its own instances, jobs and reasons; how much more there is."""
+    """Returns the tenant's own instances, jobs and reasons, and how much more there is."""
 
     def mine(one: Mapping[str, Any], field: str) -> bool:
         return str(one[field]).startswith(f"{tenant}/")

@@ -1,4 +1,4 @@
-"""Plans: their history, each in full, what one changes, the record to replay it; and what operators say to them."""
+"""Plans: their history, their content, their differences and records, and the actions of operators on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_plans(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[str, Query(max_length=1000)] = "",
 ) -> Response:
-    """A tenant is told of those that changed something of its own."""
+    """A tenant sees the plans that changed something of its own."""
     tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
     before = cursors.decode(cursor, int)[0] if cursor else NEWEST
     rows = ctx.database.read(lambda connection: plan_reads.page(connection, before, limit + 1, tenant))
@@ -43,27 +43,27 @@ def list_plans(
     return answer({"kind": "PlanList", "metadata": {"next": following}, "items": items})
 
 
-@router.get("/current", summary="The plan that nodes are brought to; where there is none, the newest of all")
+@router.get("/current", summary="The plan in force; where there is none, the newest")
 def current_plan(ctx: Ctx, who: Who) -> Response:
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def read(connection: Connection) -> dict[str, Any]:
         generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
         if not generation:
-            raise HttpProblem("not-found", "nothing was planned yet; is a planner running? (gpuwright planner)")
+            raise HttpProblem("not-found", "there is no plan yet; is a planner running? (gpuwright planner)")
         return _whole(connection, generation, who.tenant if granted is Reach.OWN else "")
 
     return answer(ctx.database.read(read))
 
 
-@router.get("/{generation}", summary="One plan: instances, certificate, reasons, what was held back, its rollout")
+@router.get("/{generation}", summary="A plan: instances, certificate, reasons, what was held back, its rollout")
 def get_plan(ctx: Ctx, who: Who, generation: Generation) -> Response:
-    """A tenant is told of its own, and how much more there is."""
+    """A tenant sees its own part, and how much more there is."""
     tenant = who.tenant if require(who, Noun.PLAN, AccessVerb.READ) is Reach.OWN else ""
     return answer(ctx.database.read(lambda connection: _whole(connection, generation, tenant)))
 
 
-@router.get("/{generation}/diff", summary="What a plan changes, service by service; against its base by default")
+@router.get("/{generation}/diff", summary="What a plan changes, service by service; compared with its base by default")
 def diff_plan(
     ctx: Ctx,
     who: Who,
@@ -97,7 +97,7 @@ def diff_plan(
 
 @router.get(
     "/{generation}/record",
-    summary="All that a plan was made from, and what was decided: enough to make it again offline",
+    summary="Everything a plan was made from, and the decision: enough to replay it offline",
 )
 def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Response:
     require(who, Noun.PLAN_RECORD, AccessVerb.READ)
@@ -108,7 +108,7 @@ def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Response:
         try:
             record = replay.record_of(connection, generation)
         except KeyError:
-            raise HttpProblem("gone", f"what plan {generation} was made from is no longer kept") from None
+            raise HttpProblem("gone", f"the snapshot of plan {generation} is no longer kept") from None
         if record is None:
             raise _missing(generation)
         return replay.to_json(record)
@@ -118,7 +118,7 @@ def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class PlanAction:
-    """What an operator says to a plan: from which states it may go to which."""
+    """An action of an operator on a plan: the states that it is allowed in, and the state that it leads to."""
 
     verb: str
     summary: str
@@ -175,11 +175,11 @@ ACTED_UPON = (PlanState.ROLLING, PlanState.PAUSED, PlanState.STOPPED, PlanState.
 
 def _route(move: PlanAction) -> None:
     @router.post(f"/{{generation}}/{move.verb}", summary=move.summary, operation_id=f"{move.verb}Plan")
-    def say(
+    def act(
         request: Request, who: Who, by: By, body: requests.Body, generation: Generation, message: Message = ""
     ) -> Response:
         require(who, Noun.PLAN, AccessVerb.WRITE)
-        _no_more_than_nothing(body)
+        _refuse_body(body)
 
         def write(connection: Connection) -> Response:
             state = plan_reads.state_of(connection, generation)
@@ -187,7 +187,8 @@ def _route(move: PlanAction) -> None:
                 raise _missing(generation)
             if state not in move.froms:
                 raise HttpProblem(
-                    "conflict", f"plan {generation} is {state}; only {_or(move.froms)} can be {move.done}"
+                    "conflict",
+                    f"plan {generation} is {state}; only plans that are {_or(move.froms)} can be {move.done}",
                 )
             if move.verb == "approve":
                 _still_holds(connection, generation)
@@ -211,9 +212,9 @@ for _move in MOVES:
 def rollback_plan(
     request: Request, who: Who, by: By, body: requests.Body, generation: Generation
 ) -> Response:  # fmt: skip
-    """The leader makes a new plan of it, whose rollout is a rollout like any other."""
+    """The leader makes a new plan of it, which is rolled out like any other."""
     require(who, Noun.PLAN, AccessVerb.WRITE)
-    _no_more_than_nothing(body)
+    _refuse_body(body)
 
     def write(connection: Connection) -> Response:
         state = plan_reads.state_of(connection, generation)
@@ -221,11 +222,12 @@ def rollback_plan(
         if state is None or row is None:
             raise _missing(generation)
         if state not in ACTED_UPON:
-            raise HttpProblem("conflict", f"plan {generation} is {state}: nodes are not brought to it")
+            raise HttpProblem("conflict", f"plan {generation} is {state}: it has not changed any node")
         _is_newest(connection, generation, state)
         if not row["base"] or plan_reads.head(connection, row["base"]) is None:
             raise HttpProblem(
-                "conflict", f"plan {generation} replaced no plan that is kept: there is nothing to go back to"
+                "conflict",
+                f"plan {generation} replaced no plan that is still kept: there is nothing to go back to",
             )
         plan_reads.ask(connection, generation, "rollback", who.id)
         audit.record(connection, [by.entry("rollback", Noun.PLAN, name=str(generation), detail=f"to {row['base']}")])
@@ -242,28 +244,28 @@ def _whole(connection: Connection, generation: int, tenant: str) -> dict[str, An
 
 
 def _still_holds(connection: Connection, generation: int) -> None:
-    """A plan says what to do to the one in force when it was made: to another one it would do something else."""
+    """Refuses a plan whose base is no longer in force: it would change other things than intended."""
     row = plan_reads.head(connection, generation)
-    standing = plan_reads.in_force(connection)
-    if row is not None and (row["base"] or 0) != standing:
+    current = plan_reads.in_force(connection)
+    if row is not None and (row["base"] or 0) != current:
         raise HttpProblem(
-            "conflict", f"plan {generation} was made for plan {row['base'] or 0}, and plan {standing} is in force now"
+            "conflict", f"plan {generation} is based on plan {row['base'] or 0}, but plan {current} is in force now"
         )
 
 
 def _is_newest(connection: Connection, generation: int, state: str) -> None:
-    standing = plan_reads.in_force(connection)
-    if state in ACTED_UPON and standing != generation:
-        raise HttpProblem("conflict", f"plan {standing} is in force now; plan {generation} is past")
+    current = plan_reads.in_force(connection)
+    if state in ACTED_UPON and current != generation:
+        raise HttpProblem("conflict", f"plan {current} is in force now; plan {generation} is superseded")
 
 
-def _no_more_than_nothing(body: bytes) -> None:
+def _refuse_body(body: bytes) -> None:
     if re.fullmatch(rb"\s*(\{\s*\})?\s*", body) is None:
         raise HttpProblem("bad-request", "this request takes no body")
 
 
 def _missing(generation: int) -> HttpProblem:
-    return HttpProblem("not-found", f"there is no plan {generation}, or it is no longer kept")
+    return HttpProblem("not-found", f"plan {generation} does not exist or is no longer kept")
 
 
 def _or(words: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Questions to the desk: what is asked about, read at one moment, and the answer or a problem."""
+"""Puts questions to the process that answers them: reads what they are about at one moment, returns the answer."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ RETRY = {"Retry-After": "5"}
 
 
 def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
-    """The desk's answer; 503 where it has too much to do, or was lost over it."""
+    """Returns the answer; 503 where too many questions wait, or the process died over this one."""
     try:
         return with_solvers(lambda: ctx.desk.ask(order, seconds, who.tenant or who.id))
     except SolverBusy:
         raise HttpProblem(
-            "unavailable", "other questions are being answered; ask again shortly", headers=RETRY
+            "unavailable", "too many questions are being answered; ask again shortly", headers=RETRY
         ) from None
     except NoAnswer as lost:
-        raise HttpProblem("unavailable", f"the question was given up: {lost}", headers=RETRY) from None
+        raise HttpProblem("unavailable", f"the question got no answer: {lost}", headers=RETRY) from None
 
 
 def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Plan]:
-    """A plan and what it was made from. Generation 0: the one in force, else the newest."""
+    """Returns a plan and the snapshot that it was made from. Generation 0: the one in force, else the newest."""
     from app.control.record.encoding import join_snapshot
     from solvers.planning.plan import Plan
 
     number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plans.one(connection, number) if number else None
     if row is None:
-        told = f"there is no plan {generation}" if generation else "nothing was planned yet"
-        raise HttpProblem("not-found", told)
+        detail = f"there is no plan {generation}" if generation else "there is no plan yet"
+        raise HttpProblem("not-found", detail)
     hashes = [bytes.fromhex(digest) for digest in row["snapshot"]]
     found = pieces.get(connection, [*hashes, bytes(row["body"])])
     if len(found) < len({*hashes, bytes(row["body"])}):
-        raise HttpProblem("gone", f"what plan {number} was made from is no longer kept")
+        raise HttpProblem("gone", f"the snapshot of plan {number} is no longer kept")
     return join_snapshot([found[digest] for digest in hashes]), msgspec.json.decode(
         found[bytes(row["body"])], type=Plan
     )
 
 
 def read_now(connection: Connection) -> Snapshot:
-    """The world as it is, with the rates that were planned for last where services still are what they were."""
+    """Returns a snapshot of this moment, with the rates that the last plan assumed for services that still exist."""
     from app.control.domain.snapshot import ExpectedLoad
     from app.control.observe.observer import ForecastInput, Observer
 
@@ -64,7 +64,7 @@ def read_now(connection: Connection) -> Snapshot:
     if number:
         try:
             last = read_recorded(connection, number)[0].expected
-        except HttpProblem:  # no longer kept: what is declared will do
+        except HttpProblem:  # no longer kept: the declared rates will do
             last = {}
 
     def expecting(known: ForecastInput) -> dict[str, ExpectedLoad]:

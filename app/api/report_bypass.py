@@ -1,4 +1,4 @@
-"""Reports pass the router by: at a thousand a second, finding their route costs more than storing them."""
+"""Takes node reports past the router: at a thousand per second, routing them costs more than storing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATH = re.compile(r"/api/v1/nodes/([^/]{1,200})/report")
 
 @dataclass(frozen=True, slots=True)
 class ReportRoute:
-    """What logs and metrics call the path."""
+    """The path as logs and metrics name it."""
 
     path_format: str
 
@@ -25,7 +25,7 @@ ROUTE = ReportRoute("/api/v1/nodes/{name}/report")
 
 
 class ReportBypass:
-    """Stands between the gate and the router, and answers reports itself exactly as their route would."""
+    """Lies between gate and router, and answers node reports itself exactly as their route would."""
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app

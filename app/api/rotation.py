@@ -1,4 +1,4 @@
-"""A node's token takes turns with the next one: asked for with the old, which ends once the new one is used."""
+"""Rotates a node's token: the old token requests its successor, and is revoked when the successor is first used."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ router = APIRouter(prefix="/api/v1/nodes", tags=["tokens"])
 DAY_SECONDS = 86400
 
 
-@router.post("/{name}/token", status_code=201, summary="The node's next token, asked for with the one it has")
+@router.post("/{name}/token", status_code=201, summary="Request the node's next token with its current one")
 def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Path(max_length=63)]) -> Response:
-    """Whose answer was lost asks again: a successor that nobody has used makes room for another.
+    """An agent that lost the answer asks again: a successor that was never used is replaced.
 
-    Once one was used, the old token has a minute left, and asking with it is an alarm.
+    Once a successor was used, the old token lives for another minute, and a request with it raises an alarm.
     """
     require(who, Noun.NODE_TOKEN, AccessVerb.WRITE, name)
 
-    def once(connection: Connection) -> Response | HttpProblem:
+    def replace_token(connection: Connection) -> Response | HttpProblem:
         in_use = rotation.make_room(connection, who.id)
         if in_use == "":
             return HttpProblem(
@@ -39,7 +39,7 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
         if in_use is not None:
             audit.record(connection, [secrets.reused(who.id, name, in_use)])
             metrics.NODE_TOKEN_REUSE.inc()
-            return HttpProblem("conflict", "this token was given up for another one, which is in use")
+            return HttpProblem("conflict", "this token has a successor, which is in use")
         new = secrets.new()
         row = tokens.insert(
             connection,
@@ -54,13 +54,13 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
         audit.record(connection, [by.entry("rotate", Noun.TOKEN, name=new.id, after=describe_token(row))])
         return answer({**describe_token(row), "token": new.text}, 201)
 
-    outcome = ctx.database.write(once)
+    outcome = ctx.database.write(replace_token)
     if isinstance(outcome, HttpProblem):
         raise outcome
     return outcome
 
 
 def describe_token(row: TokenRow) -> dict[str, str | None]:
-    """A node's token without its secret."""
+    """Returns a node's token without its secret."""
     ends = rfc3339(row.expires_at) if row.expires_at else None
     return {"id": row.id, "node": row.node, "issuedAt": rfc3339(row.created_at), "expiresAt": ends}

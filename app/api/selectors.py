@@ -1,4 +1,4 @@
-"""Label and field selectors: text to what the index is asked for."""
+"""Parses label and field selectors into entries of the index."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from app.problem import HttpProblem
 
 LABEL = re.compile(r"(!?)\s*([A-Za-z0-9][A-Za-z0-9./_-]{0,316})\s*(?:(==|=|!=)\s*([A-Za-z0-9._-]{0,63}))?")
 FIELD = re.compile(r"((?:metadata|spec)(?:\.[A-Za-z][A-Za-z0-9]{0,63}){1,4})\s*(==|=|!=)\s*([^,=!\x00-\x1f]{0,253})")
-MOST = 20
+MOST_TERMS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerms:
-    """Entries of `selectable` that must be there, and entries that must not."""
+    """Entries of `selectable` that an object must have, and entries that it must not have."""
 
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
 
 def parse(labels: str, fields: str = "", kind: Kind | None = None) -> SelectorTerms:
-    """`a=b,c!=d,e,!f` on labels and `spec.model=resnet50,metadata.name!=x` on the fields of a kind."""
+    """Parses `a=b,c!=d,e,!f` on labels and `spec.model=resnet50,metadata.name!=x` on the fields of a kind."""
     has: list[str] = []
     lacks: list[str] = []
     for term in _terms(labels, "labelSelector"):
@@ -47,13 +47,13 @@ def parse(labels: str, fields: str = "", kind: Kind | None = None) -> SelectorTe
 
 def _terms(text: str, parameter: str) -> list[str]:
     terms = [term.strip() for term in text.split(",")] if text.strip() else []
-    if len(terms) > MOST:
-        raise HttpProblem("bad-request", f"{parameter} has {len(terms)} terms; allowed: at most {MOST}")
+    if len(terms) > MOST_TERMS:
+        raise HttpProblem("bad-request", f"{parameter} has {len(terms)} terms; allowed: at most {MOST_TERMS}")
     return terms
 
 
 def _refuse_unknown(path: str, kind: Kind) -> None:
-    """A misspelt field would match nothing, which looks like an answer."""
+    """Refuses a misspelt field: it would match nothing, which looks like an answer."""
     root, name = path.split(".")[:2]
     specs = [field.alias for field in SPECS[kind].model_fields.values() if field.alias]
     known = specs if root == "spec" else ["name", "tenant"]

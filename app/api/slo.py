@@ -1,4 +1,4 @@
-"""Whether promises are kept: attainment, burn rates and what is left of each service's budget of misses."""
+"""SLOs of services: attainment, burn rates, and what is left of each allowance of late requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = 1000
 def attainment(
     ctx: Ctx, who: Who, tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = ""
 ) -> Response:  # fmt: skip
-    """attainment: the part answered in time. A burn rate of 1 spends a month's budget of misses in a month."""
+    """attainment: the share answered in time. A burn rate of 1 spends a month's allowance in a month."""
     if require(who, Noun.ATTAINMENT, AccessVerb.READ, tenant) is Reach.OWN:
         tenant = who.tenant
     return answer({"kind": "AttainmentList", "items": ctx.database.read(lambda c: _all(c, tenant))})
@@ -47,7 +47,7 @@ def _all(connection: Connection, tenant: str) -> list[dict[str, Any]]:
 
 
 def promises(connection: Connection, tenant: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every service and its SLO, in the order of their names."""
+    """Returns every service and its SLO, by name."""
     found: list[tuple[str, dict[str, Any]]] = []
     after = ("", "")
     while page := objects.page(connection, Selection(Kind.SERVICE, tenant), after, PAGE):

@@ -1,4 +1,4 @@
-"""What needs the solvers: refused in plain words where they are not installed, loaded when first asked for."""
+"""Loads the solvers when a request first needs them, and refuses it where they are not installed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ OURS = {"app", "agents", "solvers"}
 
 
 def with_solvers(fn: Callable[[], T]) -> T:
-    """What `fn` gives; 503 where a module that it imports is not installed."""
+    """Returns what `fn` returns; 503 where a module that it imports is not installed."""
     try:
         return fn()
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in OURS:
             raise
-        told = f"this server is installed without the solvers (pip install 'gpuwright[planner]'): no {error.name}"
-        raise HttpProblem("unavailable", told) from None
+        detail = f"this server has no solvers (pip install 'gpuwright[planner]'): {error.name} is missing"
+        raise HttpProblem("unavailable", detail) from None

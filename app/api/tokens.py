@@ -1,4 +1,4 @@
-"""Tokens: created (shown once), listed, revoked; and one-time tokens with which nodes join."""
+"""Creates, lists and revokes tokens; the secret of a token is shown once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ YEAR_SECONDS = 366 * 86400
 
 
 class Wire(BaseModel):
-    """A body with the API's spelling of names, and no field that we do not know."""
+    """A body whose names are spelt in camelCase, without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
 
 
 class TokenRequest(Wire):
-    """What a new token may do, and for how long."""
+    """The scope of a new token, and how long it is valid."""
 
     scope: Literal["viewer", "operator", "admin", "node", "gateway"]
     tenant: Label | None = None
@@ -48,11 +48,11 @@ def create_token(
 ) -> Response:
     require(who, Noun.TOKEN, AccessVerb.WRITE)
     if wanted.tenant and wanted.scope not in ("viewer", "operator"):
-        raise HttpProblem("invalid", f"a token of scope {wanted.scope} is not bound to a tenant")
+        raise HttpProblem("invalid", f"a token of scope {wanted.scope} cannot be bound to a tenant")
     if (wanted.scope == "node") != (wanted.node is not None):
-        raise HttpProblem("invalid", "a token of scope node names its node, and no other token does")
+        raise HttpProblem("invalid", "node is required for the scope node, and not allowed for any other")
     if (wanted.scope == "gateway") != (wanted.gateway is not None):
-        raise HttpProblem("invalid", "a token of scope gateway names its gateway, and no other token does")
+        raise HttpProblem("invalid", "gateway is required for the scope gateway, and not allowed for any other")
 
     def create(connection: Connection) -> Response:
         new = secrets.new()

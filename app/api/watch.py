@@ -1,4 +1,4 @@
-"""Server-sent events: every change after a version, once, in commit order."""
+"""Streams changes as server-sent events: every change after a version, once, in commit order."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class WatchFilter:
-    """What a watcher wants to hear of."""
+    """The changes that a watcher follows."""
 
     kinds: Sequence[Kind]
     tenant: str  # only this tenant's; empty: all
-    admitting: str  # what this tenant may see; empty: everything
+    admitting: str  # only what this tenant may see; empty: everything
     terms: SelectorTerms
 
 
@@ -67,15 +67,13 @@ async def watch(
             oldest=floor,
         )
     elif start > latest:
-        raise HttpProblem(
-            "gone", f"version {start} is of another history, the latest here is {latest}; list again", oldest=floor
-        )
+        raise HttpProblem("gone", f"version {start} is newer than the latest here, {latest}; list again", oldest=floor)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_stream(ctx, who, wanted, start), media_type="text/event-stream", headers=headers)
 
 
 async def _stream(ctx: Context, who: Principal, wanted: WatchFilter, version: int) -> AsyncIterator[bytes]:
-    """Changes as they become visible, a heartbeat when there are none, an end when the token ends."""
+    """Yields changes as they become visible, heartbeats in between, and an end when the token ends."""
     yield b": heartbeat %d\n\n" % version
     tokens_seen = ctx.notices.current("token")
     while True:
@@ -94,13 +92,13 @@ async def _stream(ctx: Context, who: Principal, wanted: WatchFilter, version: in
             yield b": heartbeat %d\n\n" % version
         tokens_now = ctx.notices.current("token")
         if _expired(who) or (tokens_now != tokens_seen and not await run_in_threadpool(ctx.authenticator.live, who)):
-            yield _end("the token has ended")
+            yield _end("the token has expired or was revoked")
             return
         tokens_seen = tokens_now
 
 
 async def _until_news(ctx: Context, version: int, tokens_seen: int, who: Principal) -> bool:
-    """Wait for a change, an ended token, or a heartbeat's time; True when there is a change."""
+    """Waits for a change, the end of a token, or the next heartbeat; True when there is a change."""
     seconds = HEARTBEAT_SECONDS
     if who.expires_at is not None:
         seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
@@ -119,7 +117,7 @@ async def _until_news(ctx: Context, version: int, tokens_seen: int, who: Princip
 
 
 def _reader(wanted: WatchFilter, version: int, upto: int) -> Callable[[Connection], list[ObjectChange] | None]:
-    """Reads the changes after `version`; None where some of them are gone, because this watcher was too slow."""
+    """Returns a reader of the changes after `version`; it returns None where this watcher was too slow for them."""
     tenant = wanted.tenant or wanted.admitting
 
     def read(connection: Connection) -> list[ObjectChange] | None:
@@ -157,7 +155,7 @@ def _kinds(text: str, who: Principal) -> list[Kind]:
     may = readable(who)
     if not text:
         if not may:
-            raise HttpProblem("forbidden", f"a token of scope {who.role} may not watch")
+            raise HttpProblem("forbidden", f"a token of scope {who.role} may not watch anything")
         return may
     asked = []
     for plural in text.split(","):
@@ -177,7 +175,7 @@ def _tenant(tenant: str, who: Principal) -> str:
 
 
 def _resume_point(request: Request, resource_version: int | None) -> int | None:
-    """Last-Event-ID of a reconnecting client wins over the version it first asked for."""
+    """Returns the version to continue from: Last-Event-ID of a reconnecting client wins over its first request."""
     last = request.headers.get("last-event-id", "").strip()
     if not last:
         return resource_version

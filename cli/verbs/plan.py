@@ -130,7 +130,7 @@ def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[st
 def history(items: list[dict[str, Any]]) -> Iterator[str]:
     """A table, printed as it is made."""
     if not items:
-        say("nothing was planned yet; is a planner running? (gpuwright planner)")
+        say("there is no plan yet; is a planner running? (gpuwright planner)")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "GAP", "CHANGES", "SERVICES"]).rows(
         [
             one["generation"], age(one["at"]), one["state"], one["lane"], one.get("reason") or "",

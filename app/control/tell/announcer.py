@@ -23,7 +23,7 @@ from app.control.tell.conditions import CycleFacts, make_statements
 from app.control.tell.degrade import Degraded, find_degraded
 from app.control.tell.figures import ATTAINED_IN, LastAnswer, make_figures
 from app.control.tell.gateway_limits import GatewayLimits
-from app.control.tell.history import History
+from app.control.tell.history import AnnouncedHistory
 from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
@@ -59,7 +59,7 @@ class Announcer:
     _slos: SloReader = field(default_factory=SloReader)
     _limits: GatewayLimits = field(default_factory=GatewayLimits)
     _rental: RentalAdvisor = field(init=False)
-    _history: History = field(default_factory=History)
+    _history: AnnouncedHistory = field(default_factory=AnnouncedHistory)
     _statuses: StatusWriter = field(default_factory=StatusWriter)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from solvers.planning.plan import Releasable
 
 
 @dataclass(slots=True)
-class History:
+class AnnouncedHistory:
     """The fleet as it was last announced."""
 
     _snapshot: Snapshot | None = None

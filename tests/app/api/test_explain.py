@@ -34,7 +34,7 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
         assert reply.status == 404
         return str(reply.json["detail"])
 
-    assert asked() == "nothing was planned yet; no cycle has been recorded yet: is a planner running?"
+    assert asked() == "there is no plan yet; no cycle has been recorded yet: is a planner running?"
     database = Database(server.database_url, pool_size=1)
     try:
         epoch = database.write(lambda c: lease.take(c, "a planner", 60.0))
@@ -43,4 +43,4 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
         database.close()
     assert "the solver had no plan by its deadline" in asked()
     assert asked().endswith(": no answer within 25 s")
-    assert asked(server.token("viewer", tenant="shop")) == "nothing was planned yet"
+    assert asked(server.token("viewer", tenant="shop")) == "there is no plan yet"

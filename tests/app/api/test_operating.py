@@ -90,7 +90,7 @@ def test_nodes_and_gpus_are_cordoned_drained_and_given_back(fleet: Planned) -> N
     assert {one["name"] for one in audited(fleet, "drain")} == {"node-1"}
     told = fleet.server.request("GET", "/api/v1/events?kind=Node&name=node-1&reason=cordon&reason=uncordon").json
     assert [one["message"] for one in told["items"]] == [
-        "node node-1 may be used again", "GPU 1 of node node-1 gets nothing new: fan is loud"
+        "node node-1 may be used again", "GPU 1 of node node-1 gets no new instances or jobs: fan is loud"
     ]  # fmt: skip
 
 

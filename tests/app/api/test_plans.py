@@ -198,7 +198,7 @@ def test_the_overview_leaves_out_what_services_cost_where_the_solvers_are_not_in
     program = [sys.executable, "-c", BARE, fleet.server.database_url]
     told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout)
     assert {one["pricePerHour"] for one in told["services"]} == {None}
-    assert told["leftOut"][0].startswith("pricePerHour of services: this server is installed without the solvers")
+    assert told["leftOut"][0].startswith("pricePerHour of services: this server has no solvers")
     usual = ask(fleet, "/api/v1/overview")
     assert usual["leftOut"] == [] and told.keys() == usual.keys()
 

@@ -197,7 +197,7 @@ def test_case_25_usage_that_was_never_assigned_is_kept_counted_said_and_in_the_a
     assert len(rows(database, "SELECT FROM usage_interval WHERE node = :node", node=node)) == 1
     assert refused(server, "not_assigned") == before + 7
     audited = rows(database, "SELECT outcome, detail FROM audit WHERE name = :node AND verb = 'report'", node=node)
-    assert audited == [("refused", f"1 of usage that nobody is billed for; {said}")] * 5, "five say as much as seven"
+    assert audited == [("refused", f"usage billed to no tenant: 1; {said}")] * 5, "five say as much as seven"
 
 
 def test_usage_as_it_was_assigned_is_taken_without_a_word(
