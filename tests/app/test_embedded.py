@@ -191,8 +191,7 @@ def test_a_start_right_after_the_death_of_the_parent_succeeds(folder: Path) -> N
 def test_an_orphan_that_will_not_end_is_stopped_by_the_next_start(folder: Path) -> None:
     parent = _holder(folder)
     orphans = servers_on(folder / "postgres")
-    for pid in orphans:  # deaf to the kernel's notice of the parent's death
-        os.kill(pid, signal.SIGSTOP)
+    _signal_all(orphans, signal.SIGSTOP)  # deaf to the kernel's notice of the parent's death
     parent.kill()
     parent.wait()
     threading.Timer(1.0, _signal_all, [orphans, signal.SIGCONT]).start()
