@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, split_by_mode
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions
@@ -12,16 +12,21 @@ from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.ports import PlanSolver
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from app.store.plans.plans import Overtaken
-from solvers.planning.plan import Plan
 
-FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # of the solver: more time would not help
+SOLVER_FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # more time would not help
+FAILURES = {
+    SolveOutcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
+    SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
+    SolveOutcome.WRONG: Reason.SOLVER_WRONG,
+}
+MOST_SPELLED = 5  # held-back changes, in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,109 +47,147 @@ def run_cycle(
     reason: Reason = Reason.CYCLE,
     meanwhile: Callable[[Snapshot, Question], object] = lambda snapshot, posed: None,
 ) -> CycleResult:
-    """Observe, pose, solve, judge, hold back, record. What nodes are told then is the rollout's business.
+    """Observe, formulate, solve, draft, hold back, record. The rollout then tells the nodes.
 
-    `meanwhile` is done while the solver's process works and this one would wait; the answer must not depend on it.
+    `meanwhile` runs while the solver's process works and this one would wait; the answer must not depend on it.
     """
     with phase("observe"):
         snapshot = store.snapshot(expecting)
     with phase("pose"):
-        posed = formulate(snapshot)
-    if waiting := rollout_in_progress(snapshot, posed):
-        store.note(SolveOutcome.UNCHANGED, waiting.reason, waiting.message, None)
-        return CycleResult(SolveOutcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
-    if before.stands(snapshot, posed):
-        store.note(SolveOutcome.UNCHANGED, Reason.UNCHANGED, "the same question as before: its answer stands", None)
-        return CycleResult(SolveOutcome.UNCHANGED, before, snapshot=snapshot, posed=posed)
+        cycle = _Cycle(store, solver, before, budget, reason, snapshot, formulate(snapshot))
+    if waiting := cycle.why_not_ask():
+        return cycle.skip(waiting)
     with phase("solve"):
-        answer = solver.solve(
-            posed.problem,
-            seconds=budget.seconds,
-            work=budget.work,
-            seed=budget.seed,
-            meanwhile=lambda: (posed.verdict, meanwhile(snapshot, posed)),
-        )
-    note(outcome=answer.outcome)
-    asked = LastQuestion(posed.question, answer.outcome, snapshot.at, plan_conditions(snapshot), before.answered)
+        large = cycle.solve(meanwhile)
+        answer = cycle.follow_if_large(large)
     if answer.plan is None:
-        return _nothing(store, snapshot, posed, answer, asked)
-    large = answer.plan
-    if is_too_large(snapshot, large.changes):
-        with phase("solve"):
-            answer = _smaller(solver, posed, large, budget) or answer
+        return cycle.fail(answer)
     with phase("judge"):
-        decision = draft_changes(snapshot, posed, answer, reason=reason)
+        decision = cycle.draft(answer)
     if decision.answer.outcome is SolveOutcome.WRONG:
-        return _nothing(store, snapshot, posed, decision.answer, replace(asked, outcome=SolveOutcome.WRONG))
-    asked = replace(asked, answered=snapshot.declared)
+        return cycle.fail(decision.answer)
     with phase("hold_back"):
-        decision = hold_back(snapshot, posed, decision)
-        if decision.desired == snapshot.standing and answer.plan is large and posed.falls_short:
-            # Nothing of it can be done, and somebody waits or is late: at least what fits beside what stands.
-            small = _smaller(solver, posed, None, budget)
-            if small is not None:
-                least = draft_changes(snapshot, posed, small, reason=reason)
-                if least.answer.outcome is not SolveOutcome.WRONG:
-                    decision = hold_back(snapshot, posed, least)
-        if decision.answer.recipe.get("kind") == "follow":
-            decision = explain_skipped(decision, large)
+        decision = cycle.hold_back(decision, large)
     if decision.desired == snapshot.standing:
-        held = decision.held_back
-        store.note(
-            SolveOutcome.UNCHANGED,
-            held[0].reason if held else Reason.UNCHANGED,
-            _said(held),
-            snapshot if held else None,
-        )
-        return CycleResult(SolveOutcome.UNCHANGED, asked, 0, decision, snapshot, posed)
+        return cycle.keep(decision)
     with phase("record"):
-        try:
-            found = split_by_mode(snapshot, decision)
-            generations = store.record(snapshot, found, _happened(decision, found))
-        except Overtaken as overtaken:
-            # Its question is forgotten: it is asked again of what stands now.
-            return CycleResult(SolveOutcome.UNCHANGED, before, 0, None, snapshot, posed, str(overtaken), overtaken=True)
-    if not generations:
-        return CycleResult(SolveOutcome.UNCHANGED, asked, 0, decision, snapshot, posed)
-    return CycleResult(answer.outcome, asked, generations[0], found[0], snapshot, posed)
+        return cycle.record(decision)
 
 
-def _smaller(solver: PlanSolver, posed: Question, large: Plan | None, budget: CycleBudget) -> SolverAnswer | None:
-    """The least change, where it serves as much or the large plan is too large to be ordered; None otherwise."""
-    problem, plan, rates = follow_rates(posed)
-    if large is not None and not rates:
-        return None  # nothing has moved that it could follow
-    answer = solver.follow(problem, plan, rates, seconds=budget.seconds)
-    if answer.plan is None or (large is not None and not is_preferred(answer.plan, large)):
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """The steps of one cycle, and what all of them read."""
+
+    store: PlannerStore
+    solver: PlanSolver
+    before: LastQuestion
+    budget: CycleBudget
+    reason: Reason
+    snapshot: Snapshot
+    posed: Question
+
+    def why_not_ask(self) -> HeldBackChange | None:
+        """Returns why the solver is not asked now; None if it is."""
+        if waiting := rollout_in_progress(self.snapshot, self.posed):
+            return waiting
+        if self.before.still_answers(self.snapshot, self.posed):
+            return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
         return None
-    return answer
+
+    def skip(self, why: HeldBackChange) -> CycleResult:
+        self.store.note(SolveOutcome.UNCHANGED, why.reason, why.message, None)
+        return CycleResult(SolveOutcome.UNCHANGED, self.before, snapshot=self.snapshot, posed=self.posed)
+
+    def solve(self, meanwhile: Callable[[Snapshot, Question], object]) -> SolverAnswer:
+        answer = self.solver.solve(
+            self.posed.problem,
+            seconds=self.budget.seconds,
+            work=self.budget.work,
+            seed=self.budget.seed,
+            meanwhile=lambda: (self.posed.verdict, meanwhile(self.snapshot, self.posed)),
+        )
+        note(outcome=answer.outcome)
+        return answer
+
+    def follow_if_large(self, large: SolverAnswer) -> SolverAnswer:
+        """Returns the least change instead if the plan is too large and the least change is preferred to it."""
+        if large.plan is None or not is_too_large(self.snapshot, large.plan.changes):
+            return large
+        small = self._follow(only_if_moved=True)
+        return small if small and small.plan and is_preferred(small.plan, large.plan) else large
+
+    def draft(self, answer: SolverAnswer) -> Decision:
+        return draft_changes(self.snapshot, self.posed, answer, reason=self.reason)
+
+    def hold_back(self, decision: Decision, large: SolverAnswer) -> Decision:
+        """Holds changes back; if nothing is left and load goes unserved, at least the least change is made."""
+        decision = hold_back(self.snapshot, self.posed, decision)
+        nothing_is_left = decision.desired == self.snapshot.standing
+        if nothing_is_left and not decision.answer.is_least_change and self.posed.falls_short:
+            small = self._follow()
+            least = self.draft(small) if small else None
+            if least and least.answer.outcome is not SolveOutcome.WRONG:
+                decision = hold_back(self.snapshot, self.posed, least)
+        return explain_skipped(decision, large.plan) if decision.answer.is_least_change and large.plan else decision
+
+    def keep(self, decision: Decision) -> CycleResult:
+        """Notes that the plan in force stays, and what was held back."""
+        held = decision.held_back
+        reason = held[0].reason if held else Reason.UNCHANGED
+        self.store.note(SolveOutcome.UNCHANGED, reason, _spell(held), self.snapshot if held else None)
+        return self._unchanged(decision)
+
+    def record(self, decision: Decision) -> CycleResult:
+        """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
+        parts = split_by_mode(self.snapshot, decision)
+        try:
+            generations = self.store.record(self.snapshot, parts, _events(decision, parts))
+        except Overtaken as overtaken:
+            # The question is forgotten, so that it is asked again from the new plan.
+            return CycleResult(
+                SolveOutcome.UNCHANGED, self.before, 0, None, self.snapshot, self.posed, str(overtaken), overtaken=True
+            )
+        if not generations:
+            return self._unchanged(decision)
+        question = self._question(decision.answer.outcome, self.snapshot.declared)
+        return CycleResult(decision.answer.outcome, question, generations[0], parts[0], self.snapshot, self.posed)
+
+    def fail(self, answer: SolverAnswer) -> CycleResult:
+        """Notes that no plan came, so that the last good one stays in force."""
+        reason = FAILURES.get(answer.outcome, Reason.NOTHING_TO_PLAN)
+        is_fault = answer.outcome in SOLVER_FAULTS
+        found = suspects(self.before.answered, self.snapshot.declared) if is_fault else ()
+        message = "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found))))
+        self.store.note(answer.outcome, reason, message, self.snapshot, [event_of(reason, message)])
+        question = self._question(answer.outcome, self.before.answered)
+        return CycleResult(answer.outcome, question, 0, None, self.snapshot, self.posed, message, suspects=found)
+
+    def _follow(self, only_if_moved: bool = False) -> SolverAnswer | None:
+        """Returns the least change, by which the plan in force follows the rates that moved; None if there is none."""
+        problem, plan, rates = follow_rates(self.posed)
+        if only_if_moved and not rates:
+            return None
+        answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
+        return answer if answer.plan else None
+
+    def _unchanged(self, decision: Decision) -> CycleResult:
+        question = self._question(SolveOutcome.SOLVED, self.snapshot.declared)
+        return CycleResult(SolveOutcome.UNCHANGED, question, 0, decision, self.snapshot, self.posed)
+
+    def _question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
+        return LastQuestion(self.posed.question, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered)
 
 
-def _nothing(
-    store: PlannerStore, snapshot: Snapshot, posed: Question, answer: SolverAnswer, asked: LastQuestion
-) -> CycleResult:
-    """No plan came: the last good one stands, and that is said."""
-    reason = {
-        SolveOutcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
-        SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
-        SolveOutcome.WRONG: Reason.SOLVER_WRONG,
-    }.get(answer.outcome, Reason.NOTHING_TO_PLAN)
-    found = suspects(asked.answered, snapshot.declared) if answer.outcome in FAULTS else ()
-    message = "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found))))
-    store.note(answer.outcome, reason, message, snapshot, [event_of(reason, message)])
-    return CycleResult(answer.outcome, asked, 0, None, snapshot, posed, message, suspects=found)
+def _spell(held: Sequence[HeldBackChange]) -> str:
+    first = held[:MOST_SPELLED]
+    return "; ".join(f"{change.service}: {change.message}" if change.service else change.message for change in first)
 
 
-def _said(held: tuple[HeldBackChange, ...]) -> str:
-    return "; ".join(f"{one.service}: {one.message}" if one.service else one.message for one in held[:5])
-
-
-def _happened(decision: Decision, found: Sequence[Decision]) -> list[NewEvent]:
+def _events(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
     changes = decision.plan.changes
-    told = ", ".join(
-        f"{count} {name}" for name in ("start", "stop", "move", "resize", "retune") if (count := getattr(changes, name))
-    )
-    planned = event_of(Reason.PLANNED, told or "nothing changes but weights", kind="Plan")
-    if any(one.state is PlanState.PROPOSED for one in found):
+    counts = [(getattr(changes, name), name) for name in ("start", "stop", "move", "resize", "retune")]
+    message = ", ".join(f"{count} {name}" for count, name in counts if count) or "only weights change"
+    planned = event_of(Reason.PLANNED, message, kind="Plan")
+    if any(part.state is PlanState.PROPOSED for part in parts):
         return [planned, event_of(Reason.PLAN_PROPOSED, kind="Plan")]
     return [planned]

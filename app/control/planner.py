@@ -59,7 +59,7 @@ class Planner:
     cycle_seconds: float = CYCLE_SECONDS
     currency: str = ""  # of all prices
     called_for: Reason | None = None  # a cycle is wanted before its time
-    _asked: LastQuestion = field(default_factory=LastQuestion)
+    _last_question: LastQuestion = field(default_factory=LastQuestion)
     _lane: FastLane = field(init=False)
     _announcer: Announcer = field(init=False)
     _last_at: datetime | None = None
@@ -118,10 +118,16 @@ class Planner:
             with phase("cycle"):
                 self._undo()
                 found = run_cycle(
-                    self.store, self.solver, self._expecting, self._asked, self.budget, reason, self._announcer.prepare
+                    self.store,
+                    self.solver,
+                    self._expecting,
+                    self._last_question,
+                    self.budget,
+                    reason,
+                    self._announcer.prepare,
                 )
             metrics.CYCLES.labels(found.outcome).inc()
-            self._asked = found.asked
+            self._last_question = found.last_question
             self._gathered(found)
             if found.overtaken:
                 self.called_for = reason
@@ -137,14 +143,14 @@ class Planner:
             return None
         except Unavailable:
             # Half of it may have been said: the same question is asked anew, and its answer told again.
-            self._asked, self.called_for = LastQuestion(), reason
+            self._last_question, self.called_for = LastQuestion(), reason
             raise
         return found
 
     def _undo(self) -> None:
         """What somebody wants undone is undone before anything new is decided."""
         if undoing(self.store) and rolled_back(self.store, self.store.snapshot(self._expecting), self.store.look()):
-            self._asked = LastQuestion()
+            self._last_question = LastQuestion()
 
     def _gathered(self, found: CycleResult) -> None:
         """The cycle has seen all that waited; how long jobs wait for company next follows from what still does."""
@@ -256,7 +262,7 @@ class Planner:
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self._asked, self.called_for = LastQuestion(), Reason.FIRST_PLAN
+        self._last_question, self.called_for = LastQuestion(), Reason.FIRST_PLAN
         self._lane = FastLane(self.store, self.solver)
         self._declared, self._window = None, GatheringWindow()
         self._brought_at = self._lived_at = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from app.control.decide.decide import rejudge
-from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome, SolverAnswer
+from app.control.domain.decision import Decision, PlanningLane, PlanState, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.leading import FleetView
 from app.control.domain.snapshot import Snapshot
@@ -43,7 +43,7 @@ def rolled_back(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int
         lane=PlanningLane.ROLLBACK,
         plan=earlier.plan,
         desired=snapshot.standing,
-        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": "rollback", "to": base}),
+        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": RecipeKind.ROLLBACK, "to": base}),
         reason=Reason.ROLLBACK,
         message=f"{who} asked for plan {base} again",
         state=PlanState.ROLLING,

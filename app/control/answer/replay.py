@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import follow_rates
-from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.decision import Decision, PlanningLane, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
@@ -74,11 +74,11 @@ def replay(record: Record, solver: ReplaySolver) -> Replayed:
         return Replayed(True, message=f"no plan came of it: {record.outcome}; that is what is on record")
     kind = record.recipe.get("kind", "")
     posed = formulate(record.snapshot)
-    if kind == "solve":
+    if kind == RecipeKind.SOLVE:
         decision = _solved_again(record, posed, solver)
-    elif kind == "follow":
+    elif kind == RecipeKind.FOLLOW:
         decision = _followed_again(record, posed, solver)
-    elif kind == "quicken":
+    elif kind == RecipeKind.QUICKEN:
         decision = _quickened_again(record, posed, solver)
     else:
         raise ReplayRefused(f"plan {record.generation} was not found by a solver: its lane is {record.lane}")

@@ -54,8 +54,8 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
     few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.short.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
-    is_least = decision.answer.recipe.get("kind") == "follow"  # the least change pays for itself, or is due
-    idle = None if is_least else not_worth_it(snapshot, posed, decision)
+    # The least change pays for itself, or is due.
+    idle = None if decision.answer.is_least_change else not_worth_it(snapshot, posed, decision)
     if idle is not None:
         return _nothing_of(snapshot, decision, idle)
     rules = rules_of(snapshot.declared)

@@ -26,7 +26,7 @@ class LastQuestion:
     around: tuple[str, ...] = ()
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
 
-    def stands(self, snapshot: Snapshot, posed: Question) -> bool:
+    def still_answers(self, snapshot: Snapshot, posed: Question) -> bool:
         """Whether asking again would come to the same."""
         now = snapshot.at
         if posed.question != self.question or self.at is None or self.around != plan_conditions(snapshot):
@@ -41,7 +41,7 @@ class CycleResult:
     """What came of a cycle. `generation` is that of the plan it recorded, 0 where it recorded none."""
 
     outcome: SolveOutcome
-    asked: LastQuestion
+    last_question: LastQuestion
     generation: int = 0
     decision: Decision | None = None
     snapshot: Snapshot | None = None

@@ -47,6 +47,15 @@ class SolveOutcome(StrEnum):
     NOTHING = "nothing"  # there is nothing to plan on, or for
 
 
+class RecipeKind(StrEnum):
+    """How an answer was found: its recipe's `kind`."""
+
+    SOLVE = "solve"  # from the problem alone
+    FOLLOW = "follow"  # the plan in force follows the rates that moved: the least change
+    QUICKEN = "quicken"  # by the fast lane
+    ROLLBACK = "rollback"
+
+
 @dataclass(frozen=True, slots=True)
 class SolverAnswer:
     """What the solver's process gave. `recipe` makes the same again anywhere: counted work, no seconds."""
@@ -56,6 +65,11 @@ class SolverAnswer:
     message: str = ""
     recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
     seconds: float = 0.0
+
+    @property
+    def is_least_change(self) -> bool:
+        """Tells if nothing moves but what the rates that changed need."""
+        return self.recipe.get("kind") == RecipeKind.FOLLOW
 
 
 @dataclass(frozen=True, slots=True)

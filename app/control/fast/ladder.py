@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.fast.neighbourhood import Neighbourhood, cost_on, neighbourhood_of
 from app.control.fast.recording_solver import FollowingSolver, RecordingSolver
 from app.control.fast.resize import blocking_jobs, resize, without_jobs
@@ -89,7 +89,7 @@ def find_quick_step(
         return None
     quick = _summarise(course, problem, plan, order, answer)
     recipe: dict[str, JSON] = {
-        "kind": "quicken",
+        "kind": RecipeKind.QUICKEN,
         "calls": {need.service: [need.rate_per_second, need.least] for need in order},
         "strict": strict,
         "solver": heard is not None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
 from app.manifests.model import JSON
@@ -36,7 +36,7 @@ class Inline:
         try:
             replanner = prepared(Prepare(problem, plan))
         except Exception as error:  # as in the solver's process
-            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": "follow"})
+            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": RecipeKind.FOLLOW})
         return followed(replanner, Follow(rates))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -58,7 +58,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
         budget = SolveBudget(order.seconds, order.work, order.seed)
         found = find(order.problem, budget, alone=alone)
         recipe: dict[str, JSON] = {
-            "kind": "solve",
+            "kind": RecipeKind.SOLVE,
             "seed": order.seed,
             "work": found.work,
             "exact": found.is_exact,
@@ -73,7 +73,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
 
 def asked(order: Solve) -> dict[str, JSON]:
     """The recipe of what never came."""
-    return {"kind": "solve", "seed": order.seed, "work": order.work}
+    return {"kind": RecipeKind.SOLVE, "seed": order.seed, "work": order.work}
 
 
 def solved_again(order: Again) -> SolverAnswer:
@@ -101,7 +101,7 @@ def followed(replanner: Replanner, order: Follow) -> SolverAnswer:
     Made of problem, plan and rates alone, each time from the beginning, so that anyone can make it again who has them.
     """
     began = time.monotonic()
-    recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
+    recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
 
     def made() -> SolverAnswer:
         change = replanner.change(order.rates)

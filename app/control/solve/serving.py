@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.orders import Again, Follow, Prepare, Solve, followed, prepared, solved, solved_again, told
 from app.manifests.model import JSON
@@ -40,12 +40,12 @@ class Serving:
         try:
             self._warm = prepared(order)
         except Exception as error:  # told with the answer to who asks it to follow
-            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": "follow"})
+            return SolverAnswer(SolveOutcome.WRONG, None, told(error), {"kind": RecipeKind.FOLLOW})
         return SolverAnswer(SolveOutcome.SOLVED, None)  # who asked has the plan
 
     def _follow(self, order: Follow) -> SolverAnswer:
         """In a fork, which is spent thereby: what is warm here stays as it was prepared."""
-        recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(order.rates)}
+        recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
         if self._warm is None or self._base != order.base:
             return SolverAnswer(SolveOutcome.CRASHED, None, "what was made ready to follow is lost", recipe)
         answers: Iterator[SolverAnswer] = gather([Worker("follower", _once(self._warm, order))], None)

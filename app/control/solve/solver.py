@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic
 
-from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.orders import Again, Follow, Prepare, Solve, asked
 from app.control.solve.process import Child, Died, Late
@@ -50,7 +50,7 @@ class Solver:
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         """The plan with what new rates change in it. Out of time also where it is not ready yet to follow this plan."""
-        recipe: dict[str, JSON] = {"kind": "follow", "rates": dict(rates)}
+        recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(rates)}
         began = monotonic()
         base = self._prepared(problem, plan)
         try:
