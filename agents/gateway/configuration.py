@@ -33,14 +33,14 @@ _ROUTING = """\
 """
 
 BASE = """\
-# The base of HAProxy for gpuwright: yours. Binds, TLS, timeouts and headers are set here.
-# What copies serve which service stands in {folder}/gpuwright.cfg, which `gpuwright gateway` rewrites.
-# HAProxy is started with both, as a master with its socket:
+# The base of HAProxy for gpuwright. It is yours: set binds, TLS, timeouts and headers here.
+# {folder}/gpuwright.cfg lists the copies of each service; `gpuwright gateway` rewrites it.
+# Start HAProxy with both files, as a master with its socket:
 #   haproxy -W -S /run/haproxy-master.sock,mode,660,group,gpuwright-gateway -f haproxy.cfg -f {folder}/gpuwright.cfg
 global
     user haproxy
     group haproxy
-    hard-stop-after 15m              # an old process after a reload: the longest answer that is waited for
+    hard-stop-after 15m              # an old process after a reload: the longest answer it waits for
 
 defaults
     mode http
