@@ -19,7 +19,7 @@ from app.control.answer.savings import hourly as savings
 from app.control.cycle import CycleBudget
 from app.control.domain.events import Reason
 from app.control.measure import metrics, tracing
-from app.control.observe.hearing import ReportListener
+from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve import Solver

@@ -18,7 +18,7 @@ from agents.keeper.copies import NodeCopy, Stage
 from app.control.cycle import CycleBudget
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
-from app.control.observe.hearing import ReportListener
+from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve import Inline

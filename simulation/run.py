@@ -9,7 +9,7 @@ from pathlib import Path
 from app.control.cycle import CycleBudget
 from app.control.decide.last_question import CycleResult
 from app.control.domain.events import Reason
-from app.control.observe.hearing import ReportListener
+from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline

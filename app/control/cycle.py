@@ -68,7 +68,7 @@ def run_cycle(
         return cycle.fail(decision.answer)
     with phase("hold_back"):
         decision = cycle.hold_back(decision, large)
-    if decision.desired == snapshot.standing:
+    if decision.desired == snapshot.in_force:
         return cycle.keep(decision)
     with phase("record"):
         return cycle.record(decision)
@@ -122,7 +122,7 @@ class _Cycle:
     def hold_back(self, decision: Decision, large: SolverAnswer) -> Decision:
         """Holds changes back; if nothing is left and load goes unserved, at least the least change is made."""
         decision = hold_back(self.snapshot, self.posed, decision)
-        nothing_is_left = decision.desired == self.snapshot.standing
+        nothing_is_left = decision.desired == self.snapshot.in_force
         if nothing_is_left and not decision.answer.is_least_change and self.posed.falls_short:
             small = self._follow()
             least = self.draft(small) if small else None
@@ -175,7 +175,7 @@ class _Cycle:
         return CycleResult(SolveOutcome.UNCHANGED, question, 0, decision, self.snapshot, self.posed)
 
     def _question(self, outcome: SolveOutcome, answered: tuple[DeclaredObject, ...]) -> LastQuestion:
-        return LastQuestion(self.posed.question, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered)
+        return LastQuestion(self.posed.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered)
 
 
 def _spell(held: Sequence[HeldBackChange]) -> str:

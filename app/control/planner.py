@@ -106,7 +106,7 @@ class Planner:
     def _begin(self) -> None:
         """What a new leader has to know before it may act: a plan made without it would take back what load needs."""
         self._forget_everything()
-        self._proven = self.store.proven()
+        self._proven = self.store.proven_shapes()
         self.loads.begin()
 
     def cycle(self, reason: Reason = Reason.CYCLE) -> CycleResult | None:
@@ -132,9 +132,9 @@ class Planner:
             if found.overtaken:
                 self.called_for = reason
             elif found.snapshot and found.posed:
-                self.loads.promise(found.snapshot.declared)
+                self.loads.set_slos(found.snapshot.declared)
                 self._follow(found, found.snapshot, found.posed)
-            self.loads.keep()
+            self.loads.store_buckets()
         except Overtaken:
             self.called_for = reason
             return None
@@ -149,7 +149,7 @@ class Planner:
 
     def _undo(self) -> None:
         """What somebody wants undone is undone before anything new is decided."""
-        if undoing(self.store) and rolled_back(self.store, self.store.snapshot(self._expecting), self.store.look()):
+        if undoing(self.store) and rolled_back(self.store, self.store.snapshot(self._expecting), self.store.view()):
             self._last_question = LastQuestion()
 
     def _gathered(self, found: CycleResult) -> None:
@@ -170,7 +170,7 @@ class Planner:
             if base is not None:
                 shown = found.decision.answer.plan if found.decision and not base.snapshot.target else None
                 # Of the plan in force as the base has it, and of all else as it is now.
-                now = replace(snapshot, standing=base.snapshot.standing, target=base.snapshot.target)
+                now = replace(snapshot, in_force=base.snapshot.in_force, target=base.snapshot.target)
                 blamed = {f"{one.tenant}/{one.name}": found.message for one in found.suspects if one.kind == "Service"}
                 after = CycleOutcome(now, base.posed, shown or base.plan, found.decision, blamed)
                 if not self._announcer.tell(self.store.epoch, after):
@@ -189,7 +189,7 @@ class Planner:
 
     def _advanced(self) -> bool:
         try:
-            look = self.store.look()
+            look = self.store.view()
             gap = self._brought_at is None or look.at > self._brought_at + LONGEST_GAP
             brought = bring(self.store, look, self._proven, self.loads.trials, after_a_gap=gap)
             self._brought_at = look.at
@@ -200,8 +200,8 @@ class Planner:
             return False
         if self._window.is_due(look.at.timestamp()):
             self.called_for = self.called_for or Reason.JOB_APPLIED
-        if (look.seen.ailing, look.seen.lost) != self._ailing:
-            self._ailing = (look.seen.ailing, look.seen.lost)
+        if (look.status.ailing, look.status.lost) != self._ailing:
+            self._ailing = (look.status.ailing, look.status.lost)
             self.called_for = self.called_for or Reason.NODE_LOST
         return not brought.done
 
@@ -210,7 +210,7 @@ class Planner:
         if self._lived_at is not None and look.at < self._lived_at + LIFE_EVERY:
             return
         self._lived_at = look.at
-        happened = live(self.store.database, self.store.epoch, look, self.loads.of_jobs())
+        happened = live(self.store.database, self.store.epoch, look, self.loads.take_job_readings())
         if over := sum(one.reason in ENDS for one in happened):
             self._window = self._window.arrived(look.at.timestamp(), over)
 
@@ -226,7 +226,7 @@ class Planner:
 
         # Looked at also where nothing stands yet: what is asked decides what will.
         try:
-            step = self._lane.answer(self.loads.look(), now, tell)
+            step = self._lane.answer(self.loads.read_recent(), now, tell)
         except Deposed as deposed:
             self._step_down(deposed)
             return 0

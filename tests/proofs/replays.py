@@ -91,7 +91,7 @@ def begun(seed: int) -> Snapshot:
     snapshot = first(seed)
     posed = formulate(snapshot)
     decision = draft_changes(snapshot, posed, Inline().solve(posed.problem, seconds=SECONDS, work=2))
-    return replace(snapshot, standing=dict(decision.desired), target=1)
+    return replace(snapshot, in_force=dict(decision.desired), target=1)
 
 
 def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
@@ -108,7 +108,7 @@ def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
             record = _recorded(snapshot, decision, made + 1)
             yield record
             made += 1
-            snapshot = replace(snapshot, standing=dict(decision.desired), target=record.generation)
+            snapshot = replace(snapshot, in_force=dict(decision.desired), target=record.generation)
             if made == cycles:
                 return
         seed += 1

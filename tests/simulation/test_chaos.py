@@ -33,11 +33,11 @@ def world() -> DeclaredFiles:
 def settled(chaos: Chaos) -> list[str]:
     """What is still not as it should be."""
     simulation = chaos.simulation
-    standing = simulation.planner.store.look()
+    standing = simulation.planner.store.view()
     found = []
     if standing.plan is None or standing.plan.state != "done":
         found.append(f"the plan in force is {standing.plan.state if standing.plan else 'none'}")
-    told = {one.id for wanted in standing.told.values() for one in wanted.instances}
+    told = {one.id for wanted in standing.assigned.values() for one in wanted.instances}
     for name, at in simulation.fleet.nodes.items():
         found += [f"{copy.id} on {name} is {copy.stage}" for copy in at.alive() if copy.stage is not Stage.READY]
         found += [f"{copy.id} on {name} is wanted by nobody" for copy in at.alive() if copy.instance not in told]

@@ -9,7 +9,7 @@ import msgspec
 
 from agents.contract import LATENCY_EDGES_MS, GatewayCounts, ServiceCounts
 from app.control.observe.loads import ReportBatch, ReportCursor
-from app.control.observe.loads.hearing import ReceivedReport, ReportExcerpt
+from app.control.observe.loads.reports import ReceivedReport, ReportExcerpt
 from app.store.fleet.gateways import GatewayTold
 from tests.support.reports import instance, report
 

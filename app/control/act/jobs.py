@@ -10,7 +10,7 @@ from app.control.domain.events import NewEvent
 from app.control.domain.leading import Deposed, FleetView
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import NodeStatus, Snapshot
-from app.control.jobs import advance_jobs, apply_answer, assigned_places, declared_work, kept, queue_jobs
+from app.control.jobs import advance_jobs, apply_answer, assigned_places, declared_work, queue_jobs, rows
 from app.control.measure import metrics
 from app.store.database import lease
 from app.store.database.database import Database
@@ -21,17 +21,17 @@ from solvers.planning.plan import Plan
 def live(database: Database, epoch: int, look: FleetView, readings: Iterable[JobReading]) -> Sequence[NewEvent]:
     """One moment in the life of every job; what happened."""
     known = declared_work(look.declared)
-    told = assigned_places(look.told, {node: NodeStatus(node, "lost") for node in look.seen.lost})
+    told = assigned_places(look.assigned, {node: NodeStatus(node, "lost") for node in look.status.lost})
     heard = list(readings)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
         if not lease.held(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
-        before = kept.read(connection)
+        before = rows.read(connection)
         if not before and not known:
             return ()
         after = advance_jobs(before, known, told, heard, look.at)
-        kept.write(connection, before, after.states)
+        rows.write(connection, before, after.states)
         events.record(connection, after.events)
         return after.events
 
@@ -46,8 +46,8 @@ def answer(database: Database, epoch: int, snapshot: Snapshot, plan: Plan) -> No
     def write(connection: Connection) -> None:
         if not lease.held(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
-        before = kept.read(connection)
+        before = rows.read(connection)
         if before:
-            kept.write(connection, before, apply_answer(before, queue_jobs(snapshot), plan, snapshot, snapshot.at))
+            rows.write(connection, before, apply_answer(before, queue_jobs(snapshot), plan, snapshot, snapshot.at))
 
     database.write(write)

@@ -38,11 +38,11 @@ def rolled_back(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int
     if earlier is None:
         return _refused(store, snapshot, f"plan {base}, which it followed, is not kept any more")
     owners = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind in ("Service", "Job")}
-    order = roll_back(earlier.desired, look.told, snapshot.nodes, owners, rules_of(snapshot.declared))
+    order = roll_back(earlier.desired, look.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
         plan=earlier.plan,
-        desired=snapshot.standing,
+        desired=snapshot.in_force,
         answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": RecipeKind.ROLLBACK, "to": base}),
         reason=Reason.ROLLBACK,
         message=f"{who} asked for plan {base} again",
@@ -70,7 +70,7 @@ def expire(store: PlannerStore, snapshot: Snapshot) -> int:
         return 0
     generation = found[0]
     said = event_of(Reason.PLAN_EXPIRED, why, kind="Plan", name=f"p{generation}", generation=generation)
-    store.move(generation, PlanState.PROPOSED, PlanState.EXPIRED, why, [said])
+    store.change_state(generation, PlanState.PROPOSED, PlanState.EXPIRED, why, [said])
     return generation
 
 
@@ -82,5 +82,5 @@ def _asked(connection: Connection, generation: int) -> tuple[int, str] | None:
 
 def _refused(store: PlannerStore, snapshot: Snapshot, why: str) -> int:
     said: list[NewEvent] = [event_of(Reason.ROLLBACK_REFUSED, why, kind="Plan", name=f"p{snapshot.target}")]
-    store.answered(snapshot.target, "rollback", said)
+    store.refuse_request(snapshot.target, "rollback", said)
     return 0

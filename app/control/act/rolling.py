@@ -49,16 +49,16 @@ def bring(
         return BringResult()
     target = look.target
     rules = rules_of(look.declared)
-    rules = replace(rules, unproven=_unproven(look.told, target, rules.gpu_types) - proven)
+    rules = replace(rules, unproven=_unproven(look.assigned, target, rules.gpu_types) - proven)
     if "pending" in plan.rollout:
         before = msgspec.convert(plan.rollout, RolloutState)
     else:
-        before = begin(msgspec.convert(plan.inherited, RolloutState), look.told, target, rules)
+        before = begin(msgspec.convert(plan.inherited, RolloutState), look.assigned, target, rules)
     if after_a_gap:
         now = look.at.timestamp()
         before = replace(before, pending={name: replace(one, since=now) for name, one in before.pending.items()})
-    trials = answering(_on_trial(before, look.told)) if before.canaries else {}
-    step = advance(target, look.told, look.seen, before, rules, look.at, trials)
+    trials = answering(_on_trial(before, look.assigned)) if before.canaries else {}
+    step = advance(target, look.assigned, look.status, before, rules, look.at, trials)
     state = _state(PlanState(plan.state), step)
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = RolloutProgress(
@@ -67,7 +67,7 @@ def bring(
             step.message or None,
             step.desired if state is PlanState.STOPPED else None,
         )
-        was_told = store.tell(plan, step.changed, settled, _said(plan.generation, plan.state, state, step))
+        was_told = store.assign(plan, step.changed, settled, _said(plan.generation, plan.state, state, step))
         if was_told and state != plan.state:
             metrics.ROLLOUTS.labels(state).inc()
     moving = frozenset(one.owner for one in step.waiting) | _rising(step)
@@ -117,9 +117,9 @@ def _rising(step: Advance) -> frozenset[str]:
 def _stay(store: PlannerStore, look: FleetView) -> None:
     """Where a rollout was ended half way, what nodes are told is what is wanted of them from now on."""
     plan = look.plan
-    if plan is None or plan.state != PlanState.ABORTED or look.target == look.told:
+    if plan is None or plan.state != PlanState.ABORTED or look.target == look.assigned:
         return
-    store.tell(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, look.told))
+    store.assign(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, look.assigned))
 
 
 def _state(before: PlanState, step: Advance) -> PlanState:

@@ -32,7 +32,7 @@ def desired_of(snapshot: Snapshot, posed: Question, plan: Plan) -> dict[str, Nod
     """
     problem = posed.problem
     specs = {(one.kind, one.tenant, one.name): one.spec for one in snapshot.declared if one.kind in READ}
-    ids = _Ids(snapshot.standing, snapshot.target)
+    ids = _Ids(snapshot.in_force, snapshot.target)
     shapes = _Shapes(problem, specs)
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
@@ -170,7 +170,7 @@ def _gpus(
     node: str, lines: Sequence[AssignedInstance], clocks: Mapping[Place, float], snapshot: Snapshot, problem: Problem
 ) -> tuple[AssignedGpu, ...]:
     """How the devices that something runs on are set; those of pinned instances as they stand."""
-    before = {gpu.index: gpu for gpu in snapshot.standing[node].gpus} if node in snapshot.standing else {}
+    before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
     facts = snapshot.nodes.get(node)
     found: list[AssignedGpu] = []
     for index in sorted({one.gpu for one in lines}):

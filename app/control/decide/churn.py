@@ -34,9 +34,9 @@ def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> 
 def not_worth_it(snapshot: Snapshot, posed: Question, decision: Decision) -> HeldBackChange | None:
     """Why the plan in force stands although there is another one; None where changing pays, or must be."""
     changes = decision.plan.changes
-    if not snapshot.standing or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
+    if not snapshot.in_force or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
         return None
-    before = value_plan(posed.problem, posed.stands, posed.verdict)
+    before = value_plan(posed.problem, posed.plan_in_force, posed.verdict)
     if before.per_horizon is None or decision.answer.plan is None:
         return None  # what stands is not right any more
     after = value_plan(posed.problem, decision.answer.plan, decision.verdict)

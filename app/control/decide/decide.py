@@ -19,7 +19,7 @@ from app.control.domain.events import Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.formulate.predicting import predict_instances, predict_paces
+from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.jobs import queue_jobs
@@ -41,7 +41,7 @@ def draft_changes(
     """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
     if answer.plan is not None:
         queue = queue_jobs(snapshot)
-        plan = queue.told(keep_jobs_steady(posed.problem, answer.plan, queue.left))
+        plan = queue.add_resting(keep_jobs_steady(posed.problem, answer.plan, queue.left))
         answer = replace(answer, plan=plan)
     return draft(snapshot, posed, answer, lane, reason)
 
@@ -60,7 +60,7 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
         return _nothing_of(snapshot, decision, idle)
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
-        left, _ = keep_undrainable(decision, snapshot.standing, places, rules)
+        left, _ = keep_undrainable(decision, snapshot.in_force, places, rules)
         decision = replace(decision, desired=left.desired, held_back=left.held_back, services=left.services)
     resting = {
         owner: HeldBackChange(
@@ -69,7 +69,7 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
         for owner, until in snapshot.resting.items()
         if owner in decision.services
     }
-    found = order(snapshot.standing, without(decision.desired, snapshot.standing, resting), rules)
+    found = order(snapshot.in_force, without(decision.desired, snapshot.in_force, resting), rules)
     stuck = (*resting.values(), *found.stuck)
     if not stuck and found.target == desired:
         return decision
@@ -89,14 +89,14 @@ def rollout_in_progress(snapshot: Snapshot, posed: Question) -> HeldBackChange |
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
     """The decision as modes split it: what is acted upon, then what is proposed, then what is only shown."""
-    if decision.desired == snapshot.standing:
+    if decision.desired == snapshot.in_force:
         return ()
     own = {
         f"{one.tenant}/{one.name}": str(one.spec["mode"])
         for one in snapshot.declared
         if one.kind == "Service" and "mode" in one.spec
     }
-    split = by_mode(decision, snapshot.standing, own, mode_of(snapshot), rules_of(snapshot.declared))
+    split = by_mode(decision, snapshot.in_force, own, mode_of(snapshot), rules_of(snapshot.declared))
     found = [
         part if part.desired == decision.desired else rejudge(snapshot, part, part.desired, ())
         for part in (split.acted, split.proposed, split.shown)
@@ -109,8 +109,8 @@ def rejudge(
     snapshot: Snapshot, decision: Decision, desired: Desired, held: Sequence[HeldBackChange]
 ) -> Decision | None:
     """The decision with this outcome in place of what it wanted, judged as it will be; None where that is not right."""
-    posed = formulate(replace(snapshot, standing=desired, nodes=without_drains(snapshot.nodes)))
-    plan = posed.stands
+    posed = formulate(replace(snapshot, in_force=desired, nodes=without_drains(snapshot.nodes)))
+    plan = posed.plan_in_force
     stands = JudgedPlan(posed.problem, plan, keep)
     verdict = stands.verdict()
     if not verdict.is_right:
@@ -127,9 +127,9 @@ def rejudge(
         plan=replace(left, certificate=certificate),
         desired=desired,
         held_back=(*decision.held_back, *held),
-        services=changed_owners(snapshot.standing, desired),
+        services=changed_owners(snapshot.in_force, desired),
     )
 
 
 def _nothing_of(snapshot: Snapshot, decision: Decision, *held: HeldBackChange) -> Decision:
-    return replace(decision, desired=snapshot.standing, held_back=(*decision.held_back, *held), services=())
+    return replace(decision, desired=snapshot.in_force, held_back=(*decision.held_back, *held), services=())

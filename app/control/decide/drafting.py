@@ -10,7 +10,7 @@ from app.control.decide.assigning import desired_of
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.predicting import predict_paces
+from app.control.formulate.predict import predict_paces
 from app.control.formulate.question import Question
 from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.plan import Plan
@@ -38,7 +38,7 @@ def draft(
         answer=answer,
         reason=reason,
         base=snapshot.target,
-        services=changed_owners(snapshot.standing, desired),
+        services=changed_owners(snapshot.in_force, desired),
         verdict=verdict,
     )
 

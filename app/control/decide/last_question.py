@@ -29,7 +29,7 @@ class LastQuestion:
     def still_answers(self, snapshot: Snapshot, posed: Question) -> bool:
         """Whether asking again would come to the same."""
         now = snapshot.at
-        if posed.question != self.question or self.at is None or self.around != plan_conditions(snapshot):
+        if posed.fingerprint != self.question or self.at is None or self.around != plan_conditions(snapshot):
             return False
         if self.outcome in (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG):
             return now < self.at + AGAIN_AFTER

@@ -25,7 +25,7 @@ SAME = 1e-9
 
 def is_too_large(snapshot: Snapshot, changes: Changes) -> bool:
     """Whether so much would be handed over that the plan is another fleet."""
-    running = sum(len(wanted.instances) for wanted in snapshot.standing.values())
+    running = sum(len(wanted.instances) for wanted in snapshot.in_force.values())
     return bool(running) and handed_over(changes) > max(FEW, PART * running)
 
 
@@ -36,7 +36,7 @@ def handed_over(changes: Changes) -> int:
 
 def follow_rates(posed: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     """What the solver's short way is asked: the problem that what stands answers, what stands, the rates to come."""
-    stands = posed.stands
+    stands = posed.plan_in_force
     carried = dict.fromkeys(posed.problem.services, 0.0)
     for one in stands.instances:
         carried[one.service] += one.rate_per_second

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.control.formulate.predicting import predict_instances
+from app.control.formulate.predict import predict_instances
 from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan
 from solvers.planning.problem import PlacedJob, Problem

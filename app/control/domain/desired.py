@@ -47,4 +47,4 @@ class FleetStatus:
     silent: frozenset[str] = frozenset()  # nodes that are not heard of
     ailing: frozenset[tuple[str, int]] = frozenset()  # GPUs that failed or are fenced
     lost: frozenset[str] = frozenset()  # nodes that have been silent for so long that they count as gone
-    asked: Mapping[str, int] = field(default_factory=dict)  # by node: the generation of what it was told last
+    assigned_generations: Mapping[str, int] = field(default_factory=dict)  # by node: of its newest assignment

@@ -21,8 +21,8 @@ class FleetView:
     declared: tuple[DeclaredObject, ...]
     plan: plans.PlanInForce | None
     target: Desired  # what the plan wants
-    told: Desired
-    seen: FleetStatus
+    assigned: Desired
+    status: FleetStatus
 
 
 @dataclass(frozen=True, slots=True)

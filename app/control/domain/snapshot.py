@@ -47,7 +47,7 @@ class ExpectedLoad:
     rate_per_second: float  # to be planned for
     low: float = 0.0  # the band that the forecast gives
     high: float = 0.0
-    seen_per_second: float = 0.0  # in the last cycle
+    observed_per_second: float = 0.0  # in the last cycle
     observed_seconds: float = 0.0  # how long it has been watched
     reason: str = ""  # declared, held, risen, fallen
 
@@ -90,7 +90,7 @@ class Snapshot:
     epoch: int
     declared: tuple[DeclaredObject, ...] = ()
     nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
-    standing: Mapping[str, NodeDesired] = field(default_factory=dict)  # what the plan in force wants of each node
+    in_force: Mapping[str, NodeDesired] = field(default_factory=dict)  # what the plan in force wants of each node
     expected: Mapping[str, ExpectedLoad] = field(default_factory=dict)  # by tenant/name
     corrections: Mapping[str, Correction] = field(default_factory=dict)  # by model/variant/gpuType
     jobs: Mapping[str, JobProgress] = field(default_factory=dict)  # by tenant/name

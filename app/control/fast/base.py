@@ -12,7 +12,7 @@ from app.control.domain.decision import Decision, PlanningLane
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.fast import PlannedLoad, QuickStep
 from app.control.formulate.formulate import formulate
-from app.control.formulate.predicting import predict_instances, predict_paces
+from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
 from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Certificate, Plan
@@ -79,7 +79,7 @@ class StepBase:
             reason=quick.reason,
             message=quick.message,
             base=self.snapshot.target,
-            services=changed_owners(self.snapshot.standing, desired),
+            services=changed_owners(self.snapshot.in_force, desired),
         )
         return self.snapshot, decision
 
@@ -96,13 +96,13 @@ class StepBase:
             name: replace(one, rate_per_second=rates[name], high=max(one.high, rates[name])) if name in rates else one
             for name, one in known.items()
         }
-        snapshot = replace(self.snapshot, expected=expected, standing=decision.desired, target=generation)
+        snapshot = replace(self.snapshot, expected=expected, in_force=decision.desired, target=generation)
         return step_base(snapshot, formulate(snapshot))
 
 
 def step_base(snapshot: Snapshot, posed: Question) -> StepBase:
     """The plan that stands in this snapshot."""
-    return StepBase(snapshot, posed, posed.stands)
+    return StepBase(snapshot, posed, posed.plan_in_force)
 
 
 def difference(before: Plan, after: Plan) -> PlanEdit:

@@ -51,7 +51,7 @@ class FastLane:
         self._starts = starts
         with self._deciding:
             if found.generation and found.decision and found.decision.state is PlanState.ROLLING:
-                snapshot = replace(snapshot, standing=found.decision.desired, target=found.generation)
+                snapshot = replace(snapshot, in_force=found.decision.desired, target=found.generation)
                 posed = formulate(snapshot)
             # What had no way off a draining GPU serves on there until a full cycle finds one.
             nodes = without_drains(snapshot.nodes)
@@ -59,7 +59,7 @@ class FastLane:
                 snapshot = replace(snapshot, nodes=nodes)
                 posed = formulate(snapshot)
             base = self.base
-            if not (base and base.snapshot.target == snapshot.target and base.posed.question == posed.question):
+            if not (base and base.snapshot.target == snapshot.target and base.posed.fingerprint == posed.fingerprint):
                 self.base = step_base(snapshot, posed)
 
     def make_ready(self) -> None:
@@ -90,7 +90,7 @@ class FastLane:
         return LaneResult()
 
     def _stepped(self, base: StepBase, needs: Sequence[CapacityNeed], tell: Callable[[], object]) -> LaneResult:
-        strict = next(iter(base.snapshot.standing.values())).handover == "strict" if base.snapshot.standing else False
+        strict = next(iter(base.snapshot.in_force.values())).handover == "strict" if base.snapshot.in_force else False
         quick = find_quick_step(
             base.posed.problem, base.plan, needs, self.solver, strict=strict, elsewhere=base.elsewhere
         )

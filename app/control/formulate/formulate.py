@@ -17,7 +17,7 @@ def formulate(snapshot: Snapshot) -> Question:
     """The problem of this moment, under the rules of its tenants, with the jobs whose turn it is."""
     queue = queue_jobs(snapshot)
     posed = pose(snapshot, jobs=queue.left)
-    problem = queue.weighed(apply_tenant_rules(posed.problem, snapshot, posed.pinned).problem)
+    problem = queue.weigh(apply_tenant_rules(posed.problem, snapshot, posed.pinned).problem)
     # What has moved four times in an hour will move again in a quarter of one: so long has a move to pay for itself.
     horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
     if horizon != problem.policy.horizon_minutes:

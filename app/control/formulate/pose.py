@@ -70,7 +70,7 @@ def pose(
         limits=whole.limits if limits is None else limits,
         state=RunningState(now=snapshot.at),
     )
-    running, placed = running_instances(snapshot.standing, problem)
+    running, placed = running_instances(snapshot.in_force, problem)
     problem = replace(problem, state=RunningState(snapshot.at, running, placed))
     services, short = relax_min_instances(problem)
     return Question(replace(problem, services=services), stays, short)

@@ -25,7 +25,7 @@ class Question:
     short: Mapping[str, str] = field(default_factory=dict)  # services that ask for more GPUs than are there: in words
 
     @cached_property
-    def question(self) -> bytes:
+    def fingerprint(self) -> bytes:
         """What makes two problems the same question: not the time of day, nor how far jobs are and how they press."""
         problem = self.problem
         state = replace(problem.state, now=None) if problem.state else None
@@ -36,7 +36,7 @@ class Question:
         return hashed(msgspec.json.encode((rest, state, nodes, named, self.pinned)))
 
     @cached_property
-    def stands(self) -> Plan:
+    def plan_in_force(self) -> Plan:
         """The plan in force."""
         return running_plan(self.problem)
 
@@ -47,9 +47,9 @@ class Question:
             keep,  # it needs the solvers, and who reads plans may be without them
         )
 
-        return judge(self.problem, self.stands, simulate=False, keeps=keep)
+        return judge(self.problem, self.plan_in_force, simulate=False, keeps=keep)
 
     @property
     def falls_short(self) -> bool:
         """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
-        return bool(self.stands.unserved) or not self.verdict.is_right
+        return bool(self.plan_in_force.unserved) or not self.verdict.is_right

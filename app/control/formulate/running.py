@@ -66,7 +66,7 @@ def pinned_instances(snapshot: Snapshot) -> tuple[tuple[str, AssignedInstance], 
     """What stands where nothing new comes and nothing is lost either."""
     found = []
     owners = {(one.kind, one.tenant, one.name) for one in snapshot.declared if one.kind in ("Service", "Job")}
-    for node, wanted in sorted(snapshot.standing.items()):
+    for node, wanted in sorted(snapshot.in_force.items()):
         facts = snapshot.nodes.get(node)
         if facts is None or facts.state in ("lost", "never"):
             continue

@@ -6,11 +6,10 @@ what its plan means for those that wait, and `said` what their objects say.
 
 from __future__ import annotations
 
-from app.control.jobs import kept
+from app.control.jobs import rows
 from app.control.jobs.life import JobsStep, advance_jobs, predicted_end, removed_jobs
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.queue import JobQueue, apply_answer, queue_jobs
-from app.control.jobs.said import job_status
 from app.control.jobs.state import (
     JobNeed,
     JobPhase,
@@ -22,6 +21,7 @@ from app.control.jobs.state import (
     job_readings,
     work_of,
 )
+from app.control.jobs.status import job_status
 from app.control.jobs.window import Arrivals, GatheringWindow, count_arrivals
 
 __all__ = [
@@ -42,10 +42,10 @@ __all__ = [
     "declared_work",
     "job_readings",
     "job_status",
-    "kept",
     "predicted_end",
     "queue_jobs",
     "removed_jobs",
+    "rows",
     "sort_tasks",
     "work_of",
 ]  # fmt: skip

@@ -41,7 +41,7 @@ class JobQueue:
     resting: tuple[Unplaced, ...] = ()  # and not asked about
     too_late: frozenset[str] = frozenset()  # no place would meet their deadline: they go on as if they had none
 
-    def weighed(self, problem: Problem) -> Problem:
+    def weigh(self, problem: Problem) -> Problem:
         """The problem with each job at its weight: the solver leaves the least out."""
         if not problem.jobs:
             return problem
@@ -55,7 +55,7 @@ class JobQueue:
         }
         return replace(problem, jobs=jobs)
 
-    def told(self, plan: Plan) -> Plan:
+    def add_resting(self, plan: Plan) -> Plan:
         """The plan with those that rest among its unplaced jobs."""
         if not self.resting:
             return plan
@@ -70,7 +70,7 @@ def queue_jobs(snapshot: Snapshot) -> JobQueue:
     if not known:
         return JobQueue()
     room = free_capacity(snapshot)
-    running = {one.owner for wanted in snapshot.standing.values() for one in wanted.instances if one.job}
+    running = {one.owner for wanted in snapshot.in_force.values() for one in wanted.instances if one.job}
     facts = {name: snapshot.jobs.get(name, JobProgress()) for name in known}
     open_ = {name: work for name, work in known.items() if facts[name].phase not in ("finished", "failed")}
     tasks = sort_tasks(_task(work, facts[name], snapshot.at) for name, work in open_.items())

@@ -20,7 +20,7 @@ def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
         spec: Any = one.spec
         kind, out = spec["gpuType"], {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
         held: dict[int, tuple[float, float]] = {}
-        wanted = snapshot.standing.get(one.name)
+        wanted = snapshot.in_force.get(one.name)
         for instance in wanted.instances if wanted else ():
             sm, memory = held.get(instance.gpu, (0.0, 0.0))
             held[instance.gpu] = (sm + instance.sm_percent, memory + instance.memory_gib)

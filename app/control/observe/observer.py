@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from agents.contract import Assignment, Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad, NodeStatus, Snapshot, TenantSpending
-from app.control.jobs import kept
+from app.control.jobs import rows as kept
 from app.control.observe.nodes import is_out, node_statuses
 from app.control.observe.silence import SILENT_SECONDS, Silence
 from app.control.observe.spending import SpendingCache
@@ -73,7 +73,7 @@ class Observer:
         at = observed.moment(connection)
         declared = self.world(connection)
         in_force = plans.in_force(connection)
-        standing, planned = self.wanted(connection, in_force)
+        target, planned = self.wanted(connection, in_force)
         policy = next((one.spec for one in declared if one.kind == "Policy"), {})
         lost_after: Any = policy.get("lostAfterSeconds", PolicySpec.model_fields["lost_after_seconds"].default)
         self._lost_after = float(lost_after)
@@ -82,7 +82,7 @@ class Observer:
             epoch=epoch,
             declared=declared,
             nodes=self._nodes(connection, at),
-            standing=standing,
+            in_force=target,
             expected=expecting(ForecastInput(at, declared, planned)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(*factors)

@@ -30,13 +30,13 @@ def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
         by_kind.setdefault(one.kind, []).append(one)
     whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
     whole += [{name: getattr(snapshot, name)} for name in PARTS]
-    return [_encoded(part) for part in (*whole, snapshot.standing)]
+    return [_encoded(part) for part in (*whole, snapshot.in_force)]
 
 
 def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
     """The snapshot that these are the parts of."""
-    *rest, standing = bodies
-    said: dict[str, Any] = {"declared": [], "standing": msgspec.json.decode(standing)}
+    *rest, in_force = bodies
+    said: dict[str, Any] = {"declared": [], "in_force": msgspec.json.decode(in_force)}
     for body in rest:
         for name, value in msgspec.json.decode(body).items():
             said[name] = said[name] + value if name == "declared" else value

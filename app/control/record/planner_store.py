@@ -82,7 +82,7 @@ class PlannerStore:
         found: tuple[DeclaredObject, ...] = self.read(lambda c, observer: observer.world(c))
         return found
 
-    def look(self) -> FleetView:
+    def view(self) -> FleetView:
         def read(c: Connection, observer: Observer) -> FleetView:
             plan = plans.in_force(c)
             target, _ = observer.wanted(c, plan)
@@ -137,7 +137,7 @@ class PlannerStore:
         self.database.write(write)
         metrics.count_events(said)
 
-    def tell(
+    def assign(
         self, plan: plans.PlanInForce, desired: Desired, settled: RolloutProgress, said: Sequence[NewEvent] = ()
     ) -> bool:
         """Give these nodes their new assignments, and keep how far the rollout is: both or neither.
@@ -166,7 +166,7 @@ class PlannerStore:
             metrics.count_events(said)
         return told
 
-    def move(
+    def change_state(
         self, generation: int, before: PlanState, after: PlanState, why: str, said: Sequence[NewEvent] = ()
     ) -> None:
         """Give a plan that is not in force another state, if it is still in the one before."""
@@ -179,7 +179,7 @@ class PlannerStore:
 
         self.database.write(write)
 
-    def answered(self, generation: int, what: str, said: Sequence[NewEvent] = ()) -> None:
+    def refuse_request(self, generation: int, what: str, said: Sequence[NewEvent] = ()) -> None:
         """What an operator asked has its answer, and it is no."""
 
         def write(connection: Connection) -> None:
@@ -192,7 +192,7 @@ class PlannerStore:
         """The database's time."""
         return self.database.read(rows.moment)
 
-    def proven(self) -> frozenset[str]:
+    def proven_shapes(self) -> frozenset[str]:
         """Shapes whose first instance was watched and passed."""
         return self.database.read(plans.proven)
 

@@ -75,7 +75,7 @@ def _is_gone(id_: str, one: Leaving, observed: FleetStatus) -> bool:
 
 def _is_current(node: str, observed: FleetStatus) -> bool:
     """Whether the node has what it was told last."""
-    return observed.generations.get(node, 0) >= observed.asked.get(node, 0)
+    return observed.generations.get(node, 0) >= observed.assigned_generations.get(node, 0)
 
 
 def _is_settled(

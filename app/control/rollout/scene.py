@@ -145,7 +145,7 @@ class Scene:
         node = change.node
         if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.one.gpu):
             return Shortfall("clock_first", "its GPU gets a higher clock first")
-        if self.observed.generations.get(node, 0) < self.observed.asked.get(node, 0):
+        if self.observed.generations.get(node, 0) < self.observed.assigned_generations.get(node, 0):
             return Shortfall("clock_first", f"{node} has not taken its last assignment yet")
         return None
 

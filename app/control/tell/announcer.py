@@ -15,8 +15,9 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of, used_by_service, used_by_tenant
-from app.control.jobs import JobState, declared_work, kept
+from app.control.jobs import JobState, declared_work
 from app.control.jobs import job_status as said_of_job
+from app.control.jobs import rows as job_rows
 from app.control.measure import metrics
 from app.control.tell.announcement import Announcement
 from app.control.tell.conditions import CycleFacts, make_statements
@@ -112,7 +113,7 @@ class Announcer:
         outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent))
         found = self._history.find_events(connection, announced, free)
         events.record(connection, found)
-        return AnnouncementResult(free, _job_statuses(outcome.snapshot, kept.read(connection)), found)
+        return AnnouncementResult(free, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)
 
     def _facts(self, announced: Announcement) -> CycleFacts:
         outcome = announced.outcome

@@ -79,7 +79,7 @@ def _services(announced: Announcement) -> dict[str, ServiceFigures]:
     for name in outcome.posed.problem.services:
         expected, slo = outcome.snapshot.expected.get(name), announced.slos.get(name, SloStatus())
         found[name] = ServiceFigures(
-            asked_per_second=expected.seen_per_second if expected else 0.0,
+            asked_per_second=expected.observed_per_second if expected else 0.0,
             expected_per_second=expected.rate_per_second if expected else 0.0,
             unserved_per_second=short.get(name, 0.0),
             shed_share=announced.sheds.get(name, Shedding()).share,

@@ -58,7 +58,7 @@ class AnnouncedHistory:
             return []
         drained = [cordon for cordon in cordons.listed(connection) if cordon.mode == "drain"]
         is_rolling = plan["state"] in ("rolling", "paused")
-        now = progress(drained, snapshot.standing, snapshot.at, is_rolling=is_rolling)
+        now = progress(drained, snapshot.in_force, snapshot.at, is_rolling=is_rolling)
         # A drain that was done stays done, whatever else is rolled out.
         done = {drain.asked: drain for drain in self._drains or () if drain.is_done} if is_rolling else {}
         before, self._drains = self._drains, tuple(done.get(drain.asked, drain) for drain in now)

@@ -81,14 +81,14 @@ def _of_node(before: NodeStatus | None, now: NodeStatus, runs: int) -> Iterator[
     for gpu in sorted(set(now.failed_gpus) - set(before.failed_gpus)):
         yield event_of(Reason.GPU_FAILED, f"GPU {gpu} is failed or fenced", kind="Node", name=now.name, about=str(gpu))
     for gpu in sorted(set(before.failed_gpus) - set(now.failed_gpus)):
-        yield event_of(Reason.GPU_BACK, f"GPU {gpu} declared_work again", kind="Node", name=now.name, about=str(gpu))
+        yield event_of(Reason.GPU_BACK, f"GPU {gpu} works again", kind="Node", name=now.name, about=str(gpu))
     if now.draining_gpus and not before.draining_gpus:
         yield event_of(Reason.DRAIN_STARTED, f"{runs} instances and jobs have to leave", kind="Node", name=now.name)
 
 
 def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
     """Counts what ran there before: the plan announced now may have moved it already."""
-    wanted = before.standing.get(now.name)
+    wanted = before.in_force.get(now.name)
     return sum(instance.gpu in now.draining_gpus for instance in wanted.instances) if wanted else 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from app.control.domain.decision import SolveOutcome
-from app.control.observe.hearing import ReportListener
+from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve import Inline
@@ -112,7 +112,7 @@ def test_case_1_a_leader_that_dies_between_deciding_and_telling_is_followed_by_o
             new.advance()
         assert simulation.fleet.ready("shop/a") >= 1
         started = [one.id for node in simulation.fleet.nodes.values() for one in node.alive()]
-        wanted = {one.id for told in new.store.look().told.values() for one in told.instances}
+        wanted = {one.id for told in new.store.view().assigned.values() for one in told.instances}
         assert len(started) == len(wanted), "nothing was started twice"
 
 
@@ -160,4 +160,4 @@ def test_a_service_declared_in_advisory_mode_is_shown_while_the_others_are_serve
 
 
 def _told(simulation: Simulation) -> Any:
-    return simulation.planner.store.look().told
+    return simulation.planner.store.view().assigned

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from app.control.observe.hearing import ReportListener
+from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.encoding import make_finite
 from app.control.record.planner_store import PlannerStore
@@ -52,7 +52,7 @@ def newest(simulation: Simulation) -> int:
 
 
 def services_told(simulation: Simulation) -> set[str]:
-    told = simulation.planner.store.look().told
+    told = simulation.planner.store.view().assigned
     return {one.service for wanted in told.values() for one in wanted.instances}
 
 
@@ -133,7 +133,7 @@ def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url
 
 
 def _planned_rate(simulation: Simulation) -> float:
-    told = simulation.planner.store.snapshot(lambda known: {}).standing
+    told = simulation.planner.store.snapshot(lambda known: {}).in_force
     return sum(one.rate_per_second for wanted in told.values() for one in wanted.instances if one.service == "a")
 
 

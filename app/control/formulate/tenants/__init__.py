@@ -77,7 +77,7 @@ def apply_tenant_rules(
     spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
     known = budget_accounts(terms, spent, snapshot.at)
     if any(one.is_frozen for one in known.values()):
-        standing = ((node, one) for node, wanted in snapshot.standing.items() for one in wanted.instances)
+        standing = ((node, one) for node, wanted in snapshot.in_force.items() for one in wanted.instances)
         limits = freeze_limits(limits, known, used_by_assigned(standing, prices), aside)
     return TenantRuling(
         problem=degrade_services(replace(problem, limits=limits), known),

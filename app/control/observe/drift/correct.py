@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift.evidence import ShapeEvidence, agreed_ratio, gather_evidence, late_share
-from app.control.observe.drift.observe import Observation
-from app.control.observe.drift.settings import DriftTuning
+from app.control.observe.drift.minutes import Observation
+from app.control.observe.drift.tuning import DriftTuning
 
 UNTOUCHED = Correction()
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.control.observe.drift.correct import ProfileCorrection, update_correction
-from app.control.observe.drift.observe import NodeMinutes, Observation, ShedSince, no_shedding
+from app.control.observe.drift.minutes import NodeMinutes, Observation, ShedSince, no_shedding
 from app.control.observe.drift.predict import Prediction
-from app.control.observe.drift.settings import DriftTuning
-from app.control.observe.loads.hearing import ReportBatch
+from app.control.observe.drift.tuning import DriftTuning
+from app.control.observe.loads.reports import ReportBatch
 
 MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
 

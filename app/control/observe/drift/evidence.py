@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from app.control.observe.drift.observe import Observation
-from app.control.observe.drift.settings import DriftTuning
+from app.control.observe.drift.minutes import Observation
+from app.control.observe.drift.tuning import DriftTuning
 
 
 @dataclass(frozen=True, slots=True)

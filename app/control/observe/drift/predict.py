@@ -46,7 +46,7 @@ class Prediction:
 NOTHING = Correction()
 
 
-def predict_standing(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
+def predict_running(problem: Problem, corrections: Mapping[str, Correction]) -> dict[str, Prediction]:
     """By instance: what stands in the problem's state. The problem's profiles are the corrected ones."""
     if problem.state is None:
         return {}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.contract import GatewayCounts
-from app.control.observe.loads.hearing import ReportExcerpt
 from app.control.observe.loads.latencies import add, within, within_at_best
+from app.control.observe.loads.reports import ReportExcerpt
 
 MINUTE = timedelta(seconds=60)
 LEAST_SECONDS = 5.0  # a shorter time says too little by itself

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
-from app.control.observe.loads.hearing import ReportBatch, ReportCursor
 from app.control.observe.loads.recent import RecentLoad, summarize_recent
+from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
 from solvers.forecast import Forecaster, ForecastTuning, Sample, expect
@@ -62,7 +62,7 @@ class Loads:
                 window.samples.extend(map(Sample, course.ats, course.seconds, course.requests))
                 window.heard_at = max(window.heard_at, course.ats[-1]) if course.ats else 0.0
 
-    def promise(self, slos_ms: Mapping[str, float], percentiles: Mapping[str, float] | None = None) -> None:
+    def set_slos(self, slos_ms: Mapping[str, float], percentiles: Mapping[str, float] | None = None) -> None:
         """The SLOs that answers are held against."""
         for service, slo_ms in slos_ms.items():
             window = self._window(service)

@@ -9,8 +9,8 @@ from math import sqrt
 
 from agents.contract import AssignedInstance, InstanceMinute
 from app.control.domain.readings import CopyTrial
-from app.control.observe.loads.hearing import ReportExcerpt
 from app.control.observe.loads.latencies import add, within_at_best
+from app.control.observe.loads.reports import ReportExcerpt
 
 BURST_SLOS = 5.0  # misses come together: one chance of a burst in so many times the SLO
 SURE = 2.5  # deviations

@@ -74,7 +74,7 @@ def _rate_now(expected: ExpectedLoad | None, carried: float) -> float:
     """Returns the observed rate where there is one: no request is rejected for a forecast."""
     if expected is None:
         return carried
-    return expected.seen_per_second if expected.observed_seconds > 0 else expected.rate_per_second
+    return expected.observed_per_second if expected.observed_seconds > 0 else expected.rate_per_second
 
 
 def _steady(missing: float, before: float) -> float:

@@ -70,14 +70,14 @@ def test_nodes_are_assigned_what_the_plan_says(decision: Decision) -> None:
 
 
 def test_what_runs_is_the_plan_in_force_and_what_is_cordoned_stays(world: Snapshot, decision: Decision) -> None:
-    later = formulate(replace(world, standing=dict(decision.desired), target=1))
-    assert {line.place for line in later.stands.instances} == {line.place for line in decision.plan.instances}
+    later = formulate(replace(world, in_force=dict(decision.desired), target=1))
+    assert {line.place for line in later.plan_in_force.instances} == {line.place for line in decision.plan.instances}
     assert later.verdict.is_right
     place = decision.plan.instances[0].place
     facts = world.nodes[place[0]]
     cordoned = replace(facts, cordoned_gpus=(*facts.cordoned_gpus, place[1]))
-    fewer = formulate(replace(world, standing=dict(decision.desired), nodes={**world.nodes, place[0]: cordoned}))
-    assert place not in {line.place for line in fewer.stands.instances}
+    fewer = formulate(replace(world, in_force=dict(decision.desired), nodes={**world.nodes, place[0]: cordoned}))
+    assert place not in {line.place for line in fewer.plan_in_force.instances}
     assert {(node, line.gpu) for node, line in fewer.pinned} == {place}
 
 

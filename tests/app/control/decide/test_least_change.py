@@ -15,7 +15,7 @@ AT = datetime(2026, 6, 1, tzinfo=UTC)
 
 def fleet(count: int) -> Snapshot:
     lines = tuple(AssignedInstance(f"i-{number}", 0, "shop", "a") for number in range(count))
-    return Snapshot(AT, 1, standing={"node-0": NodeDesired(lines)})
+    return Snapshot(AT, 1, in_force={"node-0": NodeDesired(lines)})
 
 
 def plan(unserved: float, **changes: int) -> Plan:

@@ -10,7 +10,7 @@ import pytest
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
-from app.control.formulate.predicting import predict_instances
+from app.control.formulate.predict import predict_instances
 from app.control.solve import Inline
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.search.promise import keep

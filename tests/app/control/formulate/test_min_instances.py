@@ -33,7 +33,7 @@ def decided(world: Snapshot) -> Decision:
 def standing() -> Snapshot:
     """Two copies stand, on four GPUs."""
     world = asking(snapshot(search=100.0), 2)
-    return replace(world, standing=decided(world).desired, target=1)
+    return replace(world, in_force=decided(world).desired, target=1)
 
 
 def copies(decision: Decision) -> list[str]:
@@ -56,7 +56,7 @@ def test_what_is_there_is_taken(standing: Snapshot) -> None:
 
 def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot) -> None:
     world = asking(standing, 2)
-    one, *_ = [(node, line) for node, wanted in standing.standing.items() for line in wanted.instances]
+    one, *_ = [(node, line) for node, wanted in standing.in_force.items() for line in wanted.instances]
     failed = {name: NodeStatus(name, "reporting", failed_gpus=(0, 1)) for name in world.nodes}
     failed[one[0]] = NodeStatus(one[0], "reporting", failed_gpus=(1 - one[1].gpu,))
     found = decided(replace(world, nodes=failed))

@@ -124,7 +124,7 @@ class Fleet:
         ran = tuple(one for one in self.plan.jobs if one.job in asked.left)
         problem = posed(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
         jobs = {name: problem.jobs[name] for name in asked.left}
-        problem = asked.weighed(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
+        problem = asked.weigh(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
         answer = Inline().solve(problem, seconds=1, work=1)
         assert answer.plan
         self.take(answer.plan)

@@ -56,10 +56,10 @@ def snapshot(*declared: DeclaredObject, gpus: int = 1, busy: dict[int, float] | 
         AssignedInstance(f"s{gpu}", gpu, tenant="shop", service="search", sm_percent=sm, memory_gib=2.0)
         for gpu, sm in (busy or {}).items()
     )
-    standing = fields.pop("standing", {"n1": NodeDesired(held)})
+    in_force = fields.pop("in_force", {"n1": NodeDesired(held)})
     return Snapshot(
         at=fields.pop("at", NOON), epoch=1, declared=(DeclaredObject("GpuType", "", "big", GPU_TYPE), node, *declared),
-        nodes={"n1": NodeStatus("n1", "reporting")}, standing=standing, **fields,
+        nodes={"n1": NodeStatus("n1", "reporting")}, in_force=in_force, **fields,
     )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
 
 def placed(found: Snapshot) -> list[str]:
     asked = queue_jobs(found)
-    problem = asked.weighed(pose(found, jobs=asked.left).problem)
+    problem = asked.weigh(pose(found, jobs=asked.left).problem)
     return [one.job for one in solve(problem, SolveBudget(seconds=None, work=1)).jobs]
 
 
@@ -155,7 +155,7 @@ def test_one_whose_deadline_can_wait_makes_way_for_one_whose_deadline_presses() 
 
 def test_what_runs_stays_where_another_is_but_a_little_shorter() -> None:
     standing = {"n1": NodeDesired((replace_memory(running("a")),))}
-    assert placed(snapshot(alone("a", steps=10_000), alone("b", steps=9_000), standing=standing)) == ["lab/a"]
+    assert placed(snapshot(alone("a", steps=10_000), alone("b", steps=9_000), in_force=standing)) == ["lab/a"]
     assert STAYS > 1
 
 
@@ -199,7 +199,7 @@ def test_while_it_rests_it_is_not_asked_about_and_the_plan_says_why() -> None:
     facts = after_failing(snapshot(job("a", hours=9), busy=busy), 3).facts
     resting = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + REST))
     assert resting.left == {}
-    assert resting.told(Plan(())).unplaced == (Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),)
+    assert resting.add_resting(Plan(())).unplaced == (Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),)
     again = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * REST))
     assert set(again.left) == {"lab/a"}
 

@@ -100,7 +100,7 @@ class Fleet:
         return FleetStatus(
             {id_: seen for node in self.nodes.values() for id_, seen in node.said.items()},
             {name: node.said_generation for name, node in self.nodes.items()},
-            asked=dict(self.asked),
+            assigned_generations=dict(self.asked),
         )
 
     def carries(self, service: str) -> float:

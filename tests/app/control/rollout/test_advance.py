@@ -77,9 +77,9 @@ def test_what_is_leaving_holds_its_place_until_its_node_has_heard_of_it_and_said
     told, target = {"n1": a_node(OLD), "n2": a_node(NEW)}, {"n1": a_node(big), "n2": a_node(NEW)}
     step = advance(target, told, all_serve(told), RolloutState(), rules(), NOW)
     assert ids(step.desired, "n1") == []
-    unheard = all_serve(step.desired, asked={"n1": 7}, generations={"n1": 6})
+    unheard = all_serve(step.desired, assigned_generations={"n1": 7}, generations={"n1": 6})
     assert ids(advance(target, step.desired, unheard, step.state, rules(), NOW).desired, "n1") == []
-    heard = all_serve(step.desired, asked={"n1": 7}, generations={"n1": 7})
+    heard = all_serve(step.desired, assigned_generations={"n1": 7}, generations={"n1": 7})
     assert ids(advance(target, step.desired, heard, step.state, rules(), NOW).desired, "n1") == ["big"]
 
 
@@ -128,9 +128,9 @@ def test_a_higher_clock_goes_before_the_rate_that_needs_it() -> None:
     step = first(told, target)
     assert step.made == ()
     assert step.desired["n1"].gpus == target["n1"].gpus
-    lagging = all_serve(step.desired, asked={"n1": 2}, generations={"n1": 1})
+    lagging = all_serve(step.desired, assigned_generations={"n1": 2}, generations={"n1": 1})
     assert advance(target, step.desired, lagging, step.state, rules(), NOW).made == ()
-    there = all_serve(step.desired, asked={"n1": 2}, generations={"n1": 2})
+    there = all_serve(step.desired, assigned_generations={"n1": 2}, generations={"n1": 2})
     assert advance(target, step.desired, there, step.state, rules(), NOW).made == ("old",)
 
 

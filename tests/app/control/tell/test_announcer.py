@@ -69,7 +69,7 @@ def snapshot(rate: float, minute: int, mode: str) -> Snapshot:
         epoch=1,
         declared=tuple(declared),
         nodes={f"node-{n}": NodeStatus(f"node-{n}", "reporting") for n in range(3)},
-        expected={"shop/search": ExpectedLoad(rate, seen_per_second=rate, observed_seconds=3600.0)},
+        expected={"shop/search": ExpectedLoad(rate, observed_per_second=rate, observed_seconds=3600.0)},
         target=1,
     )
 
@@ -80,7 +80,7 @@ def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     posed = formulate(seen)
     answer = Inline().solve(posed.problem, seconds=60.0, work=2)
     decision = draft(seen, posed, answer)
-    stands = replace(seen, standing=decision.desired)
+    stands = replace(seen, in_force=decision.desired)
     return CycleOutcome(stands, formulate(stands), running_plan(formulate(stands).problem), decision)
 
 

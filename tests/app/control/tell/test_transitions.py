@@ -53,9 +53,9 @@ def test_each_gpu_that_fails_and_comes_back_is_an_event_of_its_own() -> None:
 
 
 def test_a_drain_says_how_much_is_to_leave() -> None:
-    standing = {"node-1": NodeDesired(tuple(AssignedInstance(f"i{gpu}", gpu) for gpu in (0, 1, 1)))}
+    in_force = {"node-1": NodeDesired(tuple(AssignedInstance(f"i{gpu}", gpu) for gpu in (0, 1, 1)))}
     moved = replace(BEFORE, nodes={"node-1": replace(NODE, draining_gpus=(1,))})
-    before = replace(BEFORE, standing=standing)
+    before = replace(BEFORE, in_force=in_force)
     assert [one.message for one in find_fleet_events(before, moved)] == ["2 instances and jobs have to leave"]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift import Observation, ProfileCorrection, update_correction
-from app.control.observe.drift.kept import from_row, to_row
-from app.control.observe.drift.settings import DriftTuning
+from app.control.observe.drift.rows import from_row, to_row
+from app.control.observe.drift.tuning import DriftTuning
 from tests.support.soak import scaled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -38,7 +38,7 @@ def test_nodes_rates_add_up() -> None:
 
 def test_where_a_gateway_speaks_of_a_service_nodes_do_not_count() -> None:
     loads = Loads()
-    loads.promise({SEARCH: 50.0})
+    loads.set_slos({SEARCH: 50.0})
     for second in (10, 20, 30):
         loads.take(readings(second, heard("n", second, served(10 * second)), gateway("g", second, search=12 * second)))
     recent = loads.recent(SEARCH)
@@ -81,7 +81,7 @@ def test_a_node_that_falls_silent_is_presumed_to_serve_for_a_while() -> None:
 
 def test_answers_are_held_against_the_slo() -> None:
     loads = Loads()
-    loads.promise({SEARCH: 50.0})
+    loads.set_slos({SEARCH: 50.0})
     loads.take(readings(10, heard("n", 10, served(0))))
     said = served(100, latencyCounts=[0] * 5 + [90] + [0] * 40 + [6], errors=4)
     loads.take(readings(20, heard("n", 20, said)))
@@ -124,13 +124,13 @@ def test_what_the_fast_lane_planned_is_not_undone_at_once() -> None:
 
 def test_what_was_added_while_promises_are_missed_is_not_taken_back_before_they_are_kept() -> None:
     loads = Loads()
-    loads.promise({SEARCH: 5.0}, {SEARCH: 98.0})  # every answer takes 10 ms
+    loads.set_slos({SEARCH: 5.0}, {SEARCH: 98.0})  # every answer takes 10 ms
     run(loads, 0, 2400)
     expected(loads, 2400)
     assert expected(loads, 2401, planned=40.0) == 40.0
     run(loads, 2401, 3000)
     assert expected(loads, 3000, planned=40.0) == 40.0
-    loads.promise({SEARCH: 50.0}, {SEARCH: 98.0})
+    loads.set_slos({SEARCH: 50.0}, {SEARCH: 98.0})
     run(loads, 3000, 3200)
     assert expected(loads, 3200, planned=40.0) == 40.0
     run(loads, 3200, 3600)
@@ -146,7 +146,7 @@ def test_a_declared_rate_that_is_raised_is_a_floor_again() -> None:
 
 def test_buckets_hold_what_came_and_are_given_once() -> None:
     loads = Loads()
-    loads.promise({SEARCH: 50.0})
+    loads.set_slos({SEARCH: 50.0})
     run(loads, 0, 301)
     full = loads.full()
     assert len(full) in range(27, 31)

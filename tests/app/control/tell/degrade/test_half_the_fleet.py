@@ -69,7 +69,7 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
     """Also when the solver is down: what stands is then all there is."""
     problem, lost = half(whole, before)
     stands = running_plan(problem)
-    expected = {name: ExpectedLoad(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
+    expected = {name: ExpectedLoad(1500.0, observed_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
     sheds = plan_shedding(stands, expected, {name: SloTarget(200.0) for name in SERVICES})
     alive = dict.fromkeys(SERVICES, 0.0)
     for one in before.instances:
@@ -85,7 +85,7 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
 def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
     plan = solve(problem, SolveBudget(work=10))
-    expected = {name: ExpectedLoad(1500.0, seen_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
+    expected = {name: ExpectedLoad(1500.0, observed_per_second=1500.0, observed_seconds=600.0) for name in SERVICES}
     sheds = plan_shedding(plan, expected, {name: SloTarget(200.0) for name in SERVICES})
     assert [name for name, found in sheds.items() if found.share] == ["lab/spare"]
     assert set(find_degraded(problem, plan, sheds, {})) == {"lab/spare"}

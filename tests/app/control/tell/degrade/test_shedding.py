@@ -21,7 +21,7 @@ def instance(rate: float, node: str = "n1", service: str = SEARCH) -> Instance:
 
 
 def seen(rate: float) -> dict[str, ExpectedLoad]:
-    return {SEARCH: ExpectedLoad(rate, seen_per_second=rate, observed_seconds=600.0)}
+    return {SEARCH: ExpectedLoad(rate, observed_per_second=rate, observed_seconds=600.0)}
 
 
 def plan(carried: float, unserved: float) -> Plan:

@@ -9,8 +9,8 @@ import pytest
 
 from app.control.domain.leading import Deposed
 from app.control.domain.snapshot import Correction
+from app.control.observe.corrections import record_corrections
 from app.control.observe.drift import ProfileCorrection
-from app.control.observe.learning import record_corrections
 from app.control.record.planner_store import PlannerStore
 from app.store.database.database import Database
 from app.store.plans import corrections

@@ -89,8 +89,8 @@ def test_a_borrower_gives_back_within_ten_cycles_and_then_nothing_moves() -> Non
 
 def test_a_frozen_tenant_gets_nothing_more_than_it_has_also_when_its_node_is_lost() -> None:
     tenants = {"shop": {"budget": {"perMonth": 100}, "overBudget": "freeze"}}
-    standing = {"gone": NodeDesired((held("shop/a", 50.0),)), "n0": NodeDesired((held("shop/a", 30.0),))}
-    world = snapshot(tenants, {"shop": 100.0}, standing=standing)
+    in_force = {"gone": NodeDesired((held("shop/a", 50.0),)), "n0": NodeDesired((held("shop/a", 30.0),))}
+    world = snapshot(tenants, {"shop": 100.0}, in_force=in_force)
     rules = apply_tenant_rules(problem(service("shop/a", 5000.0)), world)
     limit = rules.limits["shop"]
     assert limit.gpus == pytest.approx(0.8)

@@ -12,13 +12,13 @@ from agents.contract import AssignedInstance
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
 from app.control.jobs import job_readings as jobs_said
-from app.control.observe.drift import Drift, predict_standing
-from app.control.observe.drift.kept import from_row
-from app.control.observe.learning import record_corrections
+from app.control.observe.corrections import record_corrections
+from app.control.observe.drift import Drift, predict_running
+from app.control.observe.drift.rows import from_row
 from app.control.observe.loads import Loads, RecentLoad, read_reports
-from app.control.observe.loads.believed import TrustedInstances
-from app.control.observe.loads.hearing import ReceivedReport, ReportBatch, ReportCursor
+from app.control.observe.loads.reports import ReceivedReport, ReportBatch, ReportCursor
 from app.control.observe.loads.trials import Trials
+from app.control.observe.loads.trust import TrustedInstances
 from app.store.database import clock
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import loads as rows
@@ -51,18 +51,18 @@ class ReportListener:
             self._loads.restore(courses)
             self._drift.restore(map(from_row, known))
 
-    def promise(self, declared: Sequence[DeclaredObject]) -> None:
+    def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
         """The SLOs that answers are held against."""
         slos: dict[str, Any] = {
             f"{one.tenant}/{one.name}": one.spec["slo"] for one in declared if one.kind == "Service"
         }
         with self._turn:
-            self._loads.promise(
+            self._loads.set_slos(
                 {name: float(slo["latencyMs"]) for name, slo in slos.items()},
                 {name: float(slo["percentile"]) for name, slo in slos.items()},
             )
 
-    def look(self) -> dict[str, RecentLoad]:
+    def read_recent(self) -> dict[str, RecentLoad]:
         """Hear what was said since the last look; how every service does just now."""
         with self._turn:
             loads = self._loads
@@ -92,7 +92,7 @@ class ReportListener:
         with self._turn:
             return self._trials.of(wanted)
 
-    def of_jobs(self) -> list[JobReading]:
+    def take_job_readings(self) -> list[JobReading]:
         """What was said of jobs since the last time; each is given once."""
         with self._turn:
             said, self._of_jobs = self._of_jobs, []
@@ -100,14 +100,14 @@ class ReportListener:
 
     def learn(self, epoch: int, problem: Problem, applied: Mapping[str, Correction]) -> bool:
         """Hold what was heard against what profiles promise of what stands; whether a correction moved."""
-        predicted = predict_standing(problem, applied)
+        predicted = predict_running(problem, applied)
         now = self._database.read(clock.now)
         with self._turn:
             changed = self._drift.correct(now)
             self._drift.expects(predicted)
         return bool(changed) and record_corrections(self._database, epoch, changed, now)
 
-    def keep(self) -> None:
+    def store_buckets(self) -> None:
         """Store what is full; what the database does not take is offered again, while a leader would remember it."""
         with self._turn:
             full = [*self._unkept, *self._loads.full()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.control.formulate.predicting import predict_instances
+from app.control.formulate.predict import predict_instances
 from solvers.planning.judge import JudgedPlan, judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Demand, GpuType, Instance, Node, Problem, Profile, Service, Variant

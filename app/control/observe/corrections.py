@@ -11,7 +11,7 @@ from app.control.domain.events import Reason, event_of
 from app.control.domain.leading import Deposed
 from app.control.measure import metrics
 from app.control.observe.drift import ProfileCorrection
-from app.control.observe.drift.kept import to_row
+from app.control.observe.drift.rows import to_row
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import corrections

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract import Report
-from app.control.jobs import JobNeed, JobPhase, JobState, job_readings, kept
-from app.control.jobs.kept import row_of, state_of
+from app.control.jobs import JobNeed, JobPhase, JobState, job_readings, rows
+from app.control.jobs.rows import row_of, state_of
 from app.store.database.database import Database
 from tests.support.reports import instance, report
 
@@ -35,17 +35,17 @@ def database(database_url: str) -> Iterator[Database]:
 
 def test_states_come_back_as_they_were_written(database: Database) -> None:
     states = {"lab/tune": TUNE, "lab/new": JobState("lab/new", JobPhase.QUEUED, NOON)}
-    database.write(lambda connection: kept.write(connection, {}, states))
-    assert database.read(kept.read) == states
+    database.write(lambda connection: rows.write(connection, {}, states))
+    assert database.read(rows.read) == states
 
 
 def test_only_what_changed_is_written_and_what_is_gone_is_forgotten(database: Database) -> None:
     before = {"lab/tune": TUNE, "lab/old": JobState("lab/old", JobPhase.FINISHED, NOON)}
-    database.write(lambda connection: kept.write(connection, {}, before))
+    database.write(lambda connection: rows.write(connection, {}, before))
     after = {"lab/tune": replace(TUNE, phase=JobPhase.RUNNING, done=200.0)}
-    database.write(lambda connection: kept.write(connection, before, after))
-    database.write(lambda connection: kept.write(connection, after, after))
-    assert database.read(kept.read) == after
+    database.write(lambda connection: rows.write(connection, before, after))
+    database.write(lambda connection: rows.write(connection, after, after))
+    assert database.read(rows.read) == after
 
 
 @given(st.sampled_from(list(JobPhase)), st.floats(0, 1e12), st.integers(0, 9), st.booleans())

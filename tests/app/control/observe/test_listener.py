@@ -27,18 +27,18 @@ def test_buckets_that_the_database_did_not_take_are_kept_with_the_next(
         before, loads = kept(simulation), simulation.planner.loads
         simulation.plans = False
         for _ in simulation.seconds(25):
-            loads.look()
+            loads.read_recent()
         postgres.takes_writes(database_url, False)
         simulation.database.engine.dispose()
         for _ in range(2):
             with pytest.raises(Unavailable):
-                loads.keep()
+                loads.store_buckets()
         postgres.takes_writes(database_url, True)
         simulation.database.engine.dispose()
         assert kept(simulation) == before
         for _ in simulation.seconds(12):
-            loads.look()
-        loads.keep()
+            loads.read_recent()
+        loads.store_buckets()
         for name in {name for name, _ in before}:
             ats = [at for service, at in kept(simulation) if service == name]
             assert len(ats) > sum(service == name for service, _ in before) + 2

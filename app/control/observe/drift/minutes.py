@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 from agents.contract import InstanceMinute
 from app.control.observe.drift.predict import Prediction
-from app.control.observe.drift.settings import DriftTuning
-from app.control.observe.loads.hearing import ReportExcerpt
+from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.latencies import within_at_best
+from app.control.observe.loads.reports import ReportExcerpt
 
 WHOLE_SECONDS = 50.0  # of a minute must have been told
 WARM = timedelta(seconds=60)  # after it became ready

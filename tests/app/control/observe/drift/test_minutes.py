@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.control.observe.drift import Observation, Prediction
-from app.control.observe.drift.observe import NodeMinutes, ShedSince, no_shedding
-from app.control.observe.drift.settings import DriftTuning
+from app.control.observe.drift.minutes import NodeMinutes, ShedSince, no_shedding
+from app.control.observe.drift.tuning import DriftTuning
 from tests.support.words import at, heard, served
 
 SEARCH = Prediction(

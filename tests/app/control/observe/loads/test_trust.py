@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from app.control.observe.loads.believed import KEPT, TrustedInstances
+from app.control.observe.loads.trust import KEPT, TrustedInstances
 from tests.support.words import NOON, heard, served
 
 LATER = NOON + timedelta(seconds=30)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from agents.contract import Assignment
-from app.control.observe.loads.hearing import ReportExcerpt
+from app.control.observe.loads.reports import ReportExcerpt
 
 KEPT = timedelta(minutes=10)  # that what has left is spoken of: the minute it left in, and a report that was late
 
