@@ -1,19 +1,22 @@
-"""One connection: uvicorn's HTTP/1.1 protocol, with limits on what a client may send and for how long."""
+"""One connection: uvicorn's HTTP/1.1 protocol, with limits on what a client may send and for how long.
+
+uvicorn takes any `asyncio.Protocol` class as its `http` setting, but offers no hook between its parser and the
+application: limits on heads, pipelining and slow clients can only be added by a subclass. Hence the pin `uvicorn<1`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from app.http.floor import Floor
+from app.http.malformed import MalformedRequest
 from app.problem import TITLES
-
-if TYPE_CHECKING:
-    from app.http.floor import Floor
 
 # Twice in one head, these mean that two parties read two different requests.
 ONCE = frozenset(
@@ -21,15 +24,6 @@ ONCE = frozenset(
 )
 PIPELINED = 8  # requests waiting behind the one being answered
 PIECES = 100_000  # of one chunked body; a byte a chunk costs a hundred times what it carries
-
-
-class MalformedRequest(Exception):
-    """The head or framing of a request is not acceptable; raised out of the parser's callbacks."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
 
 
 class Farewell:
@@ -56,7 +50,7 @@ class Farewell:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """The Floor checks its deadlines once in a while, which is cheaper than timers for each request."""
+    """Ends requests that break a limit. The Floor checks deadlines in a sweep, which is cheaper than timers."""
 
     def __init__(
         self,
@@ -134,7 +128,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase != "head":
-            return  # trailers say nothing that anyone here asks for, and must not change what was checked
+            return  # nothing here reads trailers, and they must not change what was checked
         name = name.lower()
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self.limits.head_bytes or len(self.headers) >= self.limits.head_lines:

@@ -1,16 +1,17 @@
-"""All connections of the server: how many there may be, and the sweep that ends those past a deadline."""
+"""Registers all connections of the server, bounds their number, and ends those that pass a deadline."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Protocol
 
 from uvicorn.server import ServerState
 
 from app.http import metrics
-from app.http.connection import GuardedConnection, MalformedRequest
 from app.http.lanes import KIB, MIB
+from app.http.malformed import MalformedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +24,22 @@ class ConnectionLimits:
     head_lines: int = 100
     keep_alive_seconds: float = 75.0  # well over the 10 s between two reports of a node
     write_stall_seconds: float = 30.0
-    write_buffered_bytes: int = 32 * MIB  # of answers that clients have not taken yet, all together
+    write_buffered_bytes: int = 32 * MIB  # of answers that clients have not taken yet, summed
     linger_seconds: float = 2.0
-    linger_bytes: int = 128 * MIB  # thrown away unread: many clients send all of a body before they look for an answer
+    linger_bytes: int = 128 * MIB  # discarded: many clients send a whole body before they read the answer
     shutdown_seconds: float = 2.0
     sweep_seconds: float = 0.5
+
+
+class OpenConnection(Protocol):
+    """A connection, as far as the register needs it."""
+
+    socket_transport: asyncio.Transport
+    buffered: int  # bytes of answers that the client has not taken
+    stalled_since: float | None
+
+    def refuse(self, refusal: MalformedRequest) -> None: ...
+    def check(self, now: float) -> None: ...
 
 
 class Floor(ServerState):
@@ -36,11 +48,11 @@ class Floor(ServerState):
     def __init__(self, limits: ConnectionLimits) -> None:
         super().__init__()
         self.limits = limits
-        self.open: set[GuardedConnection] = set()
-        self.idle: OrderedDict[GuardedConnection, None] = OrderedDict()  # no request yet; the longest so first
+        self.open: set[OpenConnection] = set()
+        self.idle: OrderedDict[OpenConnection, None] = OrderedDict()  # no request yet; the longest so first
 
-    def arrived(self, connection: GuardedConnection) -> None:
-        """Make room by closing whoever has been idle for longest; with nobody idle, there is none."""
+    def arrived(self, connection: OpenConnection) -> None:
+        """Closes the connection that has been idle for longest to make room; refuses the new one when none is idle."""
         self.open.add(connection)
         metrics.CONNECTIONS.set(len(self.open))
         if len(self.open) <= self.limits.connections:
@@ -54,7 +66,7 @@ class Floor(ServerState):
         else:
             connection.refuse(MalformedRequest(503, "too many connections are open"))
 
-    def left(self, connection: GuardedConnection) -> None:
+    def left(self, connection: OpenConnection) -> None:
         self.open.discard(connection)
         self.idle.pop(connection, None)
         metrics.CONNECTIONS.set(len(self.open))

@@ -15,6 +15,7 @@ from app.http.bodies import Disconnected, HeldBody, Receive
 from app.http.buckets import Buckets
 from app.http.callers import Authenticate, Callers, Remembered, peer_of, too_many
 from app.http.errors import problem_of, unavailable
+from app.http.head import Head, check_head
 from app.http.lanes import KIB, METRICS, MIB, RequestLane, lane_of
 from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
@@ -257,51 +258,6 @@ class Gate:
             await visit.refuse(problem, close=True)
         else:
             await visit.refuse(problem)
-
-
-class Head:
-    """The headers that matter here, picked in one pass."""
-
-    __slots__ = ("authorization", "encoding", "forwarded", "has_body", "length", "request_id", "traceparent")
-
-    def __init__(self, scope: Scope) -> None:
-        self.authorization: str | None = None
-        self.encoding: bytes = b""
-        self.forwarded = ""
-        self.length: int | None = None
-        self.has_body = False
-        self.request_id: str | None = None
-        self.traceparent: str | None = None
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                self.authorization = value.decode("latin-1")
-            elif name == b"content-length":
-                # anything but a plain number counts as endless, and is refused by its size
-                self.length = int(value) if value.isdigit() and len(value) < 16 else 10**16
-                self.has_body = self.has_body or self.length > 0
-            elif name == b"transfer-encoding":
-                self.has_body = True
-            elif name == b"content-encoding":
-                self.encoding = value.strip().lower()
-            elif name == b"x-forwarded-for":
-                self.forwarded = ",".join(filter(None, (self.forwarded, value.decode("latin-1"))))
-            elif name == b"x-request-id":
-                self.request_id = value.decode("latin-1")
-            elif name == b"traceparent":
-                self.traceparent = value.decode("latin-1")
-
-
-def check_head(scope: Scope, head: Head) -> None:
-    """Refuse what no route should have to think of."""
-    if head.encoding not in (b"", b"identity"):
-        metrics.REFUSED_BODIES.labels("encoded").inc()
-        raise HttpProblem(
-            "unsupported-media-type",
-            "compressed bodies are not taken; send it without Content-Encoding",
-            headers={"Accept-Encoding": "identity"},
-        )
-    if not scope["path"].isprintable() or b"%00" in scope["query_string"]:
-        raise HttpProblem("bad-request", "the path or query holds control characters")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
