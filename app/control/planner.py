@@ -34,7 +34,7 @@ from app.control.record.planner_store import PlannerStore
 from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
 from app.store.database.database import Unavailable
-from app.store.plans import plans
+from app.store.plans import retention
 from app.store.plans.plans import Overtaken
 from solvers.planning.plan import Plan
 
@@ -248,7 +248,7 @@ class Planner:
         """Drop old decisions; how many went."""
         if not self.store.epoch:
             return 0
-        return self.store.database.write(lambda c: plans.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
+        return self.store.database.write(lambda c: retention.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
 
     def _expecting(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
         services = {f"{one.tenant}/{one.name}": one for one in known.declared if one.kind == "Service"}

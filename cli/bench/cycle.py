@@ -228,9 +228,9 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
 
 def _stored(simulation: Simulation) -> int:
     """Bytes of all pieces of snapshots and plans, compressed as they are kept."""
-    from app.store.plans import plans
+    from app.store.plans import retention
 
-    return simulation.database.read(plans.size)
+    return simulation.database.read(retention.size)
 
 
 def _answered(simulation: Simulation, names: Sequence[str], count: int, say: Say) -> dict[str, Any]:

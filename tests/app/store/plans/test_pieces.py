@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.store.database import lease
 from app.store.database.database import Database
-from app.store.plans import pieces, plans
+from app.store.plans import pieces, plans, retention
 from app.store.plans.plans import Overtaken, PlanDraft
 
 
@@ -101,7 +101,7 @@ def test_old_plans_go_and_the_one_in_force_stays(database: Database, time: Time)
     first = record(database, drafted()) or 0
     second = record(database, drafted(base=first, body=b"newer")) or 0
     time.now += timedelta(days=60)
-    assert database.write(lambda c: plans.forget(c, 30.0, 1e12, 100)) > 0
+    assert database.write(lambda c: retention.forget(c, 30.0, 1e12, 100)) > 0
     assert database.read(lambda c: plans.one(c, first)) is None
     assert database.read(lambda c: plans.one(c, second)) is not None
     found = database.read(plans.in_force)
