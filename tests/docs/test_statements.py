@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,16 @@ def test_a_readme_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch, tmp
 def test_the_benchmarks_page_has_a_row_for_each_benchmark() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert [what for what in actions_of(parser_of("bench")) if f"| `{what}` | " not in page] == []
+
+
+def test_every_target_of_make_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target
+        for path in DOCS.pages()
+        for target in re.findall(
+            r"(?:`|^    (?:\$ )?|^(?:\$ )?)make ([a-z]+)(?=`| *$| +#)", path.read_text(), re.MULTILINE
+        )
+    }
+    assert {"up", "test", "check"} <= named
+    assert named <= targets
