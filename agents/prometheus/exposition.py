@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric and all its samples, each its labels and value; before labels may stand an ending of the name."""
+    """One metric and its samples, each with labels and value; a suffix of the name may precede the labels."""
 
     name: str
     kind: str  # gauge, counter, histogram
@@ -22,7 +22,7 @@ class Family:
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """The page. What has no finite value is left out: no line, no zero."""
+    """Returns the page. Samples without a finite value are left out, rather than shown as zero."""
     lines: list[str] = []
     for family in families:
         said = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
@@ -34,12 +34,12 @@ def exposition(families: Iterable[Family]) -> str:
 
 
 def labelled(**values: str) -> str:
-    """Labels in braces; one that is empty is the same as none."""
+    """Formats labels in braces; an empty label is left out."""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items() if value) + "}"
 
 
 def also(labels: str, **values: str) -> str:
-    """The same labels and some more."""
+    """Adds labels to formatted ones."""
     more = labelled(**values)
     return labels if more == "{}" else more if labels == "{}" else f"{labels[:-1]},{more[1:]}"
 
@@ -49,5 +49,5 @@ def _escaped(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Whole numbers whole: an energy counter passes what a float can hold."""
+    """Formats whole numbers exactly: an energy counter exceeds the precision of a float."""
     return str(int(value)) if isinstance(value, int) else repr(value)

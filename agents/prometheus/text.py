@@ -1,7 +1,7 @@
 """Text for Prometheus: GPUs under DCGM's names and units, each copy, and the agent itself.
 
-The names, units and labels are those of dcgm-exporter up to 4.8, which dashboards and alerts know; 4.9 renames a part
-of them and turns MHz, MiB, mJ and percent into base units. What a device does not say is left out: no line, no zero.
+Names, units and labels are those of dcgm-exporter up to 4.8, which dashboards and alerts know; 4.9 renames some of
+them and turns MHz, MiB, mJ and percent into base units. A value that a device does not report has no line.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ BYTES_PER_GIB = 2**30
 
 
 def render(view: AgentView) -> bytes:
-    """The exposition text of this moment."""
+    """Returns the current text."""
     return exposition(families(view)).encode()
 
 
 def families(view: AgentView) -> tuple[Family, ...]:
-    """All that can be said, also what has no sample at this moment."""
+    """Returns all families, including those without a sample at the moment."""
     return *_of_gpus(view), *_of_copies(view), *_of_agent(view)
 
 
@@ -71,7 +71,7 @@ def _of_gpus(view: AgentView) -> Iterator[Family]:
         "DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", "Power limit in force (in W).", [(text, s.cap_w) for text, s in shown]
     )
     yield Family(
-        "gpuwright_agent_gpu_locked_clock_mhz", "gauge", "The clock that the SMs are held at; no line: none.",
+        "gpuwright_agent_gpu_locked_clock_mhz", "gauge", "Clock that the SMs are locked at; absent when unlocked.",
         [(text, s.locked_clock_mhz) for text, s in shown],
     )  # fmt: skip
     yield Family(
@@ -83,10 +83,13 @@ def _of_gpus(view: AgentView) -> Iterator[Family]:
         ],
     )  # fmt: skip
     yield Family(
-        "gpuwright_agent_gpu_healthy", "gauge", "1: nothing is wrong with it.", [(text, s.healthy) for text, s in shown]
+        "gpuwright_agent_gpu_healthy", "gauge", "1 if the GPU is healthy.", [(text, s.healthy) for text, s in shown]
     )
     yield Family(
-        "gpuwright_agent_gpu_fenced", "gauge", "1: nothing is started on it.", [(text, s.fenced) for text, s in shown]
+        "gpuwright_agent_gpu_fenced",
+        "gauge",
+        "1 if nothing is started on the GPU.",
+        [(text, s.fenced) for text, s in shown],
     )
 
 
@@ -107,18 +110,18 @@ def _of_copies(view: AgentView) -> Iterator[Family]:
         return Family(name, kind, text, [(labels, None if v is None else v * scale) for labels, v in values])
 
     yield Family(
-        "gpuwright_copy_stage", "gauge", "1 for where a copy is on its way up or down.",
+        "gpuwright_copy_stage", "gauge", "1 for the stage that a copy is in.",
         [(also(labels, stage=copy.stage), 1) for labels, copy in shown],
     )  # fmt: skip
-    yield family("gpuwright_copy_sm_percent", "gauge", "Its share of the SMs, as limited.", "sm_percent")
-    yield family("gpuwright_copy_sm_count", "gauge", "SMs that it sees: the limit in force.", "sm_count")
+    yield family("gpuwright_copy_sm_percent", "gauge", "Limit of its SM share, in percent.", "sm_percent")
+    yield family("gpuwright_copy_sm_count", "gauge", "SMs that it may use.", "sm_count")
     yield family(
-        "gpuwright_copy_memory_limit_bytes", "gauge", "GPU memory it may take.", "memory_limit_gib", BYTES_PER_GIB
+        "gpuwright_copy_memory_limit_bytes", "gauge", "Limit of its GPU memory.", "memory_limit_gib", BYTES_PER_GIB
     )
-    yield family("gpuwright_copy_memory_bytes", "gauge", "GPU memory it holds.", "memory_gib", BYTES_PER_GIB)
+    yield family("gpuwright_copy_memory_bytes", "gauge", "GPU memory that it holds.", "memory_gib", BYTES_PER_GIB)
     yield family("gpuwright_copy_requests_total", "counter", "Requests answered.", "requests")
     yield family("gpuwright_copy_errors_total", "counter", "Requests answered with an error.", "errors")
-    yield family("gpuwright_copy_busy_seconds_total", "counter", "Seconds in which it computed.", "busy_seconds")
+    yield family("gpuwright_copy_busy_seconds_total", "counter", "Seconds spent computing.", "busy_seconds")
     yield family("gpuwright_copy_steps_total", "counter", "Steps of a job.", "steps")
 
 
@@ -132,13 +135,18 @@ def _of_agent(view: AgentView) -> Iterator[Family]:
         samples = [(also(here, **{label: key}), float(values[key])) for key in sorted(values)]
         return Family(f"gpuwright_agent_{name}", kind, text, samples)
 
-    yield one("epoch", "gauge", "Epoch of the assignment that was taken last.", view.epoch)
-    yield one("generation", "gauge", "Generation of the assignment that was taken last.", view.generation)
-    yield one("converged", "gauge", "1: what runs is what is assigned.", view.converged)
-    yield one("stale_assignments_total", "counter", "Assignments refused for a newer one.", view.stale_assignments)
-    yield one("silent_seconds", "gauge", "Since the control plane last answered.", view.silent_seconds)
-    yield one("excursions", "gauge", "Knobs that are away from their planned value now.", view.excursions)
-    yield by("held_back", "gauge", "Instances that are not as assigned, by reason.", "reason", view.held_back)
-    yield by("handovers_total", "counter", "Hand-overs since the agent started, by outcome.", "outcome", view.handovers)
+    yield one("epoch", "gauge", "Epoch of the latest assignment.", view.epoch)
+    yield one("generation", "gauge", "Generation of the latest assignment.", view.generation)
+    yield one("converged", "gauge", "1 if the node runs what is assigned.", view.converged)
+    yield one(
+        "stale_assignments_total",
+        "counter",
+        "Assignments refused as outdated.",
+        view.stale_assignments,
+    )
+    yield one("silent_seconds", "gauge", "Seconds since the control plane last answered.", view.silent_seconds)
+    yield one("excursions", "gauge", "Knobs away from their planned value.", view.excursions)
+    yield by("held_back", "gauge", "Instances that differ from their assignment, by reason.", "reason", view.held_back)
+    yield by("handovers_total", "counter", "Handovers since the agent started, by outcome.", "outcome", view.handovers)
     version = also(here, version=view.agent_version)
-    yield Family("gpuwright_agent_info", "gauge", "The version that runs.", [(version, 1)])
+    yield Family("gpuwright_agent_info", "gauge", "Version of the agent.", [(version, 1)])

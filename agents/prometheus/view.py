@@ -1,4 +1,4 @@
-"""What the agent shows of itself at one moment; whoever fills it in has asked the devices already."""
+"""The agent's figures at one moment, already read from the devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.seams.device import GpuDevice, GpuReading
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """One GPU as it is shown; no reading: it could not be read."""
+    """One GPU's figures; without a reading if it could not be read."""
 
     gpu: GpuDevice
     reading: GpuReading | None
@@ -34,7 +34,7 @@ class CopyView:
     service: str = ""
     job: str = ""
     sm_percent: float | None = None  # its limit
-    sm_count: int | None = None  # as seen inside
+    sm_count: int | None = None  # as the process sees it
     memory_limit_gib: float | None = None
     memory_gib: float | None = None  # as the device counts it
     requests: int | None = None
@@ -45,17 +45,17 @@ class CopyView:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """All that is shown, at one moment."""
+    """All figures at one moment."""
 
     hostname: str
     agent_version: str = ""
     epoch: int = 0
     generation: int = 0
-    converged: bool = True  # what runs is what is assigned
+    converged: bool = True  # the node runs what is assigned
     stale_assignments: int = 0
-    silent_seconds: float | None = None  # since the control plane last answered; None: it never did
-    excursions: int = 0  # knobs away from their planned value now
-    held_back: Mapping[str, int] = field(default_factory=dict)  # instances now, by reason
+    silent_seconds: float | None = None  # since the control plane last answered; None: never
+    excursions: int = 0  # knobs away from their planned value
+    held_back: Mapping[str, int] = field(default_factory=dict)  # of instances, by reason
     handovers: Mapping[str, int] = field(default_factory=dict)  # since the agent started, by outcome
     gpus: Sequence[GpuView] = ()
     copies: Sequence[CopyView] = ()

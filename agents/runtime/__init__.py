@@ -1,4 +1,4 @@
-"""The seam to the processes that serve and train: started from templates, asked, drained and ended."""
+"""Runs the processes that serve and train: starts them from templates, finds, signals and ends them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from agents.templates import Filled
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One copy of an instance as it shall be started. `copy` names it for ever; `gpu` is a UUID."""
+    """One copy of an instance to start. `copy` is its permanent name; `gpu` is a UUID."""
 
     copy: str
     gpu: str
     filled: Filled  # argv, environment, probes, hooks: the template with its placeholders filled
-    port: int  # 0: it serves nobody
-    limits: Mapping[str, str] = field(default_factory=dict)  # environment that limits it, from Mps.environment
-    folders: tuple[str, ...] = ()  # what a container must see; `:ro` at the end of one: to read
+    port: int  # 0: it does not serve
+    limits: Mapping[str, str] = field(default_factory=dict)  # environment variables that limit it, from Mps.environment
+    folders: tuple[str, ...] = ()  # what a container must see; `:ro` at the end of one: read-only
 
     @property
     def oom_score(self) -> int:
-        """When the host runs out of memory a job goes before a service."""
+        """Ranks jobs before services when the host runs out of memory."""
         is_job = bool(self.filled.checkpoint_signal) or self.port == 0
         return 500 if is_job else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A process that was started for a copy. A PID alone is nobody's name: it is used again."""
+    """A process that was started for a copy. A PID alone does not identify it, since PIDs are reused."""
 
     copy: str
     pid: int
@@ -39,31 +39,31 @@ class Running:
 
 
 class LaunchError(Exception):
-    """A copy could not be started; its message says why."""
+    """A copy could not be started; the message says why."""
 
 
 class CopyRuntime(Protocol):
-    """Starts copies and ends them. A copy outlives the agent that started it."""
+    """Starts and ends copies. A copy outlives the agent that started it."""
 
     def start(self, launch: Launch) -> Running: ...
 
     def find(self) -> tuple[Running, ...]:
-        """Every copy of ours that runs, also one whose start was not recorded."""
+        """Finds every running copy of ours, even one whose start was not recorded."""
 
     def alive(self, running: Running) -> bool:
-        """Whether exactly this process runs; a zombie does not."""
+        """Returns True if exactly this process runs; a zombie does not."""
 
     def pids(self, running: Running) -> frozenset[int]:
-        """Host PIDs of the process and all its descendants: any of them may be the one that opened the device."""
+        """Returns the host PIDs of the process and all its descendants, any of which may have opened the device."""
 
     def end(self, running: Running, force: bool) -> None:
-        """Ask the copy to stop (SIGTERM), or make it (SIGKILL to all its processes). Nothing when it is gone."""
+        """Asks the copy to stop (SIGTERM), or kills all its processes (SIGKILL). Nothing when it is gone."""
 
     def tell(self, running: Running, signal_name: str) -> None:
-        """Send a template's own signal (SIGUSR1, ...) to the copy's main process. Nothing when it is gone."""
+        """Sends a template's own signal (SIGUSR1, ...) to the copy's main process. Nothing when it is gone."""
 
     def log_tail(self, copy: str) -> str:
-        """The last lines that it printed: why it failed to start."""
+        """Returns the last lines that it printed, which explain a failed start."""
 
     def tidy(self, copies: Collection[str]) -> None:
-        """Keep what copies leave behind within bounds: their logs are cut, those of copies not named are deleted."""
+        """Bounds what copies leave behind: cuts logs, and deletes those of copies not named."""

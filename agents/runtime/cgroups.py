@@ -1,6 +1,6 @@
-"""A cgroup for each copy, where the agent may make one: no descendant can leave it, and one write ends them all.
+"""A cgroup for each copy, if the agent may create one: no descendant can leave it, and one write kills them all.
 
-It is tried, not asked: a container or a user without delegation has none, and copies are then known by their marks.
+The agent simply tries: in a container or without delegation it has none, and then identifies copies by other marks.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from urllib.parse import quote, unquote
 
 from agents.runtime import proc
 
-_SUFFIX = ".copy"  # so that no copy is called `..` or `cgroup.procs`
+_SUFFIX = ".copy"  # so that no copy can be named `..` or `cgroup.procs`
 
 
 class Cgroups:
-    """The groups of the copies of one folder, beneath the agent's own group."""
+    """The cgroups of one folder's copies, beneath the agent's own."""
 
     def __init__(self, folder: Path, wanted: bool = True) -> None:
         self._name = "gpuwright-" + quote(str(folder), safe="")[-200:]
         self._mount = _mount()
         self._base: Path | None = None
-        self._awaited: set[str] = set()  # made, and nobody has entered yet
+        self._awaited: set[str] = set()  # made, but still empty
         own = _group_of("self") if wanted else None
         if self._mount and own is not None:
             self._base = Path(f"{self._mount}{own}") / self._name
 
     def make(self, copy: str) -> str:
-        """The folder of a new group; empty where groups cannot be made."""
+        """Returns the folder of a new group; empty where groups cannot be created."""
         if self._base is None:
             return ""
         path = self._base / _folder(copy)
@@ -39,22 +39,22 @@ class Cgroups:
         return str(path)
 
     def entered(self, copy: str) -> None:
-        """From now on the group goes when nobody is in it."""
+        """Marks a group as entered: from now on it is removed once it is empty."""
         self._awaited.discard(_folder(copy))
 
     def of(self, pid: int, copy: str) -> Path | None:
-        """The group that a living process was put in when it was started."""
+        """Returns the group that a living process was started in."""
         group = _group_of(pid)
         mine = group is not None and group.endswith(f"/{self._name}/{_folder(copy)}")
         return Path(f"{self._mount}{group}") if mine else None
 
     def left(self, copy: str) -> Path | None:
-        """The group of a copy whose first process is gone."""
+        """Returns the group of a copy whose first process is gone."""
         path = self._base / _folder(copy) if self._base else None
         return path if path and path.is_dir() else None
 
     def tidy(self) -> None:
-        """Remove groups that nobody is in: the kernel refuses the others."""
+        """Removes empty groups; the kernel refuses to remove others."""
         if self._base is None:
             return
         for path in self._base.glob(f"*{_SUFFIX}"):
@@ -66,7 +66,7 @@ class Cgroups:
                 self._base.rmdir()
 
     def copy_of(self, pid: int) -> str:
-        """The copy that a process belongs to by its group; empty when it is in none of ours."""
+        """Returns the copy that a process belongs to by its group; empty when it is in none of ours."""
         above, _, name = (_group_of(pid) or "").rpartition("/")
         return unquote(name.removesuffix(_SUFFIX)) if above.endswith(f"/{self._name}") else ""
 
@@ -81,7 +81,7 @@ def kill(group: Path) -> None:
 
 
 def _mount() -> str:
-    """Where version 2 is mounted; empty when it is not."""
+    """Returns where version 2 is mounted; empty when it is not."""
     for line in proc.read("/proc/self/mountinfo").decode(errors="replace").splitlines():
         where, _, what = line.partition(" - ")
         if what.startswith("cgroup2 "):

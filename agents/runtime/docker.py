@@ -1,11 +1,11 @@
-"""Copies as containers, started by the Docker Engine of this machine through its own library.
+"""Copies as containers, started by this machine's Docker Engine through its own library.
 
-A container is not less limited than a process: it runs as the agent's user (MPS serves one), may gain no privileges,
-has no capability, and a root that it cannot write to. It shares the host's network, because it listens on loopback
-like any copy, and the host's IPC, because MPS needs one /dev/shm. An image is on the node already, or it is an error:
-nothing is pulled. Whoever may speak to the Engine is root on its machine, and so is an agent that may.
+A container is limited like a process: it runs as the agent's user (MPS serves only one), cannot gain privileges,
+and has no capability and a read-only root. It shares the host's network, because it listens on loopback like any
+copy, and the host's IPC, because MPS needs one /dev/shm. Images are never pulled: a missing one is an error. Whoever
+may talk to the Engine is root on its machine, and that includes such an agent.
 
-Whether a copy lives is read from /proc, as for processes: forty copies cost no question to the Engine.
+Whether a copy lives is read from /proc, as for processes: forty copies cost no request to the Engine.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from agents.runtime.logs import plain
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
 _ENGINE_SECONDS = 60.0
 _PIDS = 8192
-# A compiler of kernels loads from there what it has just built: hence exec.
+# Kernel compilers load from there what they have just built: hence exec.
 _SCRATCH = {"/tmp": "rw,nosuid,nodev,exec,mode=1777,size=4g", "/run": "rw,nosuid,nodev,mode=1777,size=64m"}  # noqa: S108  inside
 _LOG = {"max-size": "1m", "max-file": "2"}
 _TAIL_LINES = 50
-_GONE = (404, 409)  # there is no such container; it does not run
+_GONE = (404, 409)  # no such container; not running
 
 
 class EngineAway(LaunchError):
-    """The Docker Engine does not answer, or answers nonsense."""
+    """The Docker Engine does not answer, or its answer makes no sense."""
 
 
 class DockerRuntime:
-    """Containers that belong to one folder, as processes do. `gpus` is off where there is no device to hand over."""
+    """Containers that belong to one folder, as processes do. `gpus` is off where there is no device to pass through."""
 
     def __init__(
         self, folder: Path, address: str = "unix:///var/run/docker.sock", user: str = "", gpus: bool = True
@@ -58,7 +58,7 @@ class DockerRuntime:
             known = self._inspect(engine, name)
             if known is not None and known["State"]["Running"]:
                 return self._running(known)
-            if known is not None:  # of a start that did not come to its end
+            if known is not None:  # of a start that was interrupted
                 engine.remove_container(name, force=True, v=True)
             engine.create_container_from_config(self._config(engine, launch), name)
             try:
@@ -81,7 +81,7 @@ class DockerRuntime:
         return seen is not None and seen.start_ticks == running.start_ticks and not seen.zombie
 
     def pids(self, running: Running) -> frozenset[int]:
-        """All of its PID namespace: the kernel gives orphans to the first process, and ends all with it."""
+        """Returns the PIDs of its PID namespace, where orphans go to the first process, with which all end."""
         return frozenset(proc.descendants(running.pid)) if self.alive(running) else frozenset()
 
     def end(self, running: Running, force: bool) -> None:
@@ -100,7 +100,7 @@ class DockerRuntime:
             return ""
 
     def tidy(self, copies: Collection[str]) -> None:
-        """Logs are cut by the Engine itself; containers that have ended are removed with theirs."""
+        """Removes containers that have ended, with their logs; the Engine bounds the others."""
         with self._engine() as engine:
             for one in self._ours(engine, all=True):
                 if one["State"] != "running" and one["Labels"].get(_COPY) not in copies:
@@ -145,7 +145,7 @@ class DockerRuntime:
         return config
 
     def _name(self, copy: str) -> str:
-        """One for each copy: of two starts of the same copy the Engine refuses the second."""
+        """Names each copy's container uniquely: the Engine refuses a second start of the same copy."""
         return "gpuwright-" + hashlib.sha256(f"{self._folder}\0{copy}".encode()).hexdigest()[:32]
 
     def _running(self, inspected: Any) -> Running:
@@ -161,12 +161,12 @@ class DockerRuntime:
         return found
 
     def _inspect(self, engine: Any, name: str) -> Any:
-        """None when there is no such container."""
+        """Returns None when there is no such container."""
         return _unless_gone(lambda: engine.inspect_container(name))
 
     @contextmanager
     def _engine(self, copy: str = "the Docker Engine") -> Iterator[Any]:
-        """The Engine's own client; what it raises is said in our words."""
+        """Returns the Engine's own client; its exceptions become ours."""
         from docker.errors import APIError, DockerException
         from requests.exceptions import RequestException
 
@@ -187,13 +187,13 @@ class DockerRuntime:
 
 
 def _bound(folder: str) -> str:
-    """The same path inside. `:ro` at its end: to read."""
+    """Returns the mount to the same path inside. `:ro` at its end: read-only."""
     path, colon, mode = folder.rpartition(":")
     return f"{path}:{path}:ro" if colon and mode == "ro" else f"{folder}:{folder}:rw"
 
 
 def _unless_gone(ask: Callable[[], Any]) -> Any:
-    """The answer; None where the container is gone or has ended, which is what was wanted of it."""
+    """Returns the answer; None where the container has already gone or ended, which is the aim."""
     from docker.errors import APIError
 
     try:

@@ -1,7 +1,7 @@
-"""The last step before a copy's program: what must hold of the process itself, then exec.
+"""The last step before a copy's program: prepares the process itself, then calls exec.
 
 Run as a script by a bare interpreter (`python -I -S`), in about 10 ms: code between fork and exec would have to run
-inside the agent, which has threads. It says nothing when the program runs, and why not when it does not.
+inside the agent, which has threads. It prints nothing if the program runs, and otherwise the reason.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def prepare(cgroup: str, oom_score: str) -> None:
-    """Nothing of the agent's is passed on: signals as at login, no core file, no way to more privileges."""
+    """Drops what would be inherited from the agent: default signals, no core file, no new privileges."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE, and what is ignored stays so over exec
+            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE, and exec would keep it ignored
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # gigabytes, with requests of tenants in them
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # gigabytes, including requests of tenants
     if cgroup:
-        with suppress(OSError):  # not allowed here: it is found by other marks
+        with suppress(OSError):  # not allowed here: the copy is found by other marks
             Path(cgroup, "cgroup.procs").write_text("0", encoding="ascii")
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(oom_score, encoding="ascii")
@@ -35,7 +35,7 @@ def prepare(cgroup: str, oom_score: str) -> None:
 
 def main(report: str, cgroup: str, oom_score: str, *argv: str) -> int:
     descriptor = int(report)
-    os.set_inheritable(descriptor, False)  # exec closes it: the agent reads the end, and knows
+    os.set_inheritable(descriptor, False)  # exec closes it, which tells the agent that the program runs
     try:
         prepare(cgroup, oom_score)
         os.execv(argv[0], argv)  # noqa: S606  a shell is what nobody wants here

@@ -1,9 +1,8 @@
-"""What the copies print, kept within bounds: one file each, appended to by the copy itself.
+"""Keeps the copies' output within bounds: one file each, to which the copy itself appends.
 
-A pipe would need a reader that never dies: without one the copy blocks, or is killed by SIGPIPE. A file needs nobody.
-The agent cuts it when it has grown: the last of it is copied aside and the file is emptied under the copy, which goes
-on appending at its new end. A line that is printed in between is lost, and nothing else is. While the agent is away
-nobody cuts.
+A pipe would need a reader that never dies: without one the copy blocks, or is killed by SIGPIPE. A file needs none.
+The agent cuts a file that has grown: it copies the end aside and empties the file under the copy, which goes on
+appending. Only a line that is printed in between is lost. While the agent is away, nothing is cut.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ class Logs:
         self._largest_bytes = largest_bytes
 
     def path(self, copy: str) -> Path:
-        """Copies are named elsewhere: a name with a slash stays within the folder. ValueError when it is too long."""
+        """Returns the log's path. A name with a slash stays within the folder. ValueError when it is too long."""
         name = quote(copy, safe="")
         if not name or len(name) > 200:
             raise ValueError(f"copy id of {len(copy)} characters cannot name a file")
         return self._folder / f"{name}.log"
 
     def copy(self, path: str) -> str:
-        """Whose log a file is; empty when it is none of this folder."""
+        """Returns the copy that a log belongs to; empty for a file of another kind."""
         folder, _, name = path.rpartition("/")
         return unquote(name.removesuffix(".log")) if folder == str(self._folder) and name.endswith(".log") else ""
 
     def open(self, copy: str) -> int:
-        """A descriptor to append by, for the copy alone."""
+        """Opens the copy's own log for appending and returns the descriptor."""
         return os.open(self.path(copy), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def tail(self, copy: str) -> str:
-        """The last lines."""
+        """Returns the last lines."""
         text = b""
         with suppress(ValueError):
             path = self.path(copy)
@@ -54,7 +53,7 @@ class Logs:
         return plain(text)
 
     def tidy(self, copies: Collection[str]) -> None:
-        """Cut what has grown too long, and delete the logs of all other copies."""
+        """Cuts long logs, and deletes those of all other copies."""
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 path = Path(entry.path)
@@ -66,7 +65,7 @@ class Logs:
 
 
 def plain(text: bytes) -> str:
-    """What a program printed, without anything that a terminal would obey."""
+    """Returns what a program printed without terminal control sequences."""
     said = text.decode(errors="replace").replace("\t", " ")
     return "".join(letter for letter in said if letter == "\n" or letter.isprintable()).strip()
 
@@ -81,16 +80,16 @@ def _last(path: Path, count: int) -> bytes:
 
 
 def _opened(path: Path, how: int) -> int:
-    """A copy may have put something else in its log's place: a link to another file, a pipe to wait at for ever."""
+    """Opens a log that a copy may have replaced: by a link to another file, or by a pipe that blocks forever."""
     handle = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path} is no file")
+        raise OSError(f"{path} is not a file")
     return handle
 
 
 def _cut(path: Path, count: int) -> None:
-    """A full disk must not keep the log from being emptied: then the old lines are lost."""
+    """Empties the log even on a full disk; the old lines are lost then."""
     aside = path.with_name(path.name + ".1")
     with suppress(OSError):
         kept = _last(path, count // 2)

@@ -1,4 +1,4 @@
-"""What /proc says of a process: which one it is, what it belongs to, who descends from it."""
+"""Reads /proc: identifies a process, its groups and its descendants."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-_MOST_BYTES = 1 << 20  # an environment is longer only where somebody made it so
+_MOST_BYTES = 1 << 20  # an environment is longer only if someone made it so
 
 
 class ProcessInfo(NamedTuple):
-    """One process at one moment. (pid, start_ticks) names it within one boot; a PID alone does not."""
+    """A process's identity. (pid, start_ticks) is unique within one boot; a PID alone is not."""
 
     pid: int
     start_ticks: int
@@ -21,7 +21,7 @@ class ProcessInfo(NamedTuple):
 
 
 def read(path: str) -> bytes:
-    """A file of /proc; empty when the process is gone or not ours. Unbuffered: these are read by the hundred."""
+    """Reads a file of /proc; empty when the process is gone or not ours. Unbuffered: these are read by the hundred."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -39,9 +39,9 @@ def read(path: str) -> bytes:
 
 
 def see(pid: int) -> ProcessInfo | None:
-    """One process; None when there is none of this PID."""
+    """Returns a process; None if the PID does not exist."""
     text = read(f"/proc/{pid}/stat")
-    # The program's name stands in parentheses and may itself hold spaces and parentheses.
+    # The program's name is in parentheses and may itself contain spaces and parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
@@ -49,7 +49,7 @@ def see(pid: int) -> ProcessInfo | None:
 
 
 def own() -> Iterator[int]:
-    """PIDs of this user's processes."""
+    """Returns the PIDs of this user's processes."""
     user = os.geteuid()
     with os.scandir("/proc") as entries:
         for entry in entries:
@@ -60,7 +60,7 @@ def own() -> Iterator[int]:
 
 
 def environment(pid: int, name: str) -> str:
-    """One variable of the environment that a process was started with; empty when it has none."""
+    """Returns a variable of the environment that a process was started with; empty if unset."""
     wanted = name.encode() + b"="
     for line in read(f"/proc/{pid}/environ").split(b"\0"):
         if line.startswith(wanted):
@@ -69,15 +69,15 @@ def environment(pid: int, name: str) -> str:
 
 
 def outputs(pid: int) -> Iterator[str]:
-    """The files that a process's standard output and error go to, deleted ones too."""
+    """Returns the files that a process's standard output and error go to, including deleted ones."""
     for number in (1, 2):
         with suppress(OSError):
-            # Not through pathlib, which keeps every part of every name it has seen.
+            # Not through pathlib, which interns every part of every name.
             yield os.readlink(f"/proc/{pid}/fd/{number}").removesuffix(" (deleted)")  # noqa: PTH115
 
 
 def descendants(pid: int) -> set[int]:
-    """A process, its children, theirs, and so on: those whose parents live."""
+    """Returns a process, its children, their children, and so on, as long as their parents live."""
     found: set[int] = set()
     left = [pid]
     while left:
@@ -92,15 +92,15 @@ def descendants(pid: int) -> set[int]:
 
 
 def send(pid: int, start_ticks: int, number: signal.Signals) -> bool:
-    """Signal exactly the process that was started then; False, and no signal, where the PID is another's by now."""
+    """Signals exactly the process that was started then; False, and no signal, if the PID was reused."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
-    except OSError:  # a kernel or a sandbox without pidfd: looked at just before
+    except OSError:  # no pidfd in this kernel or sandbox: checked just before
         return _send_by_number(pid, start_ticks, number)
     try:
-        # Looked at after the handle was taken: if it is the right one now, the handle is the right one's.
+        # Checked after the handle was opened: if it is the right process now, so is the handle's.
         seen = see(pid)
         if seen is None or seen.start_ticks != start_ticks:
             return False

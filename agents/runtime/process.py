@@ -1,8 +1,8 @@
 """Copies as processes of this machine: children that outlive the agent, found again and ended by their marks.
 
-Each copy is the leader of a session of its own, in a cgroup of its own where that is allowed. It carries three marks
-that a restarted agent knows it by: its cgroup, the log that it prints to, and its environment. A program can hide
-one (some overwrite their environment to change their title, some close their outputs), hardly all.
+Each copy leads its own session, in its own cgroup where that is allowed. Three marks identify it to a restarted
+agent: its cgroup, the log that it writes to, and its environment. A program can hide one of them (some overwrite
+their environment to change their title, some close their outputs), but hardly all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[!-~]{1,200}")
 
 
 class ProcessRuntime:
-    """Copies that belong to one folder. Two agents with two folders do not see each other's."""
+    """Copies that belong to one folder. Agents with different folders do not see each other's."""
 
     def __init__(self, folder: Path, cgroups: bool = True, largest_log_bytes: int = LARGEST_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -70,13 +70,13 @@ class ProcessRuntime:
             os.close(heard)
             self._cgroups.entered(launch.copy)
         self._children[child.pid] = child
-        if seen is None or why_not:  # never None: a child that is not waited for keeps its entry
+        if seen is None or why_not:  # never None: a child that is not reaped keeps its entry
             os.killpg(child.pid, signal.SIGKILL)
             raise LaunchError(f"{launch.copy}: {why_not}")
         return Running(launch.copy, child.pid, seen.start_ticks, self._boot_id)
 
     def find(self) -> tuple[Running, ...]:
-        """One process of each copy: the first of its session, or what is left of it when that one is gone."""
+        """Returns one process of each copy: its session leader, or another one when that is gone."""
         first: dict[str, proc.ProcessInfo] = {}
         for copy, seen in self._marked():
             known = first.get(copy)
@@ -116,10 +116,10 @@ class ProcessRuntime:
     def tidy(self, copies: Collection[str]) -> None:
         self._reap()
         self._logs.tidy(copies)
-        self._cgroups.tidy()  # of copies that an earlier agent started, too
+        self._cgroups.tidy()  # including copies that an earlier agent started
 
     def _environment(self, launch: Launch) -> dict[str, str]:
-        """Nothing of the agent's own. The limits come last: a template cannot lift them."""
+        """Returns the environment: nothing of the agent's, and the limits last, so that a template cannot lift them."""
         plain = {"PATH": f"{Path(sys.executable).parent}:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
         ours = {_COPY: launch.copy, _FOLDER: str(self._folder)}
         if launch.gpu:
@@ -131,7 +131,7 @@ class ProcessRuntime:
             proc.send(running.pid, running.start_ticks, number)
 
     def _kill(self, running: Running) -> None:
-        """All of a copy, swept until nothing new is found: what is killed starts nothing more."""
+        """Kills all processes of a copy, repeatedly until none is left."""
         killed: set[tuple[int, int]] = set()
         for _ in range(_MOST_SWEEPS):
             alive = self.alive(running)
@@ -147,7 +147,7 @@ class ProcessRuntime:
             killed |= found
 
     def _left(self, running: Running) -> set[int]:
-        """Every process that carries the copy's mark, wherever it stands."""
+        """Returns every process that carries the copy's mark, in any session."""
         group = self._cgroups.left(running.copy)
         marked = {seen.pid for copy, seen in self._marked() if copy == running.copy}
         return marked | (members(group) if group else set())
@@ -167,10 +167,10 @@ class ProcessRuntime:
             copy = next(filter(None, map(self._logs.copy, proc.outputs(pid))), "")
         if not copy and proc.environment(pid, _FOLDER) == str(self._folder):
             copy = proc.environment(pid, _COPY)
-        return copy if _NAME.fullmatch(copy) else ""  # anybody of this user may claim to be called anything
+        return copy if _NAME.fullmatch(copy) else ""  # any process of this user may claim any name
 
     def _reap(self) -> None:
-        """Our own children only, each by its PID: nobody else's wait is answered."""
+        """Reaps only our own children, by PID, so that no one else's wait is disturbed."""
         ended = [pid for pid, child in list(self._children.items()) if child.poll() is not None]
         for pid in ended:
             self._children.pop(pid, None)
@@ -183,17 +183,17 @@ def _order(seen: proc.ProcessInfo) -> tuple[bool, int, int]:
 
 
 def _resolved(argv: Sequence[str], path: str) -> list[str]:
-    """The program by its full path: the launcher looks nothing up."""
+    """Returns the program's full path, since the launcher does not search."""
     program, *rest = argv or [""]
     folders = ("/",) if "/" in program else path.split(":")  # it runs in /
     for found in (Path(folder, program) for folder in folders):
         if program and os.access(found, os.X_OK) and found.is_file():
             return [str(found), *rest]
-    raise LaunchError(f"program {program!r} is not here, or may not be run")
+    raise LaunchError(f"program {program!r} does not exist or is not executable")
 
 
 def _last_words(heard: int) -> str:
-    """What the launcher says before it gives up; empty when the program runs in its place."""
+    """Returns the launcher's error; empty when the program runs in its place."""
     said = b""
     poll = select.poll()
     poll.register(heard, select.POLLIN)

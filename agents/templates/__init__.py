@@ -1,4 +1,4 @@
-"""What may run on this node: templates on the node's own disk, whose placeholders an assignment fills."""
+"""Templates on the node's own disk define what may run; an assignment fills their placeholders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 def number(value: float) -> str:
-    """A number as programs are told it: without an exponent, which not every one reads."""
+    """Formats a number without an exponent, which not every program reads."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
@@ -19,25 +19,25 @@ class Probe:
     path: str
     body: str = ""
     seconds: float = 2.0
-    port: int = 0  # 0: the copy's own; otherwise another of its ports
+    port: int = 0  # 0: the copy's main port; otherwise another of its ports
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A template with its placeholders filled: nothing is left to decide."""
+    """A template with its placeholders filled, ready to start."""
 
     template: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str = ""  # for containers
-    health: Probe | None = None  # 2xx: it answers
-    warm_up: Probe | None = None  # 2xx: it has answered like it will answer
-    drain: Probe | None = None  # 2xx: it takes no new requests and exits when it has none
-    set_batch: Probe | None = None  # `{batch}` and `{batch_timeout_ms}` are filled in at each use
+    health: Probe | None = None  # 2xx: it is healthy
+    warm_up: Probe | None = None  # 2xx: it has warmed up
+    drain: Probe | None = None  # 2xx: it takes no new requests and exits when it has finished the others
+    set_batch: Probe | None = None  # `{batch}` and `{batch_timeout_ms}` are filled at each use
     metrics: Probe | None = None
     metrics_kind: str = ""  # gpuwright, triton, vllm
-    checkpoint_signal: str = ""  # of a job: saves its state and exits
-    processes: int = 1  # of one server: the SM limit counts for each, so it is divided
+    checkpoint_signal: str = ""  # of a job: makes it save its state and exit
+    processes: int = 1  # of one server: the SM limit applies to each, so it is divided
     start_seconds: float = 120.0
     drain_seconds: float = 60.0
-    folders: tuple[str, ...] = ()  # roots of its paths, which a container must see; `:ro` at the end: to read
+    folders: tuple[str, ...] = ()  # roots of its paths, which a container must see; `:ro` at the end: read-only

@@ -1,7 +1,7 @@
-"""Fills a template with what an assignment asks for, or says why not. Nothing here is executed, and there is no shell.
+"""Fills a template with an assignment's arguments, or returns a refusal. Nothing is executed, and there is no shell.
 
-An argument is one element of argv, or a part of one, and never more: the program, the number of words, the
-environment and the image are the template's own.
+An argument is one element of argv or a part of one, never more: the template itself fixes the program, the number of
+words, the environment and the image.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from agents.templates import Filled, Probe, number
 from agents.templates.form import Arg, ChoiceArg, IntegerArg, MetricsForm, NumberArg, PathArg, ProbeForm, TextArg
 from agents.templates.reading import BUILTINS, LIVE, PLACEHOLDER, Template
 
-_SNAKE = {"batchTimeoutMs": "batch_timeout_ms"}  # as the one who uses setBatch gives it
+_SNAKE = {"batchTimeoutMs": "batch_timeout_ms"}  # in camel case, as setBatch spells it
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """What the agent itself fills in."""
+    """The values that the agent itself fills in."""
 
     copy: str
     gpu: str  # UUID
     port: int = 0
     metrics_port: int = 0  # for templates with `has_metrics_port`
-    host: str = "127.0.0.1"  # where it listens
+    host: str = "127.0.0.1"  # the port it listens on
     batch: int = 1
-    max_batch: int = 0  # what its memory is sized for; 0: `batch`
+    max_batch: int = 0  # the batch that its memory is sized for; 0: `batch`
     batch_timeout_ms: float = 0.0
     memory_gib: float = 0.0
 
@@ -56,7 +56,7 @@ class Builtin:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRefused:
-    """Why an assignment's arguments do not fit the template."""
+    """The reason why an assignment's arguments do not fit the template."""
 
     reason: str  # unknown_argument, missing_argument, wrong_type, out_of_range, outside_root, no_such_file
     field: str
@@ -64,7 +64,7 @@ class ArgumentRefused:
 
 
 def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Filled | ArgumentRefused:
-    """The template ready to start. Looks at the file system only to resolve paths under their roots."""
+    """Returns the template ready to start. It accesses the file system only to resolve paths under their roots."""
     form = template.form
     for name in args:
         if name not in form.args:
@@ -108,7 +108,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
 
 def _unknown(template: Template, name: str) -> ArgumentRefused:
     allowed = ", ".join(sorted(template.form.args)) or "none"
-    why = "is filled in by the agent" if name in BUILTINS else "is no argument of it"
+    why = "is filled in by the agent" if name in BUILTINS else "is not one of its arguments"
     return ArgumentRefused(
         "unknown_argument", _shown(name), f"{template.name}: {_shown(name)} {why}; it takes {allowed}"[:500]
     )
@@ -117,7 +117,7 @@ def _unknown(template: Template, name: str) -> ArgumentRefused:
 def _word(
     template: Template, name: str, arg: TextArg | IntegerArg | NumberArg | ChoiceArg, value: object
 ) -> str | ArgumentRefused:
-    """The value as a part of argv, or why it cannot be one."""
+    """Returns the value as a part of argv, or a refusal."""
 
     def no(reason: str) -> ArgumentRefused:
         return ArgumentRefused(reason, name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
@@ -143,12 +143,12 @@ def _word(
     if _CONTROL.search(value) or len(value) > arg.longest or not re.fullmatch(arg.pattern, value):
         return no("out_of_range")
     if value.startswith("-") and any(word.startswith(f"{{{name}}}") for word in template.form.argv):
-        return ArgumentRefused("out_of_range", name, f"{name} {_shown(value)} would be read as an option"[:500])
+        return ArgumentRefused("out_of_range", name, f"{name} {_shown(value)} looks like an option"[:500])
     return value
 
 
 def _path(template: Template, name: str, arg: PathArg, value: object) -> str | ArgumentRefused:
-    """The real path of a file or folder under the root, links followed; "" only where that is the default."""
+    """Returns the real path of a file or folder under the root, with links resolved; "" only if that is the default."""
     if not isinstance(value, str):
         return ArgumentRefused("wrong_type", name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
     if value == "" and arg.default == "":
@@ -159,7 +159,7 @@ def _path(template: Template, name: str, arg: PathArg, value: object) -> str | A
         return ArgumentRefused(reason, name, f"{name} {_shown(value)} {why}; {_allowed(arg)} is allowed"[:500])
 
     if not value or _CONTROL.search(value) or len(value) > 1000:
-        return no("wrong_type", "is no path")
+        return no("wrong_type", "is not a path")
     if value.startswith(("/", "~")) or ".." in value.split("/"):
         return no("outside_root", "leaves the root")
     try:
@@ -170,11 +170,11 @@ def _path(template: Template, name: str, arg: PathArg, value: object) -> str | A
             real = os.path.realpath(wanted, strict=True)
             kind = os.stat(real).st_mode  # noqa: PTH116
     except (OSError, ValueError):
-        return no("no_such_file", "is not there")
+        return no("no_such_file", "does not exist")
     if os.path.commonpath((real, root)) != str(root):
-        return no("outside_root", "is a link out of the root")
+        return no("outside_root", "is a link that leaves the root")
     if not (stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and not arg.new)):
-        return no("no_such_file", "is not a file" if arg.new else "is neither file nor folder")
+        return no("no_such_file", "is not a file" if arg.new else "is neither a file nor a folder")
     return real
 
 
@@ -183,7 +183,7 @@ def _root(template: Template, arg: PathArg) -> Path:
 
 
 def _probe(form: ProbeForm | None, words: Mapping[str, str], later: frozenset[str] = frozenset()) -> Probe | None:
-    """The probe with its placeholders filled: quoted in the path, and in the body as a part of a JSON text."""
+    """Returns the probe with its placeholders filled: quoted in the path, and as JSON text in the body."""
     if form is None:
         return None
 
@@ -195,7 +195,7 @@ def _probe(form: ProbeForm | None, words: Mapping[str, str], later: frozenset[st
             return _late(found[1])
         if found[1] not in words:
             return found[0]  # JSON's own braces
-        # No brace of a value can become a placeholder of what is filled in later.
+        # No brace of a value can become a placeholder that is filled later.
         return json.dumps(words[found[1]])[1:-1].replace("{", "\\u007b").replace("}", "\\u007d")
 
     path, body = PLACEHOLDER.sub(in_path, form.path), PLACEHOLDER.sub(in_body, form.body)
@@ -214,19 +214,19 @@ def _late(name: str) -> str:
 
 def _allowed(arg: Arg) -> str:
     if isinstance(arg, TextArg):
-        return f"a text of up to {arg.longest} characters like {arg.pattern}"
+        return f"a text of up to {arg.longest} characters that matches {arg.pattern}"
     if isinstance(arg, IntegerArg):
         return f"a whole number {arg.min}..{arg.max}"
     if isinstance(arg, NumberArg):
         return f"a number {arg.min:g}..{arg.max:g}"
     if isinstance(arg, ChoiceArg):
         return f"one of {', '.join(arg.of)}"
-    return "a relative path to a file" if arg.new else "a relative path to a file or folder that is there"
+    return "a relative path to a file" if arg.new else "a relative path to an existing file or folder"
 
 
 def _shown(value: object) -> str:
-    """The value for a message: short, printable ASCII."""
+    """Returns the value for a message: short, printable ASCII."""
     if isinstance(value, int) and abs(value) > 10**80:
-        return "a number of more than 80 digits"  # Python refuses to write one of thousands
+        return "a number of more than 80 digits"  # Python refuses to print thousands of digits
     text = ascii(value) if isinstance(value, str | int | float) else type(value).__name__
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""What a template file may say, field by field: the types that reading checks it against."""
+"""The fields of a template file, as the types that reading checks it against."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class _Arg(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", tag_field="type"):
-    """An argument that an assignment may give; without a default it must."""
+    """An argument that an assignment may give, and must give if there is no default."""
 
 
 class TextArg(_Arg, frozen=True, tag="text"):
@@ -45,7 +45,7 @@ class PathArg(_Arg, frozen=True, tag="path"):
     """A file or folder under a root: absolute, or relative to the node's folder of models."""
 
     root: Words = "."
-    new: bool = False  # a file that need not be there yet; its folder must
+    new: bool = False  # a file that need not exist yet, in a folder that must
     default: Words | None = None  # "": none
 
 
@@ -62,7 +62,7 @@ class ProbeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
 
 
 class MetricsForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where the copy says what it served, and in which words."""
+    """Where and in which format the copy reports what it served."""
 
     kind: Literal["gpuwright", "triton", "vllm"]
     path: Annotated[str, Meta(max_length=500, pattern=r"^/[!-z~]*$(?!\n)")] = "/metrics"

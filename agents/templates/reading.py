@@ -1,7 +1,7 @@
 """Reads the templates of this node: shipped ones, and those in the operator's folder, which override by name.
 
 Reading is strict. A template decides what is executed as the agent's user, so a file that another user could have
-written, or that says something this agent does not know, is an error and not a warning.
+written, or that has a field unknown to this agent, is an error and not a warning.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agents.templates.form import Arg, ChoiceArg, IntegerArg, NumberArg, PathArg
 SHIPPED = Path(__file__).parent
 MODELS = Path("/var/lib/gpuwright/models")
 MOST_BYTES = 64 * 1024
-# What the agent fills in, and no assignment.
+# Filled in by the agent, and never by an assignment.
 BUILTINS = frozenset(
     {"python", "host", "port", "metricsPort", "batch", "maxBatch", "batchTimeoutMs", "gpu", "memoryGib", "copy"}
 )
 LIVE = frozenset({"batch", "batchTimeoutMs"})  # filled in at each use of setBatch
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# Each copy is given these by the agent: a template that set them would undo its limits.
+# The agent sets these for each copy: a template that set them would lift its limits.
 _OURS = re.compile(r"CUDA_MPS_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|LD_PRELOAD|LD_AUDIT")
 
 
@@ -42,7 +42,7 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One template: its name, what its file says, and the node's folder that relative roots lie in."""
+    """One template: its name, its file's content, and the node's folder that relative roots refer to."""
 
     name: str
     form: TemplateForm
@@ -50,12 +50,12 @@ class Template:
 
     @property
     def has_metrics_port(self) -> bool:
-        """Whether a copy needs a second port."""
+        """True if a copy needs a second port."""
         return self.form.metrics is not None and self.form.metrics.port == "metricsPort"
 
 
 def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Template]:
-    """All templates by name, sorted. Raises TemplateError with every fault of every file."""
+    """Returns all templates sorted by name. Raises TemplateError with every fault of every file."""
     found, faults = read_usable(folder, models)
     if faults:
         raise TemplateError(faults)
@@ -63,7 +63,7 @@ def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Temp
 
 
 def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapping[str, Template], list[str]]:
-    """The templates without a fault, and the faults of the others: one bad file takes no node down."""
+    """Returns the valid templates and the faults of the others: one bad file does not stop the node."""
     found: dict[str, Template] = {}
     faults: list[str] = []
     for place in (SHIPPED, folder):
@@ -74,7 +74,7 @@ def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapp
                 try:
                     found[path.stem] = read_one(path, models)
                 except TemplateError as error:
-                    found.pop(path.stem, None)  # what it was to override is not what was asked for either
+                    found.pop(path.stem, None)  # the template that it overrides is not wanted either
                     faults += error.faults
         except OSError as error:
             faults.append(f"{place}: {error.strerror or error}")
@@ -84,7 +84,7 @@ def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapp
 
 
 def read_one(path: Path, models: Path = MODELS) -> Template:
-    """The template of one file, whose name is the template's. Raises TemplateError."""
+    """Reads one template file, whose name is the template's. Raises TemplateError."""
     try:
         text = _text(path)
     except OSError as error:
@@ -94,9 +94,9 @@ def read_one(path: Path, models: Path = MODELS) -> Template:
 
 
 def parse(text: str, name: str, where: str) -> TemplateForm:
-    """What a template file says, checked; `where` begins each fault."""
+    """Parses and checks a template file; `where` begins each fault."""
     if not _NAME.fullmatch(name):
-        raise TemplateError([f"{where}: the file's name must be a DNS label and .yaml; {name!r} is none"])
+        raise TemplateError([f"{where}: the file must be named LABEL.yaml with a DNS label; {name!r} is not one"])
     try:
         form = msgspec.convert(_loaded(text, where), TemplateForm)
     except msgspec.ValidationError as error:
@@ -108,7 +108,7 @@ def parse(text: str, name: str, where: str) -> TemplateForm:
 
 
 def faults_of(form: TemplateForm) -> list[str]:
-    """What types alone cannot say: every placeholder known and every argument used, ranges and defaults in order."""
+    """Returns the faults that types cannot find: unknown placeholders, unused arguments, ranges and defaults."""
     faults = [fault for name, arg in form.args.items() for fault in _arg_faults(name, arg)]
     probes = {"health": form.health, "warmUp": form.warm_up, "drain": form.drain, "setBatch": form.set_batch}
     texts = [(f"argv[{at}]", word) for at, word in enumerate(form.argv)]
@@ -123,18 +123,18 @@ def faults_of(form: TemplateForm) -> list[str]:
             if name not in known
         ]
         if re.search(r"[{}]", PLACEHOLDER.sub("", text)):
-            faults.append(f"{field}: a brace stands alone in {text!r}")
+            faults.append(f"{field}: unmatched brace in {text!r}")
     for probe in probes.values():
         used |= body_placeholders(probe, known)
     faults += [f"args.{name}: no placeholder {{{name}}} uses it" for name in form.args if name not in used]
     if set(PLACEHOLDER.findall(form.argv[0])) - {"python"} or not form.argv[0]:
-        faults.append("argv[0]: the program is fixed, or {python}; no argument may choose it")
+        faults.append("argv[0]: the program must be fixed, or {python}; no argument may choose it")
     if form.set_batch and "batch" not in body_placeholders(form.set_batch, known) | set(
         PLACEHOLDER.findall(form.set_batch.path)
     ):
-        faults.append("setBatch: neither path nor body holds {batch}")
+        faults.append("setBatch: neither path nor body contains {batch}")
     faults += [
-        f"environment.{name}: the agent sets it for each copy; a template cannot"
+        f"environment.{name}: set by the agent for each copy; a template cannot set it"
         for name in form.environment
         if _OURS.fullmatch(name)
     ]
@@ -142,14 +142,14 @@ def faults_of(form: TemplateForm) -> list[str]:
 
 
 def body_placeholders(probe: ProbeForm | None, known: Iterable[str]) -> set[str]:
-    """A body is JSON, whose own braces are no placeholders: only known names are."""
+    """Finds placeholders in a body, whose JSON has braces of its own: only known names count."""
     return set(PLACEHOLDER.findall(probe.body)) & set(known) if probe else set()
 
 
 def _arg_faults(name: str, arg: Arg) -> list[str]:
     at = f"args.{name}"
     if name in BUILTINS:
-        return [f"{at}: the agent fills {{{name}}} in; name the argument otherwise"]
+        return [f"{at}: {{{name}}} is filled in by the agent; rename the argument"]
     if isinstance(arg, TextArg):
         try:
             re.compile(arg.pattern)
@@ -162,7 +162,7 @@ def _arg_faults(name: str, arg: Arg) -> list[str]:
             return [f"{at}.default: {arg.default:g} is outside {arg.min:g}..{arg.max:g}"]
     elif isinstance(arg, ChoiceArg):
         if arg.default is not None and arg.default not in arg.of:
-            return [f"{at}.default: {arg.default!r} is none of {', '.join(arg.of)}"]
+            return [f"{at}.default: {arg.default!r} is not one of {', '.join(arg.of)}"]
     elif isinstance(arg, PathArg) and arg.default and (arg.default.startswith("/") or ".." in arg.default.split("/")):
         return [f"{at}.default: {arg.default!r} must lie under the root"]
     return []
@@ -174,11 +174,11 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _text(path: Path) -> str:
-    """The file's text; it lies in its folder, and nobody but its owner and group can write it."""
+    """Returns the file's text; the file must lie in its folder, and others must not be able to write it."""
     real = path.resolve(strict=True)
     if real.parent != path.parent.resolve():
         raise TemplateError([f"{path}: a link to {real}, which is outside the folder; copy it here"])
-    # Opened once, looked at through the descriptor: what is checked is what is read.
+    # Opened once and checked through the descriptor, so that what is checked is what is read.
     descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
@@ -196,24 +196,24 @@ def _text(path: Path) -> str:
 
 def _refuse_if_others_write(path: Path, facts: os.stat_result) -> None:
     if facts.st_mode & stat.S_IWOTH:
-        raise TemplateError([f"{path}: anybody may write it (mode {stat.S_IMODE(facts.st_mode):o}); run chmod o-w"])
+        raise TemplateError([f"{path}: writable by everyone (mode {stat.S_IMODE(facts.st_mode):o}); run chmod o-w"])
 
 
 def _loaded(text: str, where: str) -> Any:
-    """YAML without aliases and without a key said twice."""
-    import yaml  # read once at start: who never reads a template never loads it
+    """Loads YAML without aliases and without duplicate keys."""
+    import yaml  # loaded only when a template is read
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Strict(base):  # type: ignore[misc]
-        """One meaning for each file: the last of two equal keys is not silently the winner."""
+        """Refuses duplicate keys, of which plain YAML silently takes the last."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             twice = {key for key in keys if isinstance(key, str) and keys.count(key) > 1}
             if twice:
                 line = node.start_mark.line + 1
-                raise yaml.YAMLError(f"said twice below line {line}: {', '.join(sorted(twice))}")
+                raise yaml.YAMLError(f"duplicate keys below line {line}: {', '.join(sorted(twice))}")
             return super().construct_mapping(node, deep)
 
     try:

@@ -1,4 +1,4 @@
-"""NVIDIA's MPS through its control program: one daemon per GPU, each with a pipe directory of its own."""
+"""NVIDIA's MPS through its control program: one daemon per GPU, each with its own pipe directory."""
 
 from agents.devices.mps.control import MpsControl
 

@@ -1,4 +1,4 @@
-"""The MPS daemons of this machine's GPUs, spoken to through NVIDIA's own control program."""
+"""The MPS daemons of this machine's GPUs, controlled through NVIDIA's own program."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class MpsControl:
-    """One daemon per GPU, under `root/UUID`, with the UID of this process: servers take clients of one UID only.
+    """One daemon per GPU, under `root/UUID`, with this process's UID: a server takes clients of one UID only.
 
-    A daemon that does not answer is TIMEOUT, one whose answer is not in the grammar GARBLED; neither is ever read as
-    "no clients" nor as "a client".
+    A daemon that does not answer is TIMEOUT, one whose answer does not parse GARBLED; neither is ever taken for
+    "no clients" or for "a client".
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class MpsControl:
                 return
             pipe = self._program.pipe(uuid)
             if processes.daemon(pipe) is not None:
-                raise DeviceError(Trouble.TIMEOUT, uuid, "its MPS daemon runs and does not answer")
+                raise DeviceError(Trouble.TIMEOUT, uuid, "the MPS daemon is running but does not answer")
             if len(os.fsencode(pipe / "control")) > grammar.LONGEST_SOCKET_PATH:
                 raise DeviceError(Trouble.DOWN, uuid, f"{pipe} is too long for the path of a socket")
             (pipe / "log").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class MpsControl:
             self._wait_for(uuid)
 
     def stop(self, uuid: str) -> None:
-        """Asked to go, and made to: also one that hangs."""
+        """Asks the daemon to quit, then kills it, also when it hangs."""
         with self._locks[uuid]:
             pipe = self._program.pipe(uuid)
             if not pipe.exists():
@@ -75,7 +75,7 @@ class MpsControl:
             try:
                 self._program.say(uuid, f"quit -t {self._quit_seconds}\n", patience_seconds)
             except DeviceError:
-                until = 0.0  # it did not hear of it
+                until = 0.0  # it did not receive the command
             while left := processes.all_of(pipe):
                 if time.monotonic() > until:
                     self._kill(pipe, left)
@@ -94,7 +94,7 @@ class MpsControl:
         return self.look(uuid).all_clients()
 
     def look(self, uuid: str) -> DaemonStatus:
-        """State and clients at the price of one run of the program; DeviceError DOWN where there is no daemon."""
+        """Returns state and clients by one run of the program; DeviceError DOWN where there is no daemon."""
         return self._looking.look(uuid, self._deadline_seconds)
 
     def terminate(self, uuid: str, pid: int) -> bool:
@@ -125,7 +125,7 @@ class MpsControl:
         return True
 
     def _wait_for(self, uuid: str) -> None:
-        """Until the daemon that was just started answers; what it says before that may be anything."""
+        """Waits until the daemon that was just started answers; earlier output is ignored."""
         until = time.monotonic() + self._start_seconds
         while True:
             try:
@@ -136,11 +136,11 @@ class MpsControl:
                     raise
             if time.monotonic() > until:
                 logs = self._program.pipe(uuid) / "log"
-                raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon was started and is gone: see {logs}")
+                raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon exited after its start: see {logs}")
             time.sleep(PAUSE_SECONDS)
 
     def _clear(self, pipe: Path) -> None:
-        """Servers of a daemon that was killed would keep the GPU from the next one; its files are nobody's."""
+        """Kills servers of a daemon that was killed, which would block the GPU, and removes its files."""
         self._kill(pipe, processes.all_of(pipe))
         for left in pipe.iterdir():
             if not left.is_dir():
@@ -148,7 +148,7 @@ class MpsControl:
 
     def _kill(self, pipe: Path, pids: Sequence[int]) -> None:
         for pid in pids:
-            log.warning("killing %s, which MPS left in %s", pid, pipe)
+            log.warning("killing leftover MPS process %s of %s", pid, pipe)
             processes.kill(pid, pipe)
         until = time.monotonic() + self._deadline_seconds
         while processes.all_of(pipe) and time.monotonic() < until:

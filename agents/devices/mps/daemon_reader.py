@@ -1,4 +1,4 @@
-"""State and clients of a daemon at one moment, believed only where what it says agrees with itself."""
+"""Reads state and clients of a daemon, and believes them only if the answers are consistent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """One daemon at one moment: its state, and the clients of each of its servers."""
+    """A daemon's state, and the clients of each of its servers."""
 
     state: MpsState
     clients: Mapping[int, frozenset[int]]
@@ -26,9 +26,9 @@ class DaemonStatus:
 
 
 def keeps_waiting(server_uid: int | None, our_uid: int) -> bool:
-    """Whether our clients would wait for a server of their own while this one serves another user.
+    """Returns True if our clients would wait for their own server while this one serves another user.
 
-    Root's clients may run as anybody, so it knows whom it starts.
+    Root may start clients as any user, so it decides for itself.
     """
     return server_uid is not None and our_uid not in (0, server_uid)
 
@@ -46,7 +46,7 @@ class DaemonReader:
         try:
             return self._look(uuid, until)
         except grammar.UnreadableMpsOutput:
-            pass  # as is the answer of a server that ends while it is asked about: once more, and then it is believed
+            pass  # a server that ends while it is asked also answers so: try once more, then believe it
         try:
             return self._look(uuid, until)
         except grammar.UnreadableMpsOutput as error:
@@ -55,18 +55,18 @@ class DaemonReader:
     def _look(self, uuid: str, until: float) -> DaemonStatus:
         for _ in range(_TRIES):
             asked = sorted(self._servers.get(uuid, frozenset()))
-            # Lists twice: what spoils one of two is found out.
+            # Each list is requested twice to detect a spoiled reply.
             commands = ["get_server_list", "get_server_list"]
             for server in asked:
                 commands += [f"get_server_status {server}", f"get_client_list {server}", f"get_client_list {server}"]
             first, second, *said = self._program.ask(uuid, commands, until)
             servers = grammar.pids(first)
             if grammar.pids(second) != servers:
-                raise grammar.UnreadableMpsOutput("its list of servers is another each time")
+                raise grammar.UnreadableMpsOutput("the list of servers keeps changing")
             if servers == frozenset(asked):
                 return self._read(uuid, asked, said)
             self._servers[uuid] = servers
-        raise grammar.UnreadableMpsOutput("its list of servers is another each time")
+        raise grammar.UnreadableMpsOutput("the list of servers keeps changing")
 
     def _read(self, uuid: str, servers: Sequence[int], said: Sequence[Sequence[str]]) -> DaemonStatus:
         states: list[MpsState] = []
@@ -76,10 +76,10 @@ class DaemonReader:
             states.append(grammar.status(state))
             clients[server] = grammar.pids(first)
             if grammar.pids(second) != clients[server]:
-                raise grammar.UnreadableMpsOutput("its list of clients is another each time")
+                raise grammar.UnreadableMpsOutput("the list of clients keeps changing")
             uid = processes.owner(server)
             if keeps_waiting(uid, os.getuid()):
-                what = f"its MPS server belongs to UID {uid}, and clients of UID {os.getuid()} would wait for ever"
+                what = f"the MPS server belongs to UID {uid}, so clients of UID {os.getuid()} would wait forever"
                 raise DeviceError(Trouble.NO_PERMISSION, uuid, what)
         for state_of_all in (MpsState.FAULT, MpsState.ACTIVE):
             if state_of_all in states:
@@ -88,4 +88,4 @@ class DaemonReader:
 
 
 def no_answer(uuid: str, error: grammar.UnreadableMpsOutput) -> DeviceError:
-    return DeviceError(Trouble.GARBLED, uuid, f"its MPS daemon said what is no answer: {error}")
+    return DeviceError(Trouble.GARBLED, uuid, f"malformed answer of the MPS daemon: {error}")

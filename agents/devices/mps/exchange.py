@@ -1,4 +1,4 @@
-"""One run of the control program: commands in, text out, and an end by the deadline whatever it does."""
+"""Runs the control program once: commands in, text out, killed at the deadline."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LONGEST_ANSWER = 65_536
-_KILLED_SECONDS = 0.5  # a killed process that does not end by then is stuck in the kernel
+_KILLED_SECONDS = 0.5  # a killed process that has not ended by then is stuck in the kernel
 
 
 class TooLate(Exception):
-    """It was not done by the deadline, and was killed."""
+    """The program missed its deadline and was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What came of it. More than LONGEST_ANSWER is cut off: no answer is so long."""
+    """The program's output. Beyond LONGEST_ANSWER it is cut off, since no valid answer is so long."""
 
     status: int
     output: bytes
 
 
 def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], seconds: float) -> Printed:
-    """Raises TooLate, or OSError where the program cannot be started."""
+    """Runs it. Raises TooLate, or OSError where the program cannot be started."""
     until = time.monotonic() + seconds
-    # A session of its own: whatever it starts is killed with it.
+    # Its own session, so that its children are killed with it.
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -45,7 +45,7 @@ def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], second
     assert process.stdout is not None
     try:
         with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(said)  # far less than a pipe holds: it does not wait for a reader
+            process.stdin.write(said)  # far less than a pipe holds, so it does not block
         output = _read(process.stdout.fileno(), until)
         try:
             return Printed(process.wait(max(0.0, until - time.monotonic())), output)
@@ -57,9 +57,9 @@ def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], second
 
 
 def detach(argv: Sequence[str], environment: Mapping[str, str], printed: Path, seconds: float) -> int:
-    """Run what goes into the background, its words into a file: the status of its front.
+    """Starts a background program with its output in a file, and returns the exit status of the foreground part.
 
-    Not through a pipe: whoever stays in the background may keep it, and its end would never be read.
+    A pipe would not do: the background part may keep it open, and reading would never end.
     """
     with printed.open("wb") as file:
         process = subprocess.Popen(
@@ -98,4 +98,4 @@ def _read(descriptor: int, until: float) -> bytes:
         if not part:
             return output
         output += part
-    raise TooLate  # it would print for ever
+    raise TooLate  # it would print without end

@@ -1,4 +1,4 @@
-"""What a client of MPS must find in its environment before it opens the device: its GPU, its daemon, its limits."""
+"""The environment that a client of MPS needs before it opens the device: its GPU, its daemon, its limits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from agents.seams.device import DeviceError, Trouble
 
 
 def limits(uuid: str, pipe: Path, sm_percent: float, memory_gib: float) -> dict[str, str]:
-    """CUDA's own variables. The lower of these and the daemon's count; the daemon's are left at everything.
+    """Returns CUDA's own variables. The lower of these and the daemon's limits count; the daemon's stay at the maximum.
 
-    MPS takes whole MiB: the limit is the next one, or what needs exactly its share would never start.
+    MPS takes whole MiB, so the limit is rounded up: otherwise a copy that needs exactly its share would never start.
     """
     if not 0 < sm_percent <= 100:
         raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"SM share {sm_percent:g} is outside 0..100")
@@ -19,7 +19,7 @@ def limits(uuid: str, pipe: Path, sm_percent: float, memory_gib: float) -> dict[
     if mebibytes < 1 or memory_gib * 1024 < 1:
         raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"memory limit {memory_gib:g} GiB is below 1 MiB")
     return {
-        "CUDA_VISIBLE_DEVICES": uuid,  # by UUID: an index means another device once one is lost
+        "CUDA_VISIBLE_DEVICES": uuid,  # by UUID: an index points to another device once one is lost
         "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{sm_percent:g}",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={mebibytes}M",  # device 0: the only one the daemon shows

@@ -1,4 +1,4 @@
-"""The daemon and the servers of one pipe directory, as processes: found by what they are, and killed at the last."""
+"""Finds the daemon and the servers of one pipe directory as processes, and kills them as a last resort."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-NAME = "nvidia-cuda-mps"  # of daemon and server alike, as the kernel cuts names off
+NAME = "nvidia-cuda-mps"  # of daemon and server alike, truncated by the kernel
 PID_FILE = "nvidia-cuda-mps-control.pid"
 
 
 def is_mps(pid: int) -> bool:
-    """Whether the process is a daemon or a server of MPS; a PID alone may be anybody's by now."""
+    """Returns True if the process is a daemon or a server of MPS, since a PID may have been reused."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().startswith(NAME)
     except OSError:
@@ -20,7 +20,7 @@ def is_mps(pid: int) -> bool:
 
 
 def belongs(pid: int, pipe: Path) -> bool:
-    """Whether the process is MPS's, and works for this pipe directory."""
+    """Returns True if the process is MPS's and works for this pipe directory."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes() if is_mps(pid) else b""
     except OSError:
@@ -29,7 +29,7 @@ def belongs(pid: int, pipe: Path) -> bool:
 
 
 def daemon(pipe: Path) -> int | None:
-    """The PID of the daemon that runs; it leaves a file that says so."""
+    """Returns the PID of the running daemon, which it writes to a file."""
     try:
         pid = int((pipe / PID_FILE).read_text())
     except (OSError, ValueError):
@@ -38,7 +38,7 @@ def daemon(pipe: Path) -> int | None:
 
 
 def owner(pid: int) -> int | None:
-    """The UID of a process, None where it is gone."""
+    """Returns the UID of a process, None when it is gone."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
@@ -46,17 +46,17 @@ def owner(pid: int) -> int | None:
 
 
 def everybodys() -> list[int]:
-    """Daemons and servers of this machine, whoever runs them."""
+    """Returns the daemons and servers of this machine, of any user."""
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal() and is_mps(int(entry.name))]
 
 
 def all_of(pipe: Path) -> list[int]:
-    """Daemon and servers; those of a daemon that was killed, too."""
+    """Returns daemon and servers, also those of a daemon that was killed."""
     return [pid for pid in everybodys() if belongs(pid, pipe)]
 
 
 def kill(pid: int, pipe: Path) -> None:
-    """At once, and nobody else's process."""
+    """Kills the process at once, if it still is MPS's."""
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:

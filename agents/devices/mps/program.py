@@ -1,4 +1,4 @@
-"""The control program, run for one GPU's daemon: what its runs come to, as replies or as a DeviceError."""
+"""Runs the control program for one GPU's daemon; the outcome is its replies or a DeviceError."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ class Program:
         return self._root / uuid
 
     def ask(self, uuid: str, commands: Sequence[str], until: float) -> tuple[tuple[str, ...], ...]:
-        """A reply to each command; raises Garbled where one is doubtful."""
+        """Returns a reply to each command; raises UnreadableMpsOutput if one is doubtful."""
         printed = self.say(uuid, grammar.script(commands), until - time.monotonic())
         return grammar.replies(printed, len(commands))
 
     def say(self, uuid: str, said: str, seconds: float) -> bytes:
-        """What it printed, where it could talk to the daemon; DeviceError DOWN where there is none."""
+        """Returns the output if the program could talk to the daemon; DeviceError DOWN where there is none."""
         pipe = self.pipe(uuid)
         if not pipe.is_dir():
-            raise DeviceError(Trouble.DOWN, uuid, "there is no MPS daemon")
+            raise DeviceError(Trouble.DOWN, uuid, "no MPS daemon is running")
         with self._bounded(uuid):
             printed = run([self._program], said.encode(), self._environment(uuid), seconds)
         if printed.status == 0:
             return printed.output
         if grammar.NO_DAEMON.encode() in printed.output or processes.daemon(pipe) is None:
-            raise DeviceError(Trouble.DOWN, uuid, "there is no MPS daemon")
-        raise DeviceError(Trouble.GARBLED, uuid, f"its MPS daemon broke off: status {printed.status}")
+            raise DeviceError(Trouble.DOWN, uuid, "no MPS daemon is running")
+        raise DeviceError(Trouble.GARBLED, uuid, f"the MPS daemon broke the connection: status {printed.status}")
 
     def launch(self, uuid: str, seconds: float) -> None:
-        """Start a daemon; it need not answer yet."""
+        """Starts a daemon, which need not answer yet."""
         environment = self._environment(uuid) | {"CUDA_VISIBLE_DEVICES": uuid}
         printed = self.pipe(uuid) / "log" / "start.txt"
         with self._bounded(uuid):
             status = detach([self._program, "-d"], environment, printed, seconds)
         if status != 0:
             said = printed.read_bytes()[:200].decode("ascii", "replace").strip()
-            raise DeviceError(Trouble.DOWN, uuid, f"its MPS daemon does not start: {said or status}")
+            raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon does not start: {said or status}")
 
     @contextmanager
     def _bounded(self, uuid: str) -> Iterator[None]:
         try:
             yield
         except TooLate:
-            raise DeviceError(Trouble.TIMEOUT, uuid, "its MPS daemon does not answer") from None
+            raise DeviceError(Trouble.TIMEOUT, uuid, "the MPS daemon does not answer") from None
         except FileNotFoundError:
             raise DeviceError(Trouble.NOT_SUPPORTED, uuid, f"{self._program} is not installed") from None
         except OSError as error:
             raise DeviceError(Trouble.UNKNOWN, uuid, f"{self._program}: {error}") from error
 
     def _environment(self, uuid: str) -> dict[str, str]:
-        """Ours without what steers CUDA: a limit set there would be that of the daemon, and of all its clients."""
+        """Returns our environment without CUDA's variables: limits there would apply to the daemon and its clients."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
         pipe = self.pipe(uuid)
         return ours | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(pipe / "log")}

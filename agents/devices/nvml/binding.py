@@ -1,4 +1,4 @@
-"""The loaded NVML: which GPU is which, and each call to it in that GPU's own thread, with a deadline."""
+"""The loaded NVML: identifies GPUs, and runs each call in that GPU's own thread with a deadline."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agents.devices.nvml.worker import DriverCall, DriverHangs, DriverThread
 from agents.seams.device import DeviceError, Trouble
 
 DEADLINE_SECONDS = 5.0
-REOPEN_SECONDS = 30.0  # NVML learns of a GPU that came back only when it is opened again
+REOPEN_SECONDS = 30.0  # NVML sees a GPU that came back only after it is opened again
 LONGEST_PAUSE_SECONDS = 600.0
 _EVENTS = -1  # no index
 
 
 @dataclass(slots=True)
 class NvmlSlot:
-    """One of NVML's indexes; which GPU it is may change when NVML is opened again."""
+    """One of NVML's indexes; it may point to another GPU after NVML is opened again."""
 
     index: int
     worker: DriverThread
@@ -34,19 +34,19 @@ class NvmlSlot:
 
 
 class _Reopened(Exception):
-    """The handle is of an earlier opening of NVML, and may mean another GPU now."""
+    """The handle belongs to an earlier opening of NVML, and may point to another GPU now."""
 
 
 @dataclass(slots=True)
 class _Enumeration:
-    """What the last enumeration saw."""
+    """The result of the last enumeration."""
 
     slots: dict[str, NvmlSlot] = field(default_factory=dict)
-    troubles: dict[str, Trouble] = field(default_factory=dict)  # of GPUs seen before and not this time
+    troubles: dict[str, Trouble] = field(default_factory=dict)  # of known GPUs that are missing now
 
 
 class Binding:
-    """NVML, opened. `DeviceError` NO_DRIVER when there is none, TIMEOUT when it hangs."""
+    """An open NVML. `DeviceError` NO_DRIVER when there is none, TIMEOUT when it hangs."""
 
     nvml = pynvml
 
@@ -57,7 +57,7 @@ class Binding:
         self._workers: dict[int, DriverThread] = {_EVENTS: DriverThread("nvml-events")}
         self._seen = _Enumeration()
         self._lock = threading.RLock()  # of enumerating and reopening
-        self.generation = 0  # counts how often NVML was opened: handles and event sets are of one opening
+        self.generation = 0  # counts openings of NVML: handles and event sets are valid within one
         self._opened_at = 0.0
         self._open()
 
@@ -67,53 +67,53 @@ class Binding:
 
     @property
     def events_worker(self) -> DriverThread:
-        """The thread that waits for events: NVML is not opened again while it does."""
+        """The thread that waits for events; NVML is not opened again meanwhile."""
         return self._workers[_EVENTS]
 
     def driver_version(self) -> str:
         return str(self._of_driver("read the driver's version", pynvml.nvmlSystemGetDriverVersion))
 
     def slots(self) -> dict[str, NvmlSlot]:
-        """As of the last enumeration, by UUID."""
+        """Returns the last enumeration by UUID."""
         return dict(self._seen.slots)
 
     def enumerate(self) -> dict[str, NvmlSlot]:
-        """Find every GPU afresh. One that is lost or hangs is missing, and hides no other."""
+        """Finds every GPU again. One that is lost or hangs is left out and hides no other."""
         with self._lock:
             missing = self._enumerate()
             if missing and time.monotonic() - self._opened_at > self._pause_seconds and self._reopen():
                 missing = self._enumerate()
-                # Opening takes a while, and for one that never comes back it is in vain.
+                # Opening takes a while, and does not help a GPU that never comes back.
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
             if not missing:
                 self._pause_seconds = self._reopen_seconds
             return dict(self._seen.slots)
 
     def call(self, uuid: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """`function(handle, *arguments)` in the GPU's own thread."""
+        """Runs `function(handle, *arguments)` in the GPU's own thread."""
         try:
             try:
                 return self._called(self.slot(uuid), function, arguments)
             except _Reopened:
-                with self._lock:  # until every GPU has its handle again
+                with self._lock:  # until every GPU has its new handle
                     slot = self.slot(uuid)
                 return self._called(slot, function, arguments)
         except pynvml.NVMLError as error:
             raise translated(error, uuid, what) from error
         except (DriverHangs, _Reopened):
-            raise DeviceError(Trouble.TIMEOUT, uuid, f"{what}: NVML has not come back") from None
+            raise DeviceError(Trouble.TIMEOUT, uuid, f"{what}: NVML is still busy with an earlier call") from None
 
     def slot(self, uuid: str) -> NvmlSlot:
-        """Of a GPU that the last enumeration saw; DeviceError says what became of any other."""
+        """Returns the slot of an enumerated GPU; DeviceError explains what happened to any other."""
         if not self._seen.slots and not self._seen.troubles:
             self.enumerate()
         slot = self._seen.slots.get(uuid)
         if slot is None:
-            raise DeviceError(self._seen.troubles.get(uuid, Trouble.LOST), uuid, "is not among the GPUs of this node")
+            raise DeviceError(self._seen.troubles.get(uuid, Trouble.LOST), uuid, "is not a GPU of this node")
         return slot
 
     def together(self, what: Callable[[NvmlSlot], Any]) -> dict[str, Any]:
-        """Do the same with every GPU at once; a result or a DeviceError for each."""
+        """Runs the same call on every GPU at once; returns a result or a DeviceError for each."""
         started: dict[str, tuple[NvmlSlot, DriverCall | None]] = {}
         for uuid, slot in self._seen.slots.items():
             try:
@@ -124,7 +124,7 @@ class Binding:
         return {uuid: self._outcome(uuid, slot, job, until) for uuid, (slot, job) in started.items()}
 
     def close(self) -> None:
-        with suppress(DeviceError):  # it hangs or is gone: the process ends without it
+        with suppress(DeviceError):  # it hangs or is gone: the process exits without it
             self._of_driver("close NVML", pynvml.nvmlShutdown)
         for worker in [self._driver, *self._workers.values()]:
             worker.stop()
@@ -148,10 +148,10 @@ class Binding:
         except pynvml.NVMLError as error:
             raise translated(error, "", what) from error
         except DriverHangs:
-            raise DeviceError(Trouble.TIMEOUT, "", f"{what}: NVML has not come back") from None
+            raise DeviceError(Trouble.TIMEOUT, "", f"{what}: NVML is still busy with an earlier call") from None
 
     def _enumerate(self) -> bool:
-        """Whether a GPU that was there, or an index that should be one, is missing."""
+        """Returns True if a known GPU, or an index that should have one, is missing."""
         count = int(self._of_driver("count the GPUs", pynvml.nvmlDeviceGetCount))
         before = self._seen
         names = {slot.index: uuid for uuid, slot in before.slots.items()}
@@ -190,10 +190,10 @@ class Binding:
         except pynvml.NVMLError as error:
             return DeviceError(trouble(error), uuid, f"device {slot.index}: {error}")
         except DriverHangs:
-            return DeviceError(Trouble.TIMEOUT, uuid, f"device {slot.index}: NVML has not come back")
+            return DeviceError(Trouble.TIMEOUT, uuid, f"device {slot.index}: NVML is still busy with an earlier call")
 
     def _reopen(self) -> bool:
-        """Close NVML and open it while no GPU's thread is in it; False when one does not come out."""
+        """Opens NVML again while no GPU's thread is in it; False when one does not return."""
         go_on = threading.Event()
         waiting = [threading.Event() for _ in self._workers]
         try:
@@ -208,7 +208,7 @@ class Binding:
         except (DriverHangs, DeviceError):
             return False
         finally:
-            self._opened_at = time.monotonic()  # tried: not again for a while
+            self._opened_at = time.monotonic()  # tried; wait before the next attempt
             go_on.set()
 
 

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class NvmlDevice:
     """Opens NVML at once: DeviceError NO_DRIVER where there is none.
 
-    `originals_file` holds how each GPU was set before its first change, also across a crash: `restore` of the
-    next agent puts back what this one found.
+    `originals_file` keeps each GPU's settings from before its first change, even across a crash, so that `restore` of
+    the next agent brings them back.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class NvmlDevice:
         self._binding.close()
 
     def _gpu(self, uuid: str) -> GpuDevice:
-        """As it was last found."""
+        """Returns the GPU as last enumerated."""
         if uuid not in self._gpus:
             self.gpus()
         slot = self._binding.slot(uuid)
-        if uuid not in self._gpus:  # it has a name, and said nothing else
+        if uuid not in self._gpus:  # it has a name and reported nothing else
             self._gpus[uuid] = self._binding.call(uuid, "probe it", lambda handle: self._probed(slot))
         return self._gpus[uuid]
 

@@ -1,4 +1,4 @@
-"""Critical errors (XIDs) as the driver reports them; which of them matter is decided elsewhere."""
+"""Critical errors (XIDs) as the driver reports them; the health policy decides which of them matter."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agents.devices.nvml.troubles import translated, trouble
 from agents.devices.nvml.worker import DriverHangs
 from agents.seams.device import DeviceError, Trouble, XidEvent
 
-SLICE_SECONDS = 0.5  # at most this long in one call, so that NVML can be opened again between two
+SLICE_SECONDS = 0.5  # limits one call, so that NVML can be opened again in between
 
 
 class Events:
-    """One event set of all GPUs that report events. A lost GPU makes it useless to the others: then it is made anew."""
+    """One event set for all GPUs that report events. It is rebuilt after a GPU is lost, which breaks it for all."""
 
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
@@ -27,11 +27,11 @@ class Events:
         self._slice_seconds = min(SLICE_SECONDS, binding.deadline_seconds / 4)
         self._closing = threading.Event()
         self._set: Any = None
-        self._uuids: dict[int, str] = {}  # by the address that a handle is
+        self._uuids: dict[int, str] = {}  # keyed by the handle's address
         self._of: tuple[int, frozenset[str]] = (0, frozenset())
 
     def wait(self, seconds: float) -> tuple[XidEvent, ...]:
-        """What came since the last call, waiting up to `seconds` for the first."""
+        """Returns the events since the last call, waiting up to `seconds` for the first."""
         until = time.monotonic() + seconds
         while True:
             left = max(0.0, until - time.monotonic())
@@ -42,7 +42,9 @@ class Events:
                     return ()
                 came = self._ask(min(left, self._slice_seconds))
             except DriverHangs:
-                raise DeviceError(Trouble.TIMEOUT, "", "wait for events: NVML has not come back") from None
+                raise DeviceError(
+                    Trouble.TIMEOUT, "", "wait for events: NVML is still busy with an earlier call"
+                ) from None
             except pynvml.NVMLError as error:
                 if trouble(error) is not Trouble.LOST:
                     raise translated(error, "", "wait for events") from error
@@ -83,13 +85,13 @@ class Events:
 
     def _free(self) -> None:
         held, self._set = self._set, None
-        if held is not None and self._of[0] == self._binding.generation:  # else it went with its opening
+        if held is not None and self._of[0] == self._binding.generation:  # otherwise it was closed together with NVML
             with suppress(DriverHangs, pynvml.NVMLError):
                 self._worker.do(lambda: pynvml.nvmlEventSetFree(held), self._binding.deadline_seconds)
 
 
 def _register(handle: Any, event_set: Any) -> None:
-    pynvml.nvmlDeviceGetMemoryInfo(handle)  # a lost GPU may register well, and spoil the set
+    pynvml.nvmlDeviceGetMemoryInfo(handle)  # a lost GPU may register successfully and still break the set
     pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
 
 

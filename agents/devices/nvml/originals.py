@@ -1,4 +1,4 @@
-"""How a GPU was set before we touched it, on disk before the first change: any later process can put it back."""
+"""A GPU's settings before our first change, saved on disk, so that any later process can restore them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.host.clocks import boot_id
 
 
 class Original(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Of one GPU, what was changed and to what it goes back; a locked clock goes back to a free one."""
+    """What was changed on a GPU and its value before; a locked clock is simply released."""
 
     clock_locked: bool = False
     power_mw: int | None = None
@@ -26,9 +26,9 @@ class _File(msgspec.Struct, rename="camel"):
 
 
 class Originals:
-    """By UUID. What was written before the last boot is void: the driver has forgotten it, too.
+    """Originals by UUID. Entries from before the last boot are void: the driver has forgotten the changes too.
 
-    MsgspecError for a file that cannot be read: it is replaced whole, so half a file cannot be ours.
+    MsgspecError for a file that cannot be read: it is written atomically, so half a file cannot be ours.
     """
 
     def __init__(self, path: Path, boot: str = "") -> None:
@@ -47,7 +47,7 @@ class Originals:
         return tuple(self._gpus)
 
     def keep(self, uuid: str, knob: Original) -> None:
-        """What was found of one knob, on disk when this returns; only the first to be kept tells how it was.
+        """Saves the value of a knob before its first change, on disk when this returns; later values are ignored.
 
         OSError when it could not be written, and then nothing may be changed.
         """
@@ -62,7 +62,7 @@ class Originals:
                 self._write({**self._gpus, uuid: kept})
 
     def forget(self, uuid: str) -> None:
-        """It is as it was."""
+        """Forgets a GPU whose settings are restored."""
         with self._lock:
             if uuid in self._gpus:
                 self._write({name: original for name, original in self._gpus.items() if name != uuid})
@@ -74,7 +74,7 @@ class Originals:
 
 
 def opened(path: Path) -> Originals:
-    """A file that cannot be read is kept aside for whoever wonders."""
+    """Opens the file; an unreadable one is renamed and kept for inspection."""
     try:
         return Originals(path)
     except msgspec.MsgspecError:

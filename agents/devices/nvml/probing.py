@@ -1,4 +1,4 @@
-"""What one GPU is, and what it can do, found out by trying each read once."""
+"""Finds out what a GPU is and supports by trying each read once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from agents.devices.nvml.reading import GIB, clock_reasons, ecc_uncorrected
 from agents.devices.nvml.troubles import said
 from agents.seams.device import Ability, GpuDevice
 
-VOLTA = (7, 0)  # the first with clocks to lock and with limits per MPS client
-CORES_PER_SM = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}  # 128 in all that came later
+VOLTA = (7, 0)  # the first architecture with lockable clocks and limits per MPS client
+CORES_PER_SM = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}  # 128 in all later ones
 
 
 def found(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
-    """The GPU behind a handle; raises NVMLError when it is gone."""
+    """Returns the GPU behind a handle; raises NVMLError when it is gone."""
     capability = said(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
     clocks = _clocks_mhz(handle)
     constraints = said(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or [0, 0]
@@ -49,7 +49,7 @@ def found(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
 
 
 def _clocks_mhz(handle: Any) -> tuple[int, ...]:
-    """SM clocks are listed per memory clock, and the full list is that of the highest."""
+    """Returns the SM clocks of the highest memory clock, whose list is complete."""
     memory = said(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
     if not memory:
         return ()
@@ -64,7 +64,7 @@ def _pci(handle: Any) -> str:
 
 
 def _sm_count(handle: Any, capability: tuple[int, int]) -> int:
-    """NVML states it for GPUs that can be partitioned; for others it follows from the count of cores."""
+    """Returns the SM count: NVML reports it for GPUs that can be partitioned; for others the core count implies it."""
     attributes = said(pynvml.nvmlDeviceGetAttributes, handle)
     if attributes is not None and attributes.multiprocessorCount:
         return int(attributes.multiprocessorCount)

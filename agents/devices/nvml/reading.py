@@ -1,4 +1,4 @@
-"""One GPU at one moment, and the processes on it."""
+"""Reads one GPU, and lists the processes on it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GIB = 2**30
 IDLE = 0x1
 REASONS = {0x4: "power_cap", 0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "power_brake"}
 THROTTLED = sum(REASONS)
-_TRIES = 3  # a list of processes that grew between asking for its size and for itself
+_TRIES = 3  # the list grew between the calls for its size and its content
 
 
 def reading(handle: Any, abilities: frozenset[Ability]) -> GpuReading:
-    """What it says now. What it was found not to say is not asked for again."""
+    """Reads the GPU, leaving out what it was found not to report."""
 
     def able(ability: Ability, function: Any) -> Any | None:
         return said(function, handle) if ability in abilities else None
@@ -43,7 +43,7 @@ def sm_clock_mhz(handle: Any) -> float | None:
 
 
 def clock_reasons(handle: Any) -> int | None:
-    """Why the clock is what it is, as bits; drivers before 535 know the call by its older name."""
+    """Returns the bits that explain the current clock; drivers before 535 use an older name for the call."""
     bits = said(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
     return bits if bits is not None else said(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
 
@@ -53,16 +53,16 @@ def names_of(bits: int) -> frozenset[str]:
 
 
 def ecc_uncorrected(handle: Any) -> int | None:
-    """Since the driver was loaded."""
+    """Returns the count since the driver was loaded."""
     return said(_ecc_uncorrected, handle)
 
 
 def processes(handle: Any) -> tuple[GpuProcess, ...]:
-    """Those under MPS are in a list of their own, and which list a process is in depends on the driver.
+    """Lists the processes. Those under MPS have a list of their own, and the driver decides which one a process is in.
 
-    The MPS server holds a context, too, for all of its clients; it is nobody's process.
+    The MPS server also holds a context for all of its clients; it is left out.
     """
-    # By version: the plain names answer a missing symbol with an exception that is no NVMLError.
+    # Versioned names: the plain ones raise something other than NVMLError for a missing symbol.
     asked = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
     memory: dict[int, int | None] = {}
     answered = False
@@ -89,7 +89,7 @@ def _of_somebody(pid: int) -> bool:
     try:
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:
-        return False  # the driver lists the dead for a while
+        return False  # the driver lists dead processes for a while
     return not name.startswith(MPS_NAME)
 
 

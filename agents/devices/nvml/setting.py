@@ -1,4 +1,4 @@
-"""Read, write, read back: success of the call does not prove that a setting is in force."""
+"""Sets a knob and reads it back, because a successful call does not prove that the setting is in force."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from agents.devices.nvml.troubles import said
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, POWER_STEP_MW, Writer
 from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, Trouble
 
-CLOCK_STEP_MHZ = 15.0  # what NVML reports may be one step beside what was set
+CLOCK_STEP_MHZ = 15.0  # NVML may report a clock one step away from the one that was set
 SETTLE_SECONDS = 1.0
 PAUSE_SECONDS = 0.02
 
 
 def holds(mhz: float, read_mhz: float, reasons: int) -> bool:
-    """Whether a clock read back speaks for a lock at `mhz`: slower only where the GPU is throttled or idle."""
+    """Checks whether a clock read back fits a lock at `mhz`: it is lower only if the GPU is throttled or idle."""
     if abs(read_mhz - mhz) <= CLOCK_STEP_MHZ:
         return True
     return read_mhz < mhz and bool(reasons & (THROTTLED | IDLE))
 
 
 class GpuKnobs:
-    """The three knobs of every GPU, and what they were before."""
+    """The three knobs of every GPU, and their original values."""
 
     def __init__(self, binding: Binding, writer: Writer, originals: Originals, settle_seconds: float) -> None:
         self._binding = binding
@@ -37,11 +37,11 @@ class GpuKnobs:
 
     def lock_clock(self, gpu: GpuDevice, mhz: int) -> Applied:
         if Ability.LOCK_CLOCKS not in gpu.abilities:
-            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its clock cannot be locked")
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "the clock cannot be locked")
         if mhz not in gpu.clocks_mhz:
             allowed = f"{gpu.clocks_mhz[0]}..{gpu.clocks_mhz[-1]}"
-            raise DeviceError(Trouble.OUT_OF_RANGE, gpu.uuid, f"{mhz} MHz is none of its clocks, {allowed} MHz")
-        # NVML has no getter for a lock: what is read first is no proof that it holds, so it is always written.
+            raise DeviceError(Trouble.OUT_OF_RANGE, gpu.uuid, f"{mhz} MHz is not one of its clocks, {allowed} MHz")
+        # NVML has no getter for a lock, and a matching clock does not prove one, so the lock is always written.
         self._keep(gpu.uuid, Original(clock_locked=True))
         self._writer.lock_clock(gpu.uuid, mhz)
         until = time.monotonic() + self._settle_seconds
@@ -52,18 +52,18 @@ class GpuKnobs:
             if holds(mhz, clock, reasons):
                 return Applied(mhz, clock)
             if time.monotonic() >= until:
-                raise DeviceError(Trouble.NOT_APPLIED, gpu.uuid, f"clock locked at {mhz} MHz, and {clock} MHz is read")
+                raise DeviceError(Trouble.NOT_APPLIED, gpu.uuid, f"clock locked at {mhz} MHz, but {clock} MHz is read")
             time.sleep(PAUSE_SECONDS)
 
     def free_clock(self, gpu: GpuDevice) -> Applied:
         if Ability.LOCK_CLOCKS not in gpu.abilities:
-            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its clock cannot be locked")
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "the clock cannot be locked")
         self._writer.reset_clock(gpu.uuid)
         return Applied(None, None)
 
     def cap_power(self, gpu: GpuDevice, watts: float | None) -> Applied:
         if Ability.CAP_POWER not in gpu.abilities:
-            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its power cannot be capped")
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "the power cannot be capped")
         wanted_w = gpu.power_default_w if watts is None else watts
         if not gpu.power_min_w <= wanted_w <= gpu.power_max_w:
             allowed = f"{gpu.power_min_w:g}..{gpu.power_max_w:g} W"
@@ -73,12 +73,12 @@ class GpuKnobs:
 
     def exclusive(self, gpu: GpuDevice, wanted: bool) -> Applied:
         if Ability.COMPUTE_MODE not in gpu.abilities:
-            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "its compute mode cannot be set")
+            raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "the compute mode cannot be set")
         mode = self._set_mode(gpu.uuid, EXCLUSIVE_PROCESS_MODE if wanted else DEFAULT_MODE)
         return Applied(float(wanted), float(mode == EXCLUSIVE_PROCESS_MODE))
 
     def restore(self) -> None:
-        """Every GPU that was changed, whatever becomes of the others; then the first error."""
+        """Restores every GPU that was changed, whatever happens to the others; then raises the first error."""
         failed: list[DeviceError] = []
         for uuid in self._originals.changed():
             original = self._originals.of(uuid)
@@ -92,8 +92,10 @@ class GpuKnobs:
                 self._originals.forget(uuid)
             except DeviceError as error:
                 failed.append(error)
-            except OSError as error:  # it is put back once more, which does no harm
-                failed.append(DeviceError(Trouble.UNKNOWN, uuid, f"that it was put back was not written down: {error}"))
+            except OSError as error:  # it will be restored once more, which does no harm
+                failed.append(
+                    DeviceError(Trouble.UNKNOWN, uuid, f"cannot record that the settings were restored: {error}")
+                )
         if failed:
             raise failed[0]
 
@@ -101,7 +103,7 @@ class GpuKnobs:
         try:
             self._originals.keep(uuid, knob)
         except OSError as error:
-            what = f"how it was could not be written down, so nothing was changed: {error}"
+            what = f"nothing was changed, because the original setting could not be saved: {error}"
             raise DeviceError(Trouble.UNKNOWN, uuid, what) from error
 
     def _set_power(self, uuid: str, milliwatts: int) -> int:
@@ -110,11 +112,11 @@ class GpuKnobs:
             self._keep(uuid, Original(power_mw=limit))
             self._writer.set_power_mw(uuid, milliwatts)
         limit, enforced = self._binding.call(uuid, "read the power limit back", _power_limits)
-        # Enforced may be less, where a hotter or weaker part of the board asks for it; more is no cap.
+        # A lower limit may be enforced for a hot or weak part of the board; a higher one means there is no cap.
         in_force = limit if enforced is None else enforced
         if abs(limit - milliwatts) > POWER_STEP_MW or in_force > milliwatts + POWER_STEP_MW:
             said_mw = f"{limit} mW is read, {in_force} mW enforced"
-            raise DeviceError(Trouble.NOT_APPLIED, uuid, f"power limit set to {milliwatts} mW, and {said_mw}")
+            raise DeviceError(Trouble.NOT_APPLIED, uuid, f"power limit set to {milliwatts} mW, but {said_mw}")
         return int(in_force)
 
     def _set_mode(self, uuid: str, mode: int) -> int:
@@ -125,7 +127,7 @@ class GpuKnobs:
         self._writer.set_compute_mode(uuid, mode)
         now = self._binding.call(uuid, "read the compute mode back", pynvml.nvmlDeviceGetComputeMode)
         if now != mode:
-            raise DeviceError(Trouble.NOT_APPLIED, uuid, f"compute mode set to {mode}, and {now} is read")
+            raise DeviceError(Trouble.NOT_APPLIED, uuid, f"compute mode set to {mode}, but {now} is read")
         return int(now)
 
 

@@ -1,4 +1,4 @@
-"""What NVML's codes mean to the agent: one table."""
+"""Translates NVML's codes into ours, in one table."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ TROUBLES = {
     pynvml.NVML_ERROR_GPU_IS_LOST: Trouble.LOST,
     pynvml.NVML_ERROR_RESET_REQUIRED: Trouble.LOST,
     pynvml.NVML_ERROR_OPERATING_SYSTEM: Trouble.NO_PERMISSION,  # a cgroup or container forbids it
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Trouble.NO_DRIVER,  # upgraded, not reloaded
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Trouble.NO_DRIVER,  # upgraded without a reload
     pynvml.NVML_ERROR_NO_DATA: Trouble.NOT_SUPPORTED,
     pynvml.NVML_ERROR_FREQ_NOT_SUPPORTED: Trouble.OUT_OF_RANGE,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Trouble.NOT_SUPPORTED,
     pynvml.NVML_ERROR_DEPRECATED: Trouble.NOT_SUPPORTED,
     pynvml.NVML_ERROR_GPU_NOT_FOUND: Trouble.LOST,
 }
-GONE = frozenset({Trouble.LOST, Trouble.TIMEOUT, Trouble.NO_DRIVER})  # no other call will fare better
+GONE = frozenset({Trouble.LOST, Trouble.TIMEOUT, Trouble.NO_DRIVER})  # no other call can succeed
 
 
 def trouble(error: pynvml.NVMLError) -> Trouble:
-    """Asked by code: NVML's exceptions define equality without a hash, so they are no keys."""
+    """Looks up by code: NVML's exceptions define equality without a hash, so they cannot be keys."""
     return TROUBLES.get(int(error.value), Trouble.UNKNOWN)
 
 
@@ -43,7 +43,7 @@ def translated(error: pynvml.NVMLError, uuid: str, what: str) -> DeviceError:
 
 
 def said(function: Callable[..., Any], *arguments: Any) -> Any | None:
-    """What the device says, None where it does not; a device that is gone is an error all the same."""
+    """Returns the device's value, None where it reports none; a lost device still raises an error."""
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:

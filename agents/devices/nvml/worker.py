@@ -1,7 +1,7 @@
-"""A thread that does one thing after another, and whose callers wait no longer than a deadline.
+"""A thread that runs one call after another, and whose callers wait no longer than a deadline.
 
-A call into NVML can hang for good on a dying GPU, and nothing ends it but the driver. Each GPU has a thread of its
-own, so that the others go on; what hangs costs its caller the deadline once, and after that no time at all.
+A call into NVML can hang forever on a dying GPU, and only the driver can end it. Each GPU has its own thread, so the
+others go on; a call that hangs costs its caller the deadline once, and later callers no time at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class DriverHangs(Exception):
-    """The thread did not come back in time, or has not yet from an earlier call."""
+    """The call did not return in time, or an earlier one has not returned yet."""
 
 
 class DriverCall:
@@ -30,7 +30,7 @@ class DriverCall:
 
 
 class DriverThread:
-    """One thread, started with its first job."""
+    """One thread, started by its first call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,12 +41,12 @@ class DriverThread:
 
     @property
     def stuck(self) -> bool:
-        """Whether a call that somebody gave up waiting for has not come back."""
+        """True while an abandoned call has not returned."""
         hung = self._hung
         return hung is not None and not hung.done.is_set()
 
     def start(self, function: Callable[[], Any]) -> DriverCall:
-        """Queue a call; where an earlier one hangs it is refused, so that nothing is done late."""
+        """Queues a call; refused while an earlier one hangs, so that nothing is done late."""
         job = DriverCall(function)
         with self._lock:
             if self.stuck:
@@ -58,7 +58,7 @@ class DriverThread:
         return job
 
     def result(self, job: DriverCall, seconds: float) -> Any:
-        """What the call returned, or its exception; DriverHangs when the deadline passed first."""
+        """Returns the call's result or raises its exception; DriverHangs when the deadline passed first."""
         if not job.done.wait(max(0.0, seconds)):
             with self._lock:
                 if not job.done.is_set():
@@ -70,11 +70,11 @@ class DriverThread:
         return job.value
 
     def do(self, function: Callable[[], Any], seconds: float) -> Any:
-        """`start` and `result` in one."""
+        """Combines `start` and `result`."""
         return self.result(self.start(function), seconds)
 
     def stop(self) -> None:
-        """End the thread once it is idle."""
+        """Ends the thread once it is idle."""
         with self._lock:
             if self._thread is not None:
                 self._jobs.put(None)
@@ -82,7 +82,7 @@ class DriverThread:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            if not job.abandoned:  # given up while it was still queued: doing it now would be doing it late
+            if not job.abandoned:  # abandoned while still queued: running it now would be too late
                 try:
                     job.value = job.function()
                 except BaseException as error:

@@ -1,7 +1,7 @@
-"""Who writes to a GPU: the process itself as root, or the privileged helper on its behalf.
+"""Writes to a GPU: the process itself as root, or the root helper on its behalf.
 
-The driver lets root alone change clocks, power limits and compute modes. Everything that decides, reads and reads
-back is on the near side of this seam; on the far side are these four verbs.
+The driver lets only root change clocks, power limits and compute modes. All decisions, reads and read-backs stay on
+this side of the interface; behind it are these four verbs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from agents.devices.nvml.binding import Binding
 
-# NVML's numbers of the compute modes that may be set; 1 is no longer supported by any driver.
+# NVML's numbers of the compute modes that may be set; no driver supports 1 any more.
 DEFAULT_MODE = 0
 PROHIBITED_MODE = 2
 EXCLUSIVE_PROCESS_MODE = 3
-POWER_STEP_MW = 1000  # boards round: what is read back may be so far beside what was set
+POWER_STEP_MW = 1000  # boards round, so the value read back may differ by this much
 
 
 class Writer(Protocol):
-    """Each verb writes once, or raises DeviceError; whether it took effect is for the caller to read."""
+    """Each verb writes once, or raises DeviceError; the caller reads whether it took effect."""
 
     def lock_clock(self, uuid: str, mhz: int) -> None: ...
 
@@ -31,7 +31,7 @@ class Writer(Protocol):
 
 
 class DirectWriter:
-    """This process writes by itself, which the driver allows root alone."""
+    """Writes directly, which the driver allows only root."""
 
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
@@ -41,7 +41,7 @@ class DirectWriter:
         self._binding.call(uuid, f"lock the clock at {mhz} MHz", nvml.nvmlDeviceSetGpuLockedClocks, mhz, mhz)
 
     def reset_clock(self, uuid: str) -> None:
-        self._binding.call(uuid, "free the clock", self._binding.nvml.nvmlDeviceResetGpuLockedClocks)
+        self._binding.call(uuid, "release the clock", self._binding.nvml.nvmlDeviceResetGpuLockedClocks)
 
     def set_power_mw(self, uuid: str, milliwatts: int) -> None:
         nvml = self._binding.nvml

@@ -1,4 +1,4 @@
-"""`python -m agents.devices.privileged --user gpuwright`: the root helper of this node, until SIGTERM."""
+"""`python -m agents.devices.privileged --user gpuwright`: runs this node's root helper until SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from agents.devices.privileged.server import serve
 from agents.devices.privileged.setup import SOCKET, STATE, CannotServe, HelperSetup
 from agents.seams.device import DeviceError
 
-DRIVER_SECONDS = 2.0  # of a call: the agent waits five for its answer
+DRIVER_SECONDS = 2.0  # of one call: the agent waits five seconds for its answer
 
 
 def main(words: list[str] | None = None) -> int:
-    """0 when everything is as it was before; 1 with a sentence when it cannot serve."""
+    """Returns 0 after restoring every setting, 1 after logging why it cannot serve."""
     args = parser().parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
@@ -26,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
         gid = _number(args.group, "group", lambda name: grp.getgrnam(name).gr_gid)
         place = HelperSetup(args.socket, args.state_dir, uid, gid)
         if place.uid is None and place.gid is None:
-            raise CannotServe("name who may speak: --user NAME, --group NAME or both")
+            raise CannotServe("name who may connect: --user NAME, --group NAME or both")
         from agents.devices.nvml.binding import Binding
         from agents.devices.privileged.nvml_devices import NvmlRootDevices
 
@@ -40,7 +40,7 @@ def main(words: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     asked = argparse.ArgumentParser(prog="python -m agents.devices.privileged", description=__doc__)
     asked.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
-    asked.add_argument("--group", metavar="NAME", help="or its own group")
+    asked.add_argument("--group", metavar="NAME", help="or the agent's primary group")
     asked.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
     asked.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
     return asked
@@ -52,7 +52,7 @@ def _number(name: str | None, kind: str, look_up: Callable[[str], int]) -> int |
     try:
         return look_up(name)
     except KeyError:
-        raise CannotServe(f"there is no {kind} {name!r}") from None
+        raise CannotServe(f"unknown {kind} {name!r}") from None
 
 
 if __name__ == "__main__":

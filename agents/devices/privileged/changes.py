@@ -1,4 +1,4 @@
-"""One change to one device: checked, its original kept, written, read back; and all of them undone."""
+"""Changes a device: checks the request, saves the original, writes, reads back; undoes all changes at the end."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ log = logging.getLogger(__name__)
 
 
 class ReversibleChanges:
-    """Makes changes, and knows how to undo them."""
+    """Makes changes and can undo them."""
 
     def __init__(self, board: RootDevices, originals: Originals) -> None:
         self._board = board
         self._originals = originals
 
     def make(self, change: DeviceChange) -> HelperReply:
-        """What became of it. Nothing is written whose original is not on disk."""
+        """Carries out one change. It writes nothing before the original value is on disk."""
         try:
             return refused(change, self._board.allowed(change.uuid)) or self._make(change)
         except DeviceError as error:
             return no(error.trouble, error.what)
         except OSError as error:
-            return no(Trouble.UNKNOWN, f"how it was could not be written down, so nothing was changed: {error}")
+            return no(Trouble.UNKNOWN, f"nothing was changed, because the original setting could not be saved: {error}")
 
     def undo_all(self) -> bool:
-        """Put back what was there before the first change; whether all of it is. What is not stays on record."""
+        """Restores the settings from before the first change ; True if all succeeded, the rest stays on record."""
         whole = True
         for uuid in self._originals.changed():
             whole = self._undo(uuid) and whole
@@ -59,7 +59,7 @@ class ReversibleChanges:
             return HelperReply(ok=True)
         self._originals.keep(change.uuid, Original(clock_locked=True))
         self._board.lock_clock(change.uuid, change.mhz)
-        return HelperReply(ok=True)  # the driver tells the clock of the moment only; the agent measures it
+        return HelperReply(ok=True)  # the driver reports only the current clock; the agent measures it
 
     def _power(self, change: SetPower) -> HelperReply:
         before = self._board.power_mw(change.uuid)
@@ -75,7 +75,7 @@ class ReversibleChanges:
         if before == wanted:
             return HelperReply(ok=True, before=before, applied=before)
         if change.mode == "prohibited" and self._originals.of(change.uuid).compute_mode != wanted:
-            return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not prohibited before the first change")
+            return no(Trouble.OUT_OF_RANGE, f"{change.uuid} was not in mode prohibited before the first change")
         self._originals.keep(change.uuid, Original(compute_mode=before))
         self._board.set_compute_mode(change.uuid, wanted)
         return _read_back(wanted, before, self._board.compute_mode(change.uuid))
@@ -83,7 +83,7 @@ class ReversibleChanges:
     def _undo(self, uuid: str) -> bool:
         original = self._originals.of(uuid)
         whole = True
-        # One that fails hides no other: a cap that stays is no reason to leave the device exclusive.
+        # Each setting is restored even if another fails: a cap that stays must not leave the device exclusive too.
         if original.clock_locked:
             whole = self._tried(uuid, "clock", lambda: self._board.reset_clock(uuid)) and whole
         if (power_mw := original.power_mw) is not None:
@@ -92,21 +92,21 @@ class ReversibleChanges:
             whole = self._tried(uuid, "compute mode", lambda: self._board.set_compute_mode(uuid, mode)) and whole
         if whole:
             self._originals.forget(uuid)
-            log.info("%s is set as it was before the first change", uuid)
+            log.info("%s: the settings from before the first change are restored", uuid)
         return whole
 
     def _tried(self, uuid: str, what: str, put_back: Callable[[], None]) -> bool:
         try:
             put_back()
         except DeviceError as error:
-            log.error("the %s of %s could not be put back: %s", what, uuid, error)
+            log.error("cannot restore the %s of %s: %s", what, uuid, error)
             return False
         return True
 
 
 def _read_back(wanted: int, before: int, applied: int, step: int = 0) -> HelperReply:
-    """Success of the call proves nothing."""
+    """Compares with the value read back, because a successful call proves nothing."""
     if abs(applied - wanted) <= step:
         return HelperReply(ok=True, before=before, applied=applied)
-    message = f"asked for {wanted}, and {applied} is in force"
+    message = f"requested {wanted}, but {applied} is in force"
     return HelperReply(ok=False, trouble=Trouble.NOT_APPLIED.value, message=message, before=before, applied=applied)

@@ -1,4 +1,4 @@
-"""The agent's side of the root helper: its Writer, which keeps in force what was set when the helper is restarted."""
+"""The agent's side of the root helper: a Writer that applies its settings again after a restart of the helper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from agents.devices.privileged.wire import (
 from agents.seams.device import DeviceError, Trouble
 
 RENEW_SECONDS = 5.0
-HOPELESS = frozenset({Trouble.LOST, Trouble.NOT_SUPPORTED, Trouble.OUT_OF_RANGE})  # of a device that is another now
+HOPELESS = frozenset(
+    {Trouble.LOST, Trouble.NOT_SUPPORTED, Trouble.OUT_OF_RANGE}
+)  # the device was replaced by a different one
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +30,8 @@ log = logging.getLogger(__name__)
 class Privileged:
     """Asks the root helper. Every call may raise DeviceError; none takes longer than its deadline.
 
-    A helper that is stopped puts everything back, also when it is only upgraded. So once something was set, a thread
-    looks every `renew_seconds` whether the same helper answers, and sets it again when it is another; 0: never.
+    A helper that stops restores all settings, even if it is only upgraded. So once something was set, a thread asks
+    every `renew_seconds` whether the same helper process answers, and if not, applies the settings again; 0: never.
     """
 
     def __init__(self, path: Path, seconds: float = 5.0, renew_seconds: float = RENEW_SECONDS) -> None:
@@ -37,13 +39,15 @@ class Privileged:
         self._seconds = seconds
         self._renew_seconds = renew_seconds
         self._in_force: dict[tuple[str, type[DeviceChange]], DeviceChange] = {}
-        self._started = ""  # the life of the helper in which it was set
-        self._lock = threading.Lock()  # of both, and of what is said: an older change must not come after a newer
+        self._started = ""  # identifies the helper process that applied them
+        self._lock = (
+            threading.Lock()
+        )  # guards both fields and the exchange: an older change must not overtake a newer one
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
     def hello(self) -> HelperReply:
-        """Who answers: its version and, in `started`, which life of it."""
+        """Returns the helper's version and, in `started`, the identity of its process."""
         return ask(self._path, self._seconds, "", Hello())
 
     def lock_clock(self, uuid: str, mhz: int) -> None:
@@ -57,11 +61,11 @@ class Privileged:
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         if mode not in MODES:
-            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"compute mode {mode} is none of {sorted(MODES)}")
+            raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"compute mode {mode} is not one of {sorted(MODES)}")
         self._change(SetComputeMode(uuid, MODES[mode]))
 
     def renew(self) -> bool:
-        """Whether another helper than before answered, and everything was set again; DeviceError when none answers."""
+        """Applies all settings again, and returns True, if a new helper answers; DeviceError when none answers."""
         with self._lock:
             started = self.hello().started
             if not self._in_force or started == self._started:
@@ -71,15 +75,15 @@ class Privileged:
                     ask(self._path, self._seconds, change.uuid, change)
                 except DeviceError as error:
                     if error.trouble not in HOPELESS:
-                        raise  # and all of it again the next time
-                    log.warning("the root helper was restarted, and %s was not set again: %s", change, error)
+                        raise  # all of them are applied again next time
+                    log.warning("the root helper restarted, and %s could not be applied again: %s", change, error)
                     del self._in_force[key]
             self._started = started
-            log.info("the root helper was restarted; %s settings were made again", len(self._in_force))
+            log.info("the root helper restarted; %s settings were applied again", len(self._in_force))
             return True
 
     def close(self) -> None:
-        """Nothing is renewed from now on."""
+        """Stops renewing."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
@@ -101,4 +105,4 @@ class Privileged:
             try:
                 self.renew()
             except DeviceError as error:
-                log.debug("%s", error)  # it is away; whoever changes something is told
+                log.debug("%s", error)  # the helper is away; the next change reports it

@@ -1,4 +1,4 @@
-"""The root helper's devices through NVML, each call in a thread of that GPU and with a deadline."""
+"""The root helper's devices through NVML: each GPU has a thread, and each call a deadline."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class NvmlRootDevices(DirectWriter):
         self._allowed: dict[str, AllowedSettings] = {}
 
     def allowed(self, uuid: str) -> AllowedSettings:
-        """Asked once of each device: it is the same for as long as the device is the same."""
+        """Reads the limits once for each device, since they do not change."""
         if uuid not in self._allowed:
             self._enumerated(uuid)
-            self._allowed[uuid] = self._binding.call(uuid, "read what it supports", self._supported)
+            self._allowed[uuid] = self._binding.call(uuid, "read the supported settings", self._supported)
         return self._allowed[uuid]
 
     def power_mw(self, uuid: str) -> int:
@@ -42,7 +42,7 @@ class NvmlRootDevices(DirectWriter):
         return AllowedSettings(frozenset(clocks), int(low), int(high))
 
     def _enumerated(self, uuid: str) -> None:
-        """A device that came back, or was not there when the helper started."""
+        """Finds a device that came back, or that was missing when the helper started."""
         try:
             self._binding.slot(uuid)
         except DeviceError as error:

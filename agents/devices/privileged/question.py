@@ -1,4 +1,4 @@
-"""One question to the root helper: one short connection, one deadline, one reply."""
+"""Asks the root helper one question over one short connection, with one deadline."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ MOST_REPLY_BYTES = 4096
 
 
 def ask(path: Path, seconds: float, uuid: str, request: HelperRequest) -> HelperReply:
-    """A reply that is a yes; whatever else is a DeviceError of that device."""
+    """Returns the reply if it is a success; everything else becomes a DeviceError of that device."""
     try:
         reply = replies.decode(_exchange(path, seconds, encoder.encode(request) + b"\n"))
     except TimeoutError as error:
-        raise DeviceError(Trouble.TIMEOUT, uuid, f"the root helper is silent at {path}") from error
+        raise DeviceError(Trouble.TIMEOUT, uuid, f"the root helper at {path} does not answer") from error
     except OSError as error:
-        raise DeviceError(Trouble.NO_PERMISSION, uuid, f"no root helper at {path}: {error.strerror}") from error
+        raise DeviceError(
+            Trouble.NO_PERMISSION, uuid, f"cannot reach the root helper at {path}: {error.strerror}"
+        ) from error
     except msgspec.MsgspecError as error:
-        raise DeviceError(Trouble.GARBLED, uuid, f"the root helper's answer is none: {error}") from error
+        raise DeviceError(Trouble.GARBLED, uuid, f"malformed answer of the root helper: {error}") from error
     if not reply.ok:
         known = reply.trouble in Trouble.__members__.values()
         raise DeviceError(Trouble(reply.trouble) if known else Trouble.UNKNOWN, uuid, reply.message)
@@ -32,14 +34,14 @@ def ask(path: Path, seconds: float, uuid: str, request: HelperRequest) -> Helper
 
 
 def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
-    """What is answered. In a flood it may hang up before it has heard us: that is no answer, and asked again."""
+    """Returns the answer. A flooded helper may hang up without one; then the question is repeated."""
     deadline = time.monotonic() + seconds
     while True:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
             connection.settimeout(seconds)
             said = b""
             with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-                connection.connect(str(path))  # at once, or BlockingIOError: the queue is full
+                connection.connect(str(path))  # BlockingIOError means that the queue is full
                 said = _spoken(connection, line)
         if said:
             return said
@@ -49,7 +51,7 @@ def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
 
 
 def _spoken(connection: socket.socket, line: bytes) -> bytes:
-    with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was heard; the answer is there
+    with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was read; the answer is there already
         connection.sendall(line)
     said = b""
     while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):

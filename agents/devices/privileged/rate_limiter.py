@@ -1,10 +1,10 @@
-"""How many requests, or lines of log, are taken a second: a bucket that fills by itself."""
+"""Limits requests, or lines of log, per second: a token bucket."""
 
 from __future__ import annotations
 
 
 class RateLimiter:
-    """`most` at once, `per_second` in the long run. Time is the caller's, and never goes back."""
+    """Allows `most` at once and `per_second` on average. The caller passes the time, which never goes back."""
 
     def __init__(self, most: float, per_second: float) -> None:
         self._most = most
@@ -13,7 +13,7 @@ class RateLimiter:
         self._at = 0.0
 
     def take(self, now: float) -> bool:
-        """Whether one more is taken now."""
+        """Takes one token; False when none is left."""
         self._left = min(self._most, self._left + max(0.0, now - self._at) * self._per_second)
         self._at = now
         if self._left < 1.0:

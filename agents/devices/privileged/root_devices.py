@@ -1,4 +1,4 @@
-"""The seam between the root helper and the driver: what it reads before it writes, and what it writes."""
+"""The devices as the root helper uses them: what it reads before it writes, and what it writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.devices.nvml.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class AllowedSettings:
-    """What one device supports; empty and 0 where it does not say, and then nothing is allowed."""
+    """The settings that a device supports; empty and 0 where it reports none, and then nothing is allowed."""
 
     clocks_mhz: frozenset[int]
     power_min_mw: int
@@ -18,12 +18,12 @@ class AllowedSettings:
 
 
 class RootDevices(Writer, Protocol):
-    """The devices of this machine, as root sees them. Every call may raise DeviceError."""
+    """The devices of this machine, accessed as root. Every call may raise DeviceError."""
 
     def allowed(self, uuid: str) -> AllowedSettings: ...
 
     def power_mw(self, uuid: str) -> int:
-        """The limit that is set; another may be in force when the board or the chassis has one of its own."""
+        """Returns the configured limit; the board or the chassis may enforce a lower one."""
 
     def compute_mode(self, uuid: str) -> int:
-        """NVML's number."""
+        """Returns NVML's number of the mode."""

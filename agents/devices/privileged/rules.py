@@ -1,4 +1,4 @@
-"""What the root helper refuses before the driver hears of it."""
+"""Rules by which the root helper refuses a request before it reaches the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agents.seams.device import Trouble
 
 
 def refused(change: DeviceChange, allowed: AllowedSettings) -> HelperReply | None:
-    """A refusal that names what is allowed; None when the device may be asked."""
+    """Returns a refusal that names what is allowed; None when the request may reach the device."""
     if isinstance(change, LockClock):
         return _clock(change, allowed)
     if isinstance(change, SetPower):
@@ -18,17 +18,19 @@ def refused(change: DeviceChange, allowed: AllowedSettings) -> HelperReply | Non
 
 def _clock(change: LockClock, allowed: AllowedSettings) -> HelperReply | None:
     if not allowed.clocks_mhz:
-        return no(Trouble.NOT_SUPPORTED, f"{change.uuid} names no clocks that it supports")
+        return no(Trouble.NOT_SUPPORTED, f"{change.uuid} reports no supported clocks")
     if change.mhz not in allowed.clocks_mhz:
         low, high = min(allowed.clocks_mhz), max(allowed.clocks_mhz)
-        text = f"{change.mhz} MHz is none of the {len(allowed.clocks_mhz)} clocks of {change.uuid}, {low}..{high} MHz"
+        text = (
+            f"{change.mhz} MHz is not one of the {len(allowed.clocks_mhz)} clocks of {change.uuid}, {low}..{high} MHz"
+        )
         return no(Trouble.OUT_OF_RANGE, text)
     return None
 
 
 def _power(change: SetPower, allowed: AllowedSettings) -> HelperReply | None:
     if not allowed.power_max_mw:
-        return no(Trouble.NOT_SUPPORTED, f"{change.uuid} names no power limits that it supports")
+        return no(Trouble.NOT_SUPPORTED, f"{change.uuid} reports no supported power limits")
     if not allowed.power_min_mw <= change.mw <= allowed.power_max_mw:
         text = f"{change.mw} mW is outside {allowed.power_min_mw}..{allowed.power_max_mw} mW of {change.uuid}"
         return no(Trouble.OUT_OF_RANGE, text)

@@ -1,8 +1,8 @@
-"""The root helper's loop: a Unix socket on which one user may ask for a change at a time.
+"""The root helper's loop: a Unix socket that takes one change per connection from one user.
 
-One thread and no waiting: a peer that says nothing, or too much, costs a place for a few seconds and nobody else's
-time. What was set is put back when the helper is told to stop, and by its next start when it died; never because the
-agent is silent, for an agent that restarts must find its caps and clocks in force.
+One thread that never blocks: a silent or flooding peer occupies one place for a few seconds and delays no one else.
+Settings are restored when the helper is stopped, or by its next start after a crash; never because the agent is
+silent, since an agent that restarts must find its caps and clocks in force.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from agents.devices.privileged.wire import MOST_BYTES, VERSION, Hello, HelperRep
 from agents.seams.device import Trouble
 
 MOST_PEERS = 8
-PEER_SECONDS = 2.0  # for the whole of a connection
-REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = 64.0, 32.0  # eight GPUs: a clock, a cap and a mode a second, and a reserve
+PEER_SECONDS = 2.0  # of a whole connection
+REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = (
+    64.0,
+    32.0,
+)  # enough for eight GPUs, each with a clock, a cap and a mode per second
 LINES_AT_ONCE, LINES_PER_SECOND = 20.0, 1.0  # of log about refusals
 MOST_DRAINED = 64 * 1024
 
@@ -39,12 +42,12 @@ log = logging.getLogger(__name__)
 
 
 def serve(place: HelperSetup, board: RootDevices) -> None:
-    """Until SIGTERM or SIGINT, then everything is as it was. For the main thread of a process of its own."""
+    """Serves until SIGTERM or SIGINT, then restores all settings. Runs in the main thread of its own process."""
     insist_on_somebody(place)
     lock = locked(place.folder)
     try:
         changes = ReversibleChanges(board, _originals(place.folder))
-        changes.undo_all()  # of a predecessor that died
+        changes.undo_all()  # left by a predecessor that crashed
         with listening(place) as listener:
             _Loop(listener, place, changes).run()
         place.socket.unlink(missing_ok=True)
@@ -80,7 +83,7 @@ class _Loop:
         self._selector.register(awake, selectors.EVENT_READ)
         self._selector.register(self._listener, selectors.EVENT_READ)
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        earlier = signal.set_wakeup_fd(wake.fileno())  # a signal between the check and the wait is not slept over
+        earlier = signal.set_wakeup_fd(wake.fileno())  # a signal between the check and the wait still wakes the loop
         try:
             while not self._stopping:
                 self._turn()
@@ -105,7 +108,7 @@ class _Loop:
                 self._hear(self._peers[key.fd])
         now = time.monotonic()
         for peer in [peer for peer in self._peers.values() if peer.deadline <= now]:
-            self._refuse("a peer that said nothing whole in %s s was sent away", PEER_SECONDS)
+            self._refuse("a peer sent no whole request in %s s", PEER_SECONDS)
             self._part(peer)
 
     def _seconds_to_next_deadline(self) -> float | None:
@@ -120,15 +123,15 @@ class _Loop:
             return
         connection.setblocking(False)
         if len(self._peers) >= MOST_PEERS:
-            # The agent says all it has to say at once: who has been here for longest is not the agent.
+            # The agent sends its request at once, so the longest connection is not the agent's.
             self._part(next(iter(self._peers.values())))
         peer = _Peer(connection, time.monotonic() + PEER_SECONDS)
         pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         self._peers[connection.fileno()] = peer
         self._selector.register(connection, selectors.EVENT_READ)
         if not may_speak(self._place, uid, gid):
-            self._refuse("process %s of user %s, group %s may not speak here", pid, uid, gid)
-            self._answer(peer, no(Trouble.NO_PERMISSION, f"user {uid} may not speak here"))
+            self._refuse("process %s of user %s, group %s is not allowed", pid, uid, gid)
+            self._answer(peer, no(Trouble.NO_PERMISSION, f"user {uid} is not allowed"))
         else:
             self._hear(peer)
 
@@ -145,7 +148,7 @@ class _Loop:
         peer.heard += heard
         line, end, _ = peer.heard.partition(b"\n")
         if len(line) > MOST_BYTES:
-            self._refuse("a line of more than %s bytes", MOST_BYTES)
+            self._refuse("a line is longer than %s bytes", MOST_BYTES)
             self._answer(peer, no(Trouble.GARBLED, f"a request has at most {MOST_BYTES} bytes"))
         elif end:
             self._answer(peer, self._reply(bytes(line)))
@@ -153,7 +156,7 @@ class _Loop:
     def _reply(self, line: bytes) -> HelperReply:
         if not self._requests.take(time.monotonic()):
             self._refuse("more than %s requests a second", REQUESTS_PER_SECOND)
-            return no(Trouble.TIMEOUT, f"more than {REQUESTS_PER_SECOND:.0f} requests a second; ask again later")
+            return no(Trouble.TIMEOUT, f"more than {REQUESTS_PER_SECOND:.0f} requests a second; try again later")
         try:
             request = requests.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -170,11 +173,11 @@ class _Loop:
         return reply
 
     def _answer(self, peer: _Peer, reply: HelperReply) -> None:
-        """A reply is smaller than any socket's buffer: a peer that does not read it holds nobody up."""
+        """Sends the reply, which fits into any socket's buffer, so a peer that does not read delays no one."""
         try:
             peer.connection.send(encoder.encode(reply) + b"\n")
             peer.connection.shutdown(socket.SHUT_WR)
-            # What is left unread when a connection closes takes the reply away with it.
+            # Closing with unread input would discard the reply.
             drained = 0
             while drained < MOST_DRAINED and (more := peer.connection.recv(4096)):
                 drained += len(more)
@@ -188,12 +191,12 @@ class _Loop:
         peer.connection.close()
 
     def _refuse(self, text: str, *values: object) -> None:
-        """Say so in the log, but not so often that whoever is refused fills the disk."""
+        """Logs the refusal, but not so often that a refused peer can fill the disk."""
         if not self._lines.take(time.monotonic()):
             self._unsaid += 1
             return
         if self._unsaid:
-            log.warning("%s refusals were not logged", self._unsaid)
+            log.warning("%s more refusals were not logged", self._unsaid)
             self._unsaid = 0
         log.warning("refused: " + text, *values)
 
@@ -202,5 +205,5 @@ def _originals(folder: Path) -> Originals:
     try:
         return Originals(folder / "originals.json")
     except (msgspec.MsgspecError, OSError) as error:
-        # It is written whole or not at all: somebody else was here. Without it nobody knows what to put back.
-        raise CannotServe(f"originals.json in {folder} cannot be read ({error}); move it away to go on") from error
+        # The file is written atomically, so someone else damaged it. Without it the original settings are unknown.
+        raise CannotServe(f"cannot read originals.json in {folder} ({error}); move it away to continue") from error

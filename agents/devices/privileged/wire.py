@@ -1,4 +1,4 @@
-"""What the agent and the root helper say: one connection, one JSON line there, one JSON line back."""
+"""The messages between agent and root helper: one JSON line each way per connection."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ MODE_NUMBERS = {name: number for number, name in MODES.items()}
 
 
 class Hello(Struct, tag="hello", tag_field="verb", forbid_unknown_fields=True):
-    """Who answers, and since when."""
+    """Asks which helper process answers."""
 
 
 class LockClock(Struct, tag="lock_clock", tag_field="verb", forbid_unknown_fields=True):
-    """Hold the SM clock at one of the clocks that the device supports."""
+    """Locks the SM clock at one of the clocks that the device supports."""
 
     uuid: Uuid
     mhz: Megahertz
 
 
 class ResetClock(Struct, tag="reset_clock", tag_field="verb", forbid_unknown_fields=True):
-    """Let the SM clock go where the driver wants it."""
+    """Releases the SM clock to the driver."""
 
     uuid: Uuid
 
 
 class SetPower(Struct, tag="set_power_mw", tag_field="verb", forbid_unknown_fields=True):
-    """Set the power limit, inside what the device allows."""
+    """Sets the power limit within the range that the device allows."""
 
     uuid: Uuid
     mw: Milliwatts
 
 
 class SetComputeMode(Struct, tag="set_compute_mode", tag_field="verb", forbid_unknown_fields=True):
-    """Whether the MPS server alone may open the device. `prohibited` only where it was so before."""
+    """Decides who may open the device: everyone, or the MPS server alone. `prohibited` only if it was so before."""
 
     uuid: Uuid
     mode: Mode
@@ -62,15 +62,15 @@ HelperRequest: TypeAlias = Hello | DeviceChange
 
 
 class HelperReply(Struct, omit_defaults=True):
-    """What became of a request. Numbers are those of the request's own unit; a compute mode is NVML's number."""
+    """The outcome of a request. Numbers have the request's own unit; a compute mode is NVML's number."""
 
     ok: bool
     trouble: str = ""  # a Trouble of agents/seams/device.py
     message: str = ""
     before: int | None = None
-    applied: int | None = None  # as read back; None where it cannot be read
+    applied: int | None = None  # as read back; None if it cannot be read
     version: int = 0  # of hello
-    started: str = ""  # another one: the helper was restarted, and what was set is as it was before the first change
+    started: str = ""  # a new value: the helper restarted, and the settings are as before the first change
 
 
 requests = msgspec.json.Decoder(HelperRequest)

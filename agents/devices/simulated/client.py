@@ -1,7 +1,7 @@
-"""The CUDA client of a process without CUDA: attached to a simulated MPS daemon it has limits, memory, and an end.
+"""Stands in for CUDA in a process: attached to a simulated MPS daemon, it has limits, memory, and can be terminated.
 
 The daemon's socket lies in the pipe directory. The open connection is the client. Without a socket there the process
-runs without MPS and without limits, and is not told: as CUDA does it, `attach` then answers None.
+runs without MPS and without limits, and gets no warning: like CUDA, `attach` then returns None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST_LINE = 4096
 
 
 def exit_at_once(reason: str) -> NoReturn:
-    """What a process does whose context is gone: nothing it could still do would be right."""
+    """Exits, because a process whose context is gone can do nothing right."""
     sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
     os._exit(1)
@@ -37,10 +37,10 @@ def exit_at_once(reason: str) -> NoReturn:
 def attach(
     environ: Mapping[str, str], memory_gib: float = 0.0, failed: Callable[[str], object] = exit_at_once
 ) -> SimulatedClient | None:
-    """Become a client, holding `memory_gib`; None where there is no daemon. Raises CudaRefusal.
+    """Becomes a client that holds `memory_gib`; None where there is no daemon. Raises CudaRefusal.
 
-    `failed` is called once, from a thread of the client's own, when the context is gone for good: terminated, hit by
-    a fatal fault, or its daemon away for 5 s.
+    `failed` is called once, from the client's own thread, when the context is gone for good: terminated, hit by a fatal
+    fault, or the daemon was away for 5 s.
     """
     asked = read_limits(environ)
     if asked is None:
@@ -49,7 +49,7 @@ def attach(
     try:
         client.open()
     except (FileNotFoundError, ConnectionRefusedError):
-        return None  # without limits, silently
+        return None  # as CUDA does: silently without limits
     except OSError as error:
         raise CudaRefusal(CANNOT_CONNECT, f"{asked.folder / SOCKET}: {error}") from error
     threading.Thread(target=client.listen, name="mps-client", daemon=True).start()
@@ -57,7 +57,7 @@ def attach(
 
 
 class SimulatedClient:
-    """An attached client. `sm_count` is the number of multiprocessors it sees: the limit in force."""
+    """An attached client. `sm_count` is the number of multiprocessors that it may use."""
 
     def __init__(self, asked: ClientLimits, memory_gib: float, failed: Callable[[str], object]) -> None:
         self.sm_count = 0
@@ -71,15 +71,15 @@ class SimulatedClient:
         self._rest = b""
 
     def hold(self, memory_gib: float) -> None:
-        """Hold that much device memory from now on; raises CudaRefusal and holds what it held when there is none.
+        """Holds this much device memory from now on; CudaRefusal, and no change, when there is not enough.
 
-        While the daemon is away nothing is asked: it hears of the memory when it is back.
+        While the daemon is away nothing is requested: it learns the amount when it is back.
         """
         self._ask({"memoryGib": memory_gib})
         self.memory_gib = memory_gib
 
     def busy(self, fraction: float) -> None:
-        """Which part of the last second the device worked for this client; lost words do no harm."""
+        """Reports which part of the last second the device worked for this client; a lost report does no harm."""
         self._ask({"busy": min(1.0, max(0.0, fraction))})
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class SimulatedClient:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
     def open(self) -> None:
-        """Connect and say the limits; raises OSError or CudaRefusal."""
+        """Connects and requests the limits; raises OSError or CudaRefusal."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(ANSWER_SECONDS)
@@ -110,7 +110,7 @@ class SimulatedClient:
         self._connection = connection
 
     def listen(self) -> None:
-        """Hand answers to those who ask; come back after a restart of the daemon; say when all is over."""
+        """Passes answers to waiting callers, reconnects after a restart of the daemon, and reports the end."""
         while not self._closed:
             connection = self._connection
             assert connection is not None
@@ -129,7 +129,7 @@ class SimulatedClient:
                     return
             elif said.get("error") == TERMINATED:
                 self._answers.put(None)
-                self._closed = True  # the connection stays: the process is a client until it exits
+                self._closed = True  # the connection stays open: the process is a client until it exits
                 self._failed(f"CUDA error {TERMINATED}: {said.get('message', 'terminated by the MPS daemon')}")
             else:
                 self._answers.put(said)
@@ -149,7 +149,7 @@ class SimulatedClient:
     def _ask(self, words: dict[str, float]) -> None:
         with self._speaking:
             while not self._answers.empty():
-                self._answers.get()  # of a question whose asker gave up, or of a connection that is gone
+                self._answers.get()  # of a caller that gave up, or of a lost connection
             connection = self._connection
             if connection is None:
                 return
@@ -170,7 +170,7 @@ class SimulatedClient:
         line, _, self._rest = self._rest.partition(b"\n")
         said = json.loads(line)
         if not isinstance(said, dict):
-            raise ValueError(f"the daemon said {line[:80]!r}")
+            raise ValueError(f"malformed answer of the daemon: {line[:80]!r}")
         return said
 
 

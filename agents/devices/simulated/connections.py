@@ -1,4 +1,4 @@
-"""Questions to a simulated driver, and its answers: one JSON line each, within a deadline."""
+"""Asks a simulated driver: one JSON line each way, within a deadline."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agents.seams.device import DeviceError, Trouble
 
 CONTROL = "driver.sock"
 LOCK = "driver.lock"
-DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its word is heard
+DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its error arrives first
 MOST_IDLE = 4
 LONGEST_ANSWER_BYTES = 1 << 24
 
 
 class DriverConnections:
-    """Questions to one driver, from any thread; connections are kept and used again."""
+    """Connections to one driver, used from any thread and reused."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class DriverConnections:
         self._lock = threading.Lock()
 
     def ask(self, to: str, call: str, *arguments: Any) -> Any:
-        """Raises DeviceError, or CudaRefusal where a process was not let in."""
+        """Raises DeviceError, or CudaRefusal where a process was refused."""
         uuid = arguments[0] if arguments and isinstance(arguments[0], str) else ""
         request = json.dumps({"to": to, "call": call, "arguments": arguments}).encode() + b"\n"
         try:
@@ -54,7 +54,7 @@ class DriverConnections:
                 self._idle.pop().close()
 
     def _exchange(self, request: bytes) -> bytes:
-        """One question on a connection of its own; one that has died meanwhile, as in a restart, is replaced."""
+        """Asks on a connection of its own; one that died meanwhile, as in a restart, is replaced."""
         with self._lock:
             kept = self._idle.pop() if self._idle else None
         if kept is not None:
@@ -63,7 +63,7 @@ class DriverConnections:
             except TimeoutError:
                 raise
             except OSError:
-                pass  # whatever was asked: every call may be made twice
+                pass  # any call may safely be repeated
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(DEADLINE_SECONDS)

@@ -1,4 +1,4 @@
-"""A process's hold on a simulated GPU: memory, multiprocessors, and how busy it keeps them."""
+"""A process's share of a simulated GPU: memory, multiprocessors, and how busy it keeps them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class SimulatedContext:
-    """One context; `error` tells its process what became of it: 810, or 0 where it was not told."""
+    """One context; `error` is what its process learned about its end: 810, or 0 if nothing."""
 
     pid: int
     sm_count: int

@@ -1,4 +1,4 @@
-"""The MPS daemon of one simulated GPU: who is a client, under which limits, and what a fault does to all of them."""
+"""The MPS daemon of one simulated GPU: its clients, their limits, and faults that hit all of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agents.devices.simulated.refusals import (
 from agents.seams.device import MpsState
 
 MAX_CLIENTS = 48
-TERMINATE_SECONDS = 0.2  # new clients are refused so long, while one is being terminated
+TERMINATE_SECONDS = 0.2  # new clients are refused for this long while one is being terminated
 
 
 class SimulatedDaemon:
-    """What `nvidia-cuda-mps-control -d` and its server are to one GPU."""
+    """Plays the part of `nvidia-cuda-mps-control -d` and its server for one GPU."""
 
     __slots__ = (
         "default_memory_gib", "default_sm_percent", "gpu", "max_clients", "refuses_until", "slow_seconds",
@@ -36,7 +36,7 @@ class SimulatedDaemon:
         # Faults.
         self.slow_seconds = 0.0
         self.startable = True
-        self.terminates = True  # False: the request fails, as it does for a client that is stuck in the kernel
+        self.terminates = True  # False: the request fails, as for a client that is stuck in the kernel
 
     @property
     def up(self) -> bool:
@@ -51,7 +51,7 @@ class SimulatedDaemon:
             self.default_sm_percent, self.default_memory_gib, self.refuses_until = 100.0, None, 0.0
 
     def stop(self) -> None:
-        """Orderly or not, its clients lose their contexts and are not told why."""
+        """Stops the daemon, orderly or not: its clients lose their contexts without a reason."""
         self.state = MpsState.DOWN
         for context in self.clients():
             self._drop(context, 0)
@@ -59,17 +59,17 @@ class SimulatedDaemon:
     def attach(
         self, pid: int, sm_percent: float, memory_limit_gib: float | None, memory_gib: float
     ) -> SimulatedContext:
-        """Let a client in; the lower of its limits and the daemon's count. Raises CudaRefusal."""
+        """Admits a client with the lower of its own and the daemon's limits. Raises CudaRefusal."""
         if self.state is MpsState.DOWN:
-            raise CudaRefusal(CANNOT_CONNECT, "there is no MPS daemon")
+            raise CudaRefusal(CANNOT_CONNECT, "no MPS daemon is running")
         if self.state is MpsState.FAULT:
             raise CudaRefusal(NOT_READY, "the MPS server is in FAULT")
         if self.gpu.now < self.refuses_until:
             raise CudaRefusal(NOT_READY, "a client is being terminated")
         if len(self.clients()) >= self.max_clients:
-            raise CudaRefusal(TOO_MANY_CLIENTS, f"the MPS server has its {self.max_clients} clients")
+            raise CudaRefusal(TOO_MANY_CLIENTS, f"the MPS server already has its {self.max_clients} clients")
         if self.gpu.exclusive and any(not context.under_mps for context in self.gpu.contexts):
-            raise CudaRefusal(NOT_READY, "another process has the device for itself")
+            raise CudaRefusal(NOT_READY, "another process has exclusive use of the device")
         limits = [limit for limit in (memory_limit_gib, self.default_memory_gib) if limit is not None]
         share = self.gpu.sm_share(min(sm_percent, self.default_sm_percent))
         context = SimulatedContext(pid, share, 0.0, min(limits, default=None))
@@ -80,9 +80,9 @@ class SimulatedDaemon:
         return context
 
     def let_past(self, pid: int, memory_gib: float) -> SimulatedContext:
-        """A process opens the device without the daemon: nothing limits it. Raises CudaRefusal in EXCLUSIVE_PROCESS."""
+        """Opens the device for a process without daemon and limits. Raises CudaRefusal in EXCLUSIVE_PROCESS."""
         if self.gpu.exclusive and (self.up or self.gpu.contexts):
-            raise CudaRefusal(UNAVAILABLE, "the device is in EXCLUSIVE_PROCESS mode and not free")
+            raise CudaRefusal(UNAVAILABLE, "the device is in EXCLUSIVE_PROCESS mode and in use")
         context = SimulatedContext(pid, self.gpu.kind.sm_count, 0.0, under_mps=False)
         self.gpu.hold(context, memory_gib)
         self.gpu.contexts.append(context)
@@ -90,14 +90,14 @@ class SimulatedDaemon:
         return context
 
     def leave(self, context: SimulatedContext) -> None:
-        """The client's process is gone, or has given its context up."""
+        """Removes a client whose process is gone or that gave its context up."""
         if context in self.gpu.contexts:
             self._drop(context, context.error)
         if self.state is MpsState.FAULT and not self.clients():
             self.state = MpsState.ACTIVE
 
     def terminate(self, pid: int) -> bool:
-        """Cut off the clients of one process; the others are not touched. Whether there was one."""
+        """Cuts off the clients of one process only; False when it has none."""
         mine = [context for context in self.clients() if context.pid == pid]
         if not mine or not self.terminates:
             return False
@@ -109,7 +109,7 @@ class SimulatedDaemon:
         return True
 
     def fault(self) -> None:
-        """A client's fatal fault. All clients are hit, and stay in the list until their processes are gone."""
+        """A client's fatal fault: it hits all clients, which stay in the list until their processes are gone."""
         if self.clients():
             self.state = MpsState.FAULT
             for context in self.clients():

@@ -1,4 +1,4 @@
-"""The device of a simulated machine: what NVML would say and do, read from the model and written to it."""
+"""The device of a simulated machine: answers and acts as NVML would, on the model."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Wait = Callable[[float], None]
 
 
 def no_time_passes(seconds: float) -> None:
-    """In virtual time a slow answer takes none."""
+    """Ignores the wait: in virtual time a slow answer takes none."""
 
 
 class SimulatedDevice:
-    """A Device over a machine. `clock` says the machine's time; `wait` spends the time that slow calls take."""
+    """A Device over a machine. `clock` returns the machine's time; `wait` spends the time that slow calls take."""
 
     def __init__(self, machine: Machine, clock: Callable[[], float], wait: Wait = no_time_passes) -> None:
         self._machine = machine
@@ -64,7 +64,7 @@ class SimulatedDevice:
         if mhz is not None and mhz not in slot.gpu.clocks_mhz:
             low, high = slot.gpu.clocks_mhz[0], slot.gpu.clocks_mhz[-1]
             raise DeviceError(
-                Trouble.OUT_OF_RANGE, uuid, f"clock {mhz} MHz is none of those supported, from {low} to {high}"
+                Trouble.OUT_OF_RANGE, uuid, f"clock {mhz} MHz is not supported; clocks are {low} to {high}"
             )
         in_force = self._write(slot, replace(settings(slot.gpu), locked_mhz=mhz))
         return _applied(uuid, "the SM clock", mhz, in_force.locked_mhz)
@@ -99,7 +99,7 @@ class SimulatedDevice:
         refused = None
         for uuid, slot in self._machine.slots.items():
             if slot.original is None or slot.lost:
-                continue  # a device that comes back to the bus comes back without our settings
+                continue  # a device that returns to the bus has lost our settings
             try:
                 self._write(self._slot(uuid), slot.original)
                 slot.original = None
@@ -109,7 +109,7 @@ class SimulatedDevice:
             raise refused
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing, since nothing is held open."""
 
     def _describe(self, index: int, slot: SimulatedSlot) -> GpuDevice:
         kind = slot.gpu.kind
@@ -137,7 +137,7 @@ class SimulatedDevice:
         try:
             slot = self._machine.at(uuid, self._clock())
         except KeyError:
-            raise DeviceError(Trouble.LOST, uuid, "there is no such device") from None
+            raise DeviceError(Trouble.LOST, uuid, "no such device") from None
         spend(slot.slow_seconds, uuid, self._wait)
         if slot.lost:
             raise DeviceError(Trouble.LOST, uuid, "the device has fallen off the bus")
@@ -146,11 +146,11 @@ class SimulatedDevice:
     def _able(self, uuid: str, ability: Ability) -> SimulatedSlot:
         slot = self._slot(uuid)
         if ability in slot.unsupported:
-            raise DeviceError(Trouble.NOT_SUPPORTED, uuid, f"the device has no {ability}")
+            raise DeviceError(Trouble.NOT_SUPPORTED, uuid, f"the device does not support {ability}")
         return slot
 
     def _write(self, slot: SimulatedSlot, wanted: SetValues) -> SetValues:
-        """Set, and say what is in force afterwards."""
+        """Changes a setting and returns what is in force afterwards."""
         before = settings(slot.gpu)
         if slot.original is None:
             slot.original = before
@@ -167,7 +167,7 @@ class SimulatedDevice:
 
 
 def spend(seconds: float, uuid: str, wait: Wait) -> None:
-    """The time a slow call takes, up to the deadline."""
+    """Spends the time of a slow call, up to the deadline."""
     if seconds > 0:
         wait(min(seconds, DEADLINE_SECONDS))
         if seconds >= DEADLINE_SECONDS:
@@ -176,5 +176,5 @@ def spend(seconds: float, uuid: str, wait: Wait) -> None:
 
 def _applied(uuid: str, what: str, wanted: float | None, found: float | None) -> Applied:
     if found != wanted:
-        raise DeviceError(Trouble.NOT_APPLIED, uuid, f"{what} was set to {wanted} and is {found}")
+        raise DeviceError(Trouble.NOT_APPLIED, uuid, f"{what} was set to {wanted}, but is {found}")
     return Applied(wanted, found)

@@ -1,4 +1,4 @@
-"""A process that holds simulated GPUs in real time, as a driver holds real ones: whoever uses them may die and return.
+"""A process that holds simulated GPUs in real time, as a driver holds real ones: its users may die and return.
 
 `python -m agents.devices.simulated.driver FOLDER --gpus 4 --kind v100-16gb` serves FOLDER/driver.sock for devices, MPS
 and fault switches (`agents.devices.simulated.remote`), and FOLDER/mps/UUID/device.sock for clients of each MPS daemon.
@@ -47,12 +47,12 @@ SWITCHES = (
 
 
 class Driver:
-    """The machine, and who is connected to it."""
+    """The machine and its connections."""
 
     def __init__(self, folder: Path, machine: Machine, loop: Loop) -> None:
         self._machine = machine
         self._loop = loop
-        self._owed: list[float] = []  # seconds that the call at hand takes
+        self._owed: list[float] = []  # seconds that the current call takes
         self._device = SimulatedDevice(machine, loop.clock, self._owed.append)
         self._mps = SimulatedMps(machine, loop.clock, folder / "mps", self._owed.append)
         self._peers: set[Peer] = set()
@@ -112,11 +112,11 @@ class Driver:
             if to == known and name in allowed:
                 called = getattr(owner, name)
                 return called(*arguments)
-        raise ValueError(f"nothing called {name} in {to}")
+        raise ValueError(f"{to} has no call {name}")
 
 
 def _end_with(folder: Path, loop: Loop) -> None:
-    """Nobody can reach a driver whose folder was deleted: it ends."""
+    """Ends a driver whose folder was deleted, since no one can reach it any more."""
     if (folder / LOCK).exists():
         loop.after(LOOK_SECONDS, lambda: _end_with(folder, loop))
     else:
@@ -124,7 +124,7 @@ def _end_with(folder: Path, loop: Loop) -> None:
 
 
 def serve(folder: Path, kinds: list[str]) -> int:
-    """Until told to quit; 3 when another driver serves this folder."""
+    """Serves until a quit call; returns 3 when another driver serves this folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = folder.resolve()
     with (folder / LOCK).open("a") as lock:

@@ -1,4 +1,4 @@
-"""One simulated GPU in explicit time: power, clock, heat and memory follow from who works on it, and from faults.
+"""One simulated GPU in explicit time: load and faults determine its power, clock, temperature and memory.
 
 Between two changes everything is constant or exponential, so time passes in closed form: a minute costs as much as a
 millisecond. docs/simulated-gpus.md has the formulas.
@@ -16,7 +16,7 @@ from agents.devices.simulated.refusals import OUT_OF_MEMORY, CudaRefusal
 
 POWER_EXPONENT = 2.4  # of the clock: between f (leakage, memory) and f^3 (voltage rises with it)
 THROTTLE_SECONDS = 0.1  # the device's own reaction to its power limit
-AVERAGE_SECONDS = 1.0  # what a reading of power is a mean of
+AVERAGE_SECONDS = 1.0  # the period that a power reading averages
 AMBIENT_C, FULL_LOAD_C, HOT_C, COOL_C = 30.0, 75.0, 88.0, 83.0
 THERMAL_SECONDS = 25.0
 DAY = 86400.0
@@ -43,16 +43,16 @@ class SimulatedGpu:
         self.hot = False
         self.ecc_uncorrected = 0
         self.peak_w = kind.idle_w
-        # Faults of the body.
+        # Faults of the hardware.
         self.extra_heat_c = self.heat_c_per_day = self.clock_loss_per_day = 0.0
         self.aged_since = now
-        self.forced_reasons: frozenset[str] = frozenset()  # hw_slowdown, power_brake: the clock is at its lowest
+        self.forced_reasons: frozenset[str] = frozenset()  # hw_slowdown, power_brake: the clock drops to its lowest
         self._clock_mhz = self.clocks_mhz[0]
         self._settles_at = math.inf
-        self._marks: deque[tuple[float, float]] = deque([(now, 0.0)])  # (time, joules): corners of the energy used
+        self._marks: deque[tuple[float, float]] = deque([(now, 0.0)])  # (time, joules): the energy used, as a polyline
 
     def advance(self, now: float) -> None:
-        """Let time pass; time that goes backwards does nothing."""
+        """Lets time pass; a time in the past does nothing."""
         while self.now < now:
             until = min(now, max(self._settles_at, self.now), self._turns_hot_or_cool_at())
             self._pass(until - self.now)
@@ -70,13 +70,13 @@ class SimulatedGpu:
             self.changed()
 
     def changed(self) -> None:
-        """Load, lock or limit is another: a lower wish is followed at once, the power limit only after a moment."""
+        """Applies a new load, lock or limit: a lower clock at once, the power limit after its reaction time."""
         target = self._target_mhz()
         self._clock_mhz = max(target, min(self._clock_mhz, self._wanted_mhz()))
         self._settles_at = math.inf if self._clock_mhz == target else self.now + THROTTLE_SECONDS
         self.peak_w = max(self.peak_w, self.power_w)
 
-    # What it looks like now.
+    # Its observable state.
 
     @property
     def clock_mhz(self) -> int:
@@ -84,18 +84,18 @@ class SimulatedGpu:
 
     @property
     def load(self) -> float:
-        """Which part of the device works: busy time of each client times its share of the multiprocessors."""
+        """Returns the device's load: the sum of each client's busy time times its share of the multiprocessors."""
         return min(1.0, sum(context.busy * context.sm_count for context in self.contexts) / self.kind.sm_count)
 
     @property
     def power_w(self) -> float:
-        """At this instant."""
+        """Returns the power at this instant."""
         pace: float = (self._clock_mhz / self.clocks_mhz[-1]) ** POWER_EXPONENT
         return self.kind.idle_w + (self.kind.power_default_w - self.kind.idle_w) * self.load * pace
 
     @property
     def power_mean_w(self) -> float:
-        """Over the last second, as NVML says it."""
+        """Returns the mean of the last second, as NVML does."""
         since = max(self.now - AVERAGE_SECONDS, self._marks[0][0])
         if self.now - since < 1e-9:
             return self.power_w
@@ -116,7 +116,7 @@ class SimulatedGpu:
 
     @property
     def utilization_percent(self) -> float:
-        """Part of the time in which anybody worked, were they independent."""
+        """Returns the part of the time in which any client worked, if they are independent."""
         return 100 * (1 - math.prod(1 - context.busy for context in self.contexts))
 
     @property
@@ -133,23 +133,23 @@ class SimulatedGpu:
         return frozenset(reasons)
 
     def sm_share(self, sm_percent: float) -> int:
-        """Multiprocessors that a percentage gives: rounded down to whole units, and at least one unit."""
+        """Returns the multiprocessors of a percentage: rounded down to whole units, and at least one unit."""
         step = self.kind.sm_step
         return max(step, int(sm_percent * self.kind.sm_count / 100 / step + 1e-9) * step)
 
     def hold(self, context: SimulatedContext, memory_gib: float) -> None:
-        """Have the context hold so much from now on; CudaRefusal changes nothing."""
+        """Sets the memory that the context holds; CudaRefusal changes nothing."""
         mine = context.memory_gib if context in self.contexts else 0.0
         if context.memory_limit_gib is not None and memory_gib > context.memory_limit_gib + 1e-9:
             raise CudaRefusal(
-                OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the limit of {context.memory_limit_gib:g} GiB"
+                OUT_OF_MEMORY, f"{memory_gib:g} GiB exceeds the limit of {context.memory_limit_gib:g} GiB"
             )
         free = self.kind.memory_gib - self.memory_used_gib + mine
         if memory_gib > free + 1e-9:
-            raise CudaRefusal(OUT_OF_MEMORY, f"{memory_gib:g} GiB is more than the {free:g} GiB that are free")
+            raise CudaRefusal(OUT_OF_MEMORY, f"{memory_gib:g} GiB exceeds the {free:g} GiB that are free")
         context.memory_gib = memory_gib
 
-    # Inside.
+    # Internals.
 
     def _wanted_mhz(self) -> int:
         wanted = self.locked_mhz
@@ -161,7 +161,7 @@ class SimulatedGpu:
         return min(wanted, self._supported(self.clocks_mhz[-1] * max(0.0, 1 - lost))) if lost > 0 else wanted
 
     def _power_limit_mhz(self) -> int:
-        """The highest clock at which this load stays within the power limit."""
+        """Returns the highest clock at which this load stays within the power limit."""
         dynamic = (self.kind.power_default_w - self.kind.idle_w) * self.load
         if dynamic <= self.cap_w - self.kind.idle_w:
             return self.clocks_mhz[-1]
@@ -175,7 +175,7 @@ class SimulatedGpu:
         return self.clocks_mhz[max(0, bisect.bisect_right(self.clocks_mhz, mhz + 1e-9) - 1)]
 
     def _final_c(self) -> float:
-        """Where the temperature tends to at this power."""
+        """Returns the temperature that this power leads to."""
         aged = self.heat_c_per_day * (self.now - self.aged_since) / DAY
         return (
             AMBIENT_C + self.extra_heat_c + aged + (FULL_LOAD_C - AMBIENT_C) * self.power_w / self.kind.power_default_w

@@ -1,4 +1,4 @@
-"""The kinds of GPU that can be simulated: figures of their public data sheets, and nothing measured by us."""
+"""The kinds of GPU that can be simulated, with figures of their public data sheets; none was measured by us."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SimulatedKind:
-    """What all GPUs of one kind have in common."""
+    """The properties that all GPUs of one kind share."""
 
     name: str
     product: str
@@ -17,11 +17,11 @@ class SimulatedKind:
     clock_high_mhz: float
     clock_step_mhz: float
     idle_w: float
-    power_min_w: float  # the lowest limit that can be set
-    power_default_w: float  # what it draws at full load and the highest clock
+    power_min_w: float  # the lowest allowed limit
+    power_default_w: float  # power at full load and the highest clock
     power_max_w: float
     ecc: bool = True
-    sm_step: int = 1  # SMs are handed out in units of so many; 2 where it goes by TPC
+    sm_step: int = 1  # SMs are allotted in units of this size; 2 for allotment by TPC
 
     @property
     def clocks_mhz(self) -> tuple[int, ...]:

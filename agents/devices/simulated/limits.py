@@ -1,4 +1,4 @@
-"""The limits that MPS gives a client, as it reads them from its environment before it opens the device."""
+"""Reads the limits that MPS gives a client from its environment, before it opens the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What a client reads from its environment before it opens the device."""
+    """The limits that a client reads from its environment before it opens the device."""
 
     folder: Path
     uuid: str
@@ -18,7 +18,7 @@ class ClientLimits:
 
 
 def read_limits(environ: Mapping[str, str]) -> ClientLimits | None:
-    """None: the environment names no pipe directory."""
+    """Returns None if the environment names no pipe directory."""
     folder = environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
     if not folder:
         return None
@@ -29,9 +29,9 @@ def read_limits(environ: Mapping[str, str]) -> ClientLimits | None:
 
 
 def memory_limit_gib(text: str) -> float:
-    """The limit of device 0 in `0=2048M` or `0=1G,1=2G`."""
+    """Returns the limit of device 0 in `0=2048M` or `0=1G,1=2G`."""
     for part in text.split(","):
         device, _, amount = part.strip().partition("=")
         if device == "0" and amount[-1:] in ("G", "M") and amount[:-1].isdecimal():
             return int(amount[:-1]) / (1 if amount[-1] == "G" else 1024)
-    raise ValueError(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT {text!r} gives device 0 no limit in G or M")
+    raise ValueError(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT {text!r} has no limit of device 0 in G or M")

@@ -1,4 +1,4 @@
-"""The one thread of the simulated driver: it waits for sockets and for moments, and never for a peer."""
+"""The simulated driver's only thread: it waits for sockets and timers, and never for a peer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from agents.devices.simulated.peer import Peer
 
-PAUSE_SECONDS = 0.2  # of a listener when there are no descriptors left
+PAUSE_SECONDS = 0.2  # of a listener while no file descriptors are left
 
 
 class Loop:
-    """Calls what is due. `clock` is monotonic."""
+    """Calls whatever is due. `clock` is monotonic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -44,7 +44,7 @@ class Loop:
                 connection, _ = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no descriptors left: it would be ready again at once
+            except OSError:  # no file descriptors left: it would be ready again at once
                 self.forget(listener)
                 self.after(PAUSE_SECONDS, lambda: self._again(listener, accept))
                 return

@@ -13,7 +13,7 @@ from agents.seams.device import Ability, DeviceError, MpsState, Trouble
 
 
 class SimulatedMps:
-    """An Mps over a machine; pipe directories lie under `root`, where nothing need be."""
+    """An Mps over a machine; pipe directories lie under `root`, and need not exist."""
 
     def __init__(self, machine: Machine, clock: Callable[[], float], root: Path, wait: Wait = no_time_passes) -> None:
         self._machine = machine
@@ -43,7 +43,7 @@ class SimulatedMps:
 
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
         if uuid not in self._machine.slots:
-            raise DeviceError(Trouble.LOST, uuid, "there is no such device")
+            raise DeviceError(Trouble.LOST, uuid, "no such device")
         return limits(uuid, self._root / uuid, sm_percent, memory_gib)
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
@@ -55,15 +55,15 @@ class SimulatedMps:
         try:
             slot = self._machine.at(uuid, self._clock())
         except KeyError:
-            raise DeviceError(Trouble.LOST, uuid, "there is no such device") from None
-        slot.due_at = slot.gpu.now  # what is done to the daemon, its clients see to at once
+            raise DeviceError(Trouble.LOST, uuid, "no such device") from None
+        slot.due_at = slot.gpu.now  # clients react at once to changes of the daemon
         spend(slot.daemon.slow_seconds, uuid, self._wait)
         if Ability.MPS in slot.unsupported:
-            raise DeviceError(Trouble.NOT_SUPPORTED, uuid, "the device has no MPS")
+            raise DeviceError(Trouble.NOT_SUPPORTED, uuid, "the device does not support MPS")
         return slot.daemon
 
     def _running(self, uuid: str) -> SimulatedDaemon:
         daemon = self._daemon(uuid)
         if not daemon.up:
-            raise DeviceError(Trouble.DOWN, uuid, "there is no MPS daemon")
+            raise DeviceError(Trouble.DOWN, uuid, "no MPS daemon is running")
         return daemon

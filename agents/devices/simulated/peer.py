@@ -1,4 +1,4 @@
-"""Lines over Unix sockets, never waited for: what a peer sends is bounded, and one that does not read is left."""
+"""Lines over Unix sockets without waiting: input is bounded, and a peer that does not read is dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BACKLOG = 128
 
 
 class Peer:
-    """One connection, and what `line` does with each line from it. `gone` is called once, when it is over."""
+    """One connection; `line` is called with each line from it, and `gone` once when it ends."""
 
     def __init__(
         self, connection: socket.socket, longest: int, line: Callable[[bytes], None], gone: Callable[[], None]
@@ -23,7 +23,7 @@ class Peer:
         self._rest = b""
 
     def readable(self) -> None:
-        """Take what is there, once: a peer that floods gets no more turns than another."""
+        """Reads once, so that a peer that floods gets no more turns than another."""
         try:
             more = self.connection.recv(self._longest)
         except BlockingIOError:
@@ -41,7 +41,7 @@ class Peer:
             self.end()
 
     def say(self, line: bytes) -> None:
-        """Send, or leave a peer that does not read."""
+        """Sends a line, or drops a peer that does not read."""
         if not self.open:
             return
         try:

@@ -1,4 +1,4 @@
-"""The pipe directory of one simulated MPS daemon: its socket, there while the daemon is up, and its clients."""
+"""The pipe directory of one simulated MPS daemon: its clients, and its socket, which exists while the daemon is up."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Pipe:
     def __init__(self, folder: Path, uuid: str, machine: Machine, loop: Loop) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = folder / SOCKET
-        self._path.unlink(missing_ok=True)  # of a driver that was killed
+        self._path.unlink(missing_ok=True)  # left by a driver that was killed
         self._uuid = uuid
         self._machine = machine
         self._loop = loop
         self._listener: socket.socket | None = None
-        self._clients: dict[_Client, float] = {}  # and when each came, in that order
+        self._clients: dict[_Client, float] = {}  # with the time at which each connected, in that order
         self._looking = False
 
     def follow(self) -> None:
-        """The socket is there while the daemon is up, and clients are told what became of them."""
+        """Opens or closes the socket with the daemon, and informs clients that lost their context."""
         up = self._machine.slots[self._uuid].daemon.up
         if up and self._listener is None:
             self._listener = listen(self._path, BACKLOG)
@@ -66,13 +66,13 @@ class Pipe:
         self._look_later()
 
     def _look_later(self) -> None:
-        """One look for all: a moment set for each would keep those that are long gone."""
+        """Schedules one check for all: a timer for each would keep those that are long gone."""
         if not self._looking:
             self._looking = True
             self._loop.after(HELLO_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Leave those who came and said nothing."""
+        """Drops connections that have sent nothing."""
         self._looking = False
         before = self._loop.clock() - HELLO_SECONDS
         for client, came in list(self._clients.items()):
@@ -87,7 +87,7 @@ class Pipe:
 
 
 class _Client:
-    """One connection: a client from its first line on, until it closes."""
+    """One connection: a client from its first line until it closes."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Client:
         gone: Callable[[_Client], None],
     ) -> None:
         self.peer = Peer(connection, LONGEST_LINE, self._line, self._ended)
-        self.told = False  # of its end
+        self.told = False  # informed of its end
         self._pid = peer_pid(connection)
         self._uuid = uuid
         self._machine = machine
@@ -114,7 +114,7 @@ class _Client:
         context = self._context
         if context is None or context.error is None or self.told:
             return
-        if context.error == 0:  # its daemon is gone, and nobody is there to say so
+        if context.error == 0:  # its daemon is gone, so no one reports the error
             self.peer.end()
             return
         self.told = True
@@ -136,7 +136,7 @@ class _Client:
             self.peer.end()
 
     def _obey(self, words: dict[str, Any]) -> dict[str, Any]:
-        """What the protocol answers; raises CudaRefusal, or ValueError for what it does not know."""
+        """Returns the protocol's answer; raises CudaRefusal, or ValueError for an unknown request."""
         self._machine.at(self._uuid, self._clock())
         context = self._context
         if context is None:
@@ -157,7 +157,7 @@ class _Client:
         elif "busy" in words:
             self._machine.busy(self._uuid, context, _number(words, "busy", 0.0))
         else:
-            raise ValueError("neither memory nor work")
+            raise ValueError("expected memoryGib or busy")
         return {}
 
     def _say(self, words: dict[str, Any]) -> None:
@@ -173,8 +173,8 @@ class _Client:
 def _number(words: dict[str, Any], name: str, default: float) -> float:
     value = words.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
     number = float(value) if abs(value) < 1e12 else math.inf
     if not 0 <= number < 1e12:
-        raise ValueError(f"{name} is outside what there is")
+        raise ValueError(f"{name} is out of range")
     return number

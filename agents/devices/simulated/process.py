@@ -1,4 +1,4 @@
-"""A process of the model: it opens its GPU after a while, answers, drains and exits, or fails to, as it was told to."""
+"""A process of the model: it opens its GPU after a while, answers, drains and exits, or fails, by its script."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BOOT_ID = "simulated"
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a process behaves from its start on; the seconds count from there unless they say otherwise."""
+    """How a process behaves after its start; seconds count from there unless stated otherwise."""
 
-    starts: bool = True  # False: the runtime cannot start it
+    starts: bool = True  # False: it cannot be started
     opens_seconds: float = 0.5  # until it opens the device
     answers_seconds: float = 2.0  # until its port answers
     warm_seconds: float = 3.0  # until its warm-up succeeds
     warms_up: bool = True
-    misses_mps: bool = False  # it does not find the daemon, and runs outside
-    memory_gib: float | None = None  # that it holds; None: nine tenths of its limit
+    misses_mps: bool = False  # it does not find the daemon, and runs without it
+    memory_gib: float | None = None  # memory that it holds; None: nine tenths of its limit
     busy: float = 0.5  # once it answers
     crashes_seconds: float = math.inf
-    drain_seconds: float = 1.0  # from the drain hook, or its checkpoint signal, to its exit
+    drain_seconds: float = 1.0  # from the drain hook or its checkpoint signal to its exit
     ignores_drain: bool = False
     term_seconds: float = 0.2  # from SIGTERM to its exit
     ignores_term: bool = False
@@ -39,7 +39,7 @@ class Behaviour:
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """One process. `live` lets it do what is due; what others see of it is true at the time it was last alive to."""
+    """One process. `live` makes it do what is due; others see its state as of the last call."""
 
     launch: Launch
     behaviour: Behaviour
@@ -51,7 +51,7 @@ class Process:
     opened: bool = False
     orphaned_at: float | None = None  # since when its daemon is gone
     log: str = ""
-    # What it does for others; whoever simulates its traffic writes here.
+    # The work it does for others, written by the traffic simulation.
     counters: Counters = field(default_factory=Counters)
     batch: int | None = None
     batch_timeout_ms: float | None = None
@@ -65,11 +65,11 @@ class Process:
         return self.started_at + self.behaviour.answers_seconds
 
     def exit_by(self, moment: float) -> None:
-        """It will be gone then, if it is not before."""
+        """Makes it exit by then, if not before."""
         self.exits_at = min(self.exits_at, moment)
 
     def live(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool, now: float) -> float:
-        """Do what is due now; when something is due next."""
+        """Does what is due and returns when something is due next."""
         if self.exited_at is not None:
             return math.inf
         opens_at = self.started_at + self.behaviour.opens_seconds
@@ -112,7 +112,7 @@ class Process:
         return daemon.attach(self.pid, asked.sm_percent, asked.memory_gib, memory_gib)
 
     def _come_back(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool, now: float) -> None:
-        """Its daemon was restarted, or will be soon."""
+        """Reconnects if its daemon was restarted; waits if it may be soon."""
         if self.orphaned_at is None:
             self.orphaned_at = now
         if daemon.up:

@@ -1,4 +1,4 @@
-"""Why a simulated device or its MPS daemon does not do what a process asks of it, in CUDA's numbers."""
+"""Reasons why a simulated device or its MPS daemon refuses a request, with CUDA's numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ CANNOT_CONNECT, NOT_READY, TOO_MANY_CLIENTS, TERMINATED = 805, 807, 808, 810
 
 
 class CudaRefusal(Exception):
-    """A process was not let in, or was given no memory; `code` is CUDA's."""
+    """A process was not admitted, or got no memory; `code` is CUDA's."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"CUDA error {code}: {message}")

@@ -1,4 +1,4 @@
-"""The device and the MPS of a simulated driver in another process, as an agent uses them, and its fault switches."""
+"""An agent's side of a simulated driver in another process: its device, its MPS and its fault switches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class RemoteDevice:
-    """A Device whose machine is in the driver's process. What it changed is known there, and put back from there."""
+    """A Device whose machine is in the driver's process, which also keeps and restores what was changed."""
 
     def __init__(self, line: DriverConnections) -> None:
         self._line = line
@@ -65,7 +65,7 @@ class RemoteDevice:
         until = time.monotonic() + seconds
         while True:
             count, said = self._line.ask("machine", "events_since", self._seen)
-            if count < self._seen:  # another driver: it counts from 1
+            if count < self._seen:  # another driver, which counts from 1
                 count, said = self._line.ask("machine", "events_since", 0)
             self._seen = count
             left = until - time.monotonic()
@@ -118,14 +118,14 @@ class Switches:
         self._line = DriverConnections(folder)
 
     def turn(self, switch: str, *arguments: Any) -> Any:
-        """As `turn("lose", uuid)`; `driver.SWITCHES` lists them."""
+        """Turns a switch, as in `turn("lose", uuid)`; `driver.SWITCHES` lists them."""
         return self._line.ask("machine", switch, *arguments)
 
     def truth(self, uuid: str) -> GpuTruth:
         return msgspec.convert(self.turn("truth", uuid), GpuTruth)
 
     def quit(self) -> None:
-        """End the driver: its GPUs are gone."""
+        """Ends the driver, and with it its GPUs."""
         self._line.ask("driver", "quit")
         self.close()
 
@@ -134,13 +134,13 @@ class Switches:
 
 
 def connect(folder: Path) -> tuple[Device, Mps]:
-    """The GPUs of the driver that serves this folder."""
+    """Returns the GPUs of the driver that serves this folder."""
     line = DriverConnections(folder)
     return RemoteDevice(line), RemoteMps(line)
 
 
 def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
-    """Have a driver that serves this folder; one that runs already is left as it is. It outlives its starter."""
+    """Starts a driver for this folder unless one is running. It outlives this process."""
     line = DriverConnections(folder)
     _started[:] = [started for started in _started if started.poll() is None]
     try:
@@ -161,21 +161,21 @@ def ensure_driver(folder: Path, kinds: Sequence[str]) -> None:
             )
         until = time.monotonic() + START_SECONDS
         while not _answers(line):
-            if started.poll() not in (None, 3) or time.monotonic() > until:  # 3: another one was quicker
+            if started.poll() not in (None, 3) or time.monotonic() > until:  # 3: another driver was faster
                 raise DeviceError(
                     Trouble.NO_DRIVER, "", f"the simulated driver does not start: see {folder}/driver.log"
                 )
             time.sleep(0.02)
         if int((folder / LOCK).read_text() or 0) == started.pid:
             _started.append(started)
-        else:  # another one was quicker; ours, once up, would wait for its place
+        else:  # another one was faster; ours would wait for its place
             started.kill()
             started.wait()
     finally:
         line.close()
 
 
-_started: list[subprocess.Popen[bytes]] = []  # kept, so that those that end are not left as zombies
+_started: list[subprocess.Popen[bytes]] = []  # kept to reap those that end
 
 
 def _answers(line: DriverConnections) -> bool:

@@ -16,7 +16,7 @@ OBEDIENT = Behaviour()
 
 
 class SimulatedRuntime:
-    """A Runtime over a machine. `behave` says how a process will behave that is started; it outlives the runtime."""
+    """A CopyRuntime over a machine. `behave` scripts the processes to start; the machine outlives the runtime."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class SimulatedRuntime:
         try:
             slot = machine.at(launch.gpu, self._clock())
         except KeyError:
-            raise LaunchError(f"{launch.copy}: there is no GPU {launch.gpu}") from None
+            raise LaunchError(f"{launch.copy}: unknown GPU {launch.gpu}") from None
         process = Process(launch, behaviour, next(machine.pids), machine.now)
         slot.processes.append(process)
         slot.due_at = machine.now
@@ -80,12 +80,12 @@ class SimulatedRuntime:
                 del self._machine.processes[process.pid]
 
     def process(self, copy: str) -> Process | None:
-        """The newest process of a copy, for who simulates what it serves."""
+        """Returns the newest process of a copy, for the traffic simulation."""
         of_copy = [process for process in self._machine.processes.values() if process.launch.copy == copy]
         return of_copy[-1] if of_copy else None
 
     def _process(self, running: Running) -> Process | None:
-        """Exactly this process, while it runs."""
+        """Returns exactly this process, while it runs."""
         process = self._machine.processes.get(running.pid)
         if process is None or process.running != running:
             return None
@@ -142,7 +142,7 @@ class SimulatedTalk:
         )
 
     def _at(self, port: int) -> Process | None:
-        """The process that answers there now."""
+        """Returns the process that answers there now."""
         for process in reversed(list(self._machine.processes.values())):
             if process.launch.port == port and port and process.exited_at is None:
                 self._machine.at(process.launch.gpu, self._clock())

@@ -1,4 +1,4 @@
-"""What is set on a simulated GPU, and what it does at this instant: seen from behind, not through a driver."""
+"""The settings of a simulated GPU and its true state, as no driver shows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SetValues:
-    """What an agent changes on a device, and puts back."""
+    """The settings that an agent changes and restores."""
 
     locked_mhz: int | None
     cap_w: float
@@ -16,10 +16,10 @@ class SetValues:
 
 @dataclass(frozen=True, slots=True)
 class GpuTruth:
-    """One GPU at this instant, as nobody sees it through a driver."""
+    """The true state of one GPU at this instant."""
 
     settings: SetValues
     power_w: float
-    peak_w: float  # the highest there was
+    peak_w: float  # the highest so far
     energy_j: float  # since the driver was loaded
     load: float

@@ -1,1 +1,1 @@
-"""`gpuwright-serve`: a small HTTP model server with dynamic batching, a live batch size and an orderly drain."""
+"""`gpuwright-serve`: a small HTTP model server with dynamic batching, an adjustable batch size and an orderly drain."""

@@ -1,4 +1,4 @@
-"""What computes a batch: the stub that obeys a profile, or a real model in a thread of its own."""
+"""Computes batches: a stub that obeys a profile, or a real model in its own thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agents.programs.serve.profile import StubProfile
 
 
 class BadInput(Exception):
-    """A request that the model cannot read; its message says why."""
+    """A request that the model cannot read; the message says why."""
 
 
 Answers = list["bytes | BadInput"]
@@ -33,21 +33,21 @@ class Backend(Protocol):
     memory_gib: float  # held on the device
 
     def load(self) -> None:
-        """Get ready to compute, in a thread; raises what went wrong."""
+        """Prepares to compute, in a thread; raises any failure."""
 
     def run(self, bodies: Sequence[bytes], batch: int, done: Done) -> None: ...
 
     def warm(self, batch: int, done: Done) -> None:
-        """Compute one batch of nothing in particular."""
+        """Computes one batch of dummy input."""
 
     def close(self) -> None: ...
 
 
 class Stub:
-    """Waits as long as the profile says that a batch takes on its share of the SMs, and answers with a checksum.
+    """Waits as long as the profile says for a batch on its share of the SMs, and answers with a checksum.
 
-    Attached to a simulated MPS daemon it has the share, the memory and the end that the daemon gives it. Without one it
-    has the whole device, as a CUDA program would. `real`: it holds a real context and memory, and still only waits.
+    Attached to a simulated MPS daemon it has the share and memory that the daemon grants, and can be terminated.
+    Without one it has the whole device, as a CUDA program would. `real`: it also holds a real context and memory.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Stub:
         seconds = self._profile.exec_seconds(batch, self._sm_percent)
         ends = self._loop.time() + seconds
         self._note(seconds)
-        # A digest, so that a client can tell that the answer is to its own request.
+        # A digest, so that a client can verify that the answer belongs to its own request.
         answers: Answers = [b'{"digest": "%08x", "batch": %d}' % (zlib.crc32(body), len(bodies)) for body in bodies]
         self._loop.call_at(ends, done, answers)
 
@@ -100,7 +100,7 @@ class Stub:
             self._client.close()
 
     def _note(self, seconds: float) -> None:
-        """Say how busy the device was, once a second while it is, and once that it is not any more."""
+        """Reports once a second how busy the device was, and once more when it becomes idle."""
         self._busy_seconds += seconds
         if self._client and not self._tells:
             self._tells = True
@@ -116,7 +116,7 @@ class Stub:
 
     def _tell(self) -> None:
         while (fraction := self._telling.get()) is not None:
-            with contextlib.suppress(CudaRefusal):  # it ends anyway
+            with contextlib.suppress(CudaRefusal):  # the process ends anyway
                 if self._client:
                     self._client.busy(fraction)
 
@@ -160,12 +160,12 @@ class Threaded:
             except Exception as error:
                 answers = error
             self.memory_gib = self._model.memory_gib()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
                 self._loop.call_soon_threadsafe(done, answers)
 
 
 class LoadedModel(Protocol):
-    """A loaded model: bodies in, answers out, blocking."""
+    """A loaded model, which turns bodies into answers and blocks meanwhile."""
 
     def predict(self, bodies: list[bytes]) -> Answers: ...
 
@@ -179,7 +179,7 @@ class LoadedModel(Protocol):
 def predicted(
     bodies: Sequence[bytes], sample: Callable[[bytes], Sample], computed: Callable[[list[Sample]], list[Any]]
 ) -> Answers:
-    """A batch of samples; one that cannot be read is refused, and the rest are computed."""
+    """Computes a batch of samples; an unreadable one is refused, and the rest are computed."""
     samples: list[Sample | BadInput] = []
     for body in bodies:
         try:
@@ -192,11 +192,11 @@ def predicted(
 
 
 def parsed(body: bytes) -> object:
-    """The `inputs` of a JSON body."""
+    """Returns the `inputs` of a JSON body."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadInput("the body is no JSON") from error
+        raise BadInput("the body is not valid JSON") from error
     if not isinstance(said, dict) or "inputs" not in said:
-        raise BadInput('the body is not {"inputs": ...}')
+        raise BadInput('the body must be {"inputs": ...}')
     return said["inputs"]

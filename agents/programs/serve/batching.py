@@ -1,7 +1,7 @@
-"""When a batch starts and what it takes: data in, data out; the clock is an argument.
+"""Decides when a batch starts and what it takes: data in, data out; the clock is an argument.
 
-A batch server, when free, starts as soon as `batch` requests wait or the oldest has waited `timeout_seconds`, taking
-all that wait up to `batch`.
+When free, a batch server starts as soon as `batch` requests wait or the oldest has waited `timeout_seconds`, and takes
+all that wait, up to `batch`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 
 class QueuedRequest:
-    """One request on its way through the queue; `client` is whoever gets the answer."""
+    """One request in the queue; `client` receives the answer."""
 
     __slots__ = ("body", "came", "client", "stage")
 
@@ -23,7 +23,7 @@ class QueuedRequest:
 
 
 class RequestQueue:
-    """Requests in the order in which they came."""
+    """Requests in order of arrival."""
 
     __slots__ = ("_gone", "_queue", "batch", "timeout_seconds")
 
@@ -40,7 +40,7 @@ class RequestQueue:
         self._queue.append(pending)
 
     def give_up(self, pending: QueuedRequest) -> bool:
-        """Its client left; whether it still waited. It takes no place in a batch."""
+        """Drops a request whose client left; False if it no longer waited. It takes no place in a batch."""
         if pending.stage != "waiting":
             return False
         pending.stage = "gone"
@@ -51,7 +51,7 @@ class RequestQueue:
         return True
 
     def starts_at(self, now: float) -> float | None:
-        """When a free server starts its next batch if nothing else comes: now, later, or None while nobody waits."""
+        """Returns when a free server starts its next batch if nothing else arrives; None for an empty queue."""
         self._skip()
         if not self._queue:
             return None
@@ -60,7 +60,7 @@ class RequestQueue:
         return max(now, self._queue[0].came + self.timeout_seconds)
 
     def take(self) -> list[QueuedRequest]:
-        """The next batch: all that wait, up to `batch`, oldest first."""
+        """Returns the next batch: all that wait, up to `batch`, oldest first."""
         taken: list[QueuedRequest] = []
         self._skip()
         while self._queue and len(taken) < self.batch:

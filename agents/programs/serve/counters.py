@@ -1,22 +1,22 @@
-"""What the server has done since it began, counted as it happens and told as Prometheus text."""
+"""Counts what the server has done, and formats it for Prometheus."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-# The same as contract.LATENCY_EDGES_MS, which this small process does not load; a test compares them.
+# Equal to contract.LATENCY_EDGES_MS, which this small process does not load; a test compares them.
 EDGES_MS = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServerCounters:
-    """Totals. Each request for inference that was answered is counted once; one whose client left is not."""
+    """Totals. Each inference request that was answered counts once; one whose client left does not."""
 
     def __init__(self) -> None:
-        self.requests = 0  # answered, well or not
+        self.requests = 0  # answered, successfully or not
         self.errors = 0  # answered with 5xx
         self.rejected = 0  # of the errors: the queue was full, or the server not ready
-        self.abandoned = 0  # the client left before it was answered
+        self.abandoned = 0  # the client left before the answer
         self.batches = 0
         self.batched = 0  # requests in all batches
         self.busy_seconds = 0.0
@@ -41,7 +41,7 @@ class ServerCounters:
         self._sizes[bisect_left(SIZES, size)] += 1
 
     def text(self, gauges: dict[str, float | None]) -> str:
-        """Prometheus text; a gauge that is None is left out."""
+        """Returns text for Prometheus; a gauge that is None is left out."""
         lines: list[str] = []
         for name, value in (
             ("requests", self.requests),

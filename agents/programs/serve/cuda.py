@@ -1,4 +1,4 @@
-"""The few words of the CUDA driver that tell a process what it has: its multiprocessors, a context, some memory."""
+"""The part of the CUDA driver's interface that a process needs: its multiprocessors, a context, some memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _MULTIPROCESSOR_COUNT = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 
 class CudaError(Exception):
-    """What the driver refused, with CUDA's number."""
+    """The driver's refusal, with CUDA's number."""
 
 
 def sm_count() -> int | None:
-    """Multiprocessors of the first device as this process sees them: under MPS, its share. None without a driver."""
+    """Returns the multiprocessors of the first device, under MPS the process's share; None without a driver."""
     try:
         driver = _driver()
         return _sm_count(driver, _device(driver))
@@ -22,7 +22,7 @@ def sm_count() -> int | None:
 
 
 class CudaContext:
-    """A real context with nothing to compute: a client of MPS, with its limits, holding memory until it ends."""
+    """A real context that computes nothing: a client of MPS, with its limits, which holds memory until it ends."""
 
     def __init__(self, memory_gib: float) -> None:
         driver = _driver()
@@ -39,7 +39,7 @@ def _driver() -> Any:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise CudaError("there is no CUDA driver") from error
+        raise CudaError("no CUDA driver is installed") from error
     _do(driver, "cuInit", ctypes.c_uint(0))
     return driver
 

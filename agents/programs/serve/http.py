@@ -1,7 +1,7 @@
-"""HTTP/1.1 for one connection: keep-alive, one request at a time, with limits on size and patience.
+"""HTTP/1.1 for one connection: keep-alive, one request at a time, limited in size and time.
 
-Whoever is slow or says nonsense is cut off alone. A body comes with Content-Length; chunked ones are refused (411),
-which leaves nothing to disagree about with the proxy in front.
+Only a slow or malformed client is cut off. A body needs Content-Length; chunked ones are refused (411), which leaves no
+room for disagreement with the proxy in front.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 MOST_HEADER_BYTES = 16 * 1024
 MOST_BODY_BYTES = 1024 * 1024
 IDLE_SECONDS = 300.0
-LINGER_SECONDS = 1.0  # a refused client may read its answer
+LINGER_SECONDS = 1.0  # time for a refused client to read its answer
 REASONS = {
     100: "Continue", 200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
     408: "Request Timeout", 411: "Length Required", 413: "Content Too Large", 422: "Unprocessable Content",
@@ -32,7 +32,7 @@ def _message(status: int, body: bytes, more: str, kind: str = "application/json"
 
 
 class HttpRequest:
-    """One request, whole."""
+    """One complete request."""
 
     __slots__ = ("body", "headers", "method", "path")
 
@@ -44,9 +44,9 @@ class HttpRequest:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. `handle` gets each request and answers it, at once or later, by `answer`.
+    """One client. `handle` receives each request and answers it, now or later, by `answer`.
 
-    `request_seconds`: for a whole request to come, once it began, and for an answer to be taken.
+    `request_seconds` limits the arrival of a whole request after its first byte, and the reading of an answer.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class HttpConnection(asyncio.Protocol):
         self.busy = False  # a request is being answered
         self.lost = False
         self.unwelcome = False  # there is no room for it
-        self.waiting: Any = None  # what the handler keeps here while the request is in its queue
+        self.waiting: Any = None  # kept by the handler while the request is queued
         self._request_seconds = request_seconds
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
-        self._line: re.Match[bytes] | None = None  # of a request whose header has come
+        self._line: re.Match[bytes] | None = None  # of a request whose header is complete
         self._headers: dict[bytes, bytes] = {}
         self._length = 0
         self._head = False
@@ -76,7 +76,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def partial(self) -> bool:
-        """Whether a request has begun to come, and not ended."""
+        """True if a request has arrived in part."""
         return not self.busy and bool(self._buffer or self._line)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,7 +88,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.lost:
-            return  # what comes after a refusal is read and dropped, or the refusal would not arrive
+            return  # input after a refusal is read and dropped, or the refusal would not arrive
         if not self.partial and not self.busy:
             self.deadline = self.loop.time() + self._request_seconds
         self._buffer += data
@@ -112,37 +112,37 @@ class HttpConnection(asyncio.Protocol):
         self.on_lost(self)
 
     def close(self) -> None:
-        """After what has been written."""
+        """Closes once all output is written."""
         if self._transport:
             self._transport.close()
 
     def close_if_idle(self) -> None:
-        """When nothing is on its way; what has been written leaves first."""
+        """Closes an idle connection once all output is written."""
         if not self.busy and not self.partial and not self.lost:
             self.lost = True
             self.close()
 
     def abort(self) -> None:
-        """At once."""
+        """Closes at once."""
         self.lost = True
         if self._transport:
             self._transport.abort()
 
     def expire(self) -> None:
-        """The deadline has passed."""
+        """Handles a missed deadline."""
         if self._transport is None or self.busy:
             return
         if self._paused or self.lost:
             self._transport.abort()
         elif self.partial:
-            self._refuse(408, "the request did not come whole in time")
+            self._refuse(408, "the request did not arrive completely in time")
         else:
             self.close()
 
     def answer(
         self, status: int, body: bytes, close: bool = False, more: str = "", kind: str = "application/json"
     ) -> None:
-        """Write the answer to the request in hand; then read the next, or close."""
+        """Writes the answer to the current request; then reads the next, or closes."""
         self.busy = False
         self.waiting = None
         if self._transport is None or self.lost:
@@ -192,7 +192,7 @@ class HttpConnection(asyncio.Protocol):
         self.handle(self, HttpRequest(method.decode(), path.decode(), self._headers, body))
 
     def _begin(self) -> bool:
-        """Read the header when all of it is there; False: not yet, or refused."""
+        """Parses a complete header; False: not complete yet, or refused."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0 or end > MOST_HEADER_BYTES:
             if len(self._buffer) > MOST_HEADER_BYTES:
@@ -202,25 +202,25 @@ class HttpConnection(asyncio.Protocol):
         del self._buffer[: end + 4]
         line = _LINE.fullmatch(first)
         if line is None:
-            self._refuse(400, "no request line of HTTP/1.1")
+            self._refuse(400, "malformed request line; HTTP/1.1 is required")
             return False
         headers: dict[bytes, bytes] = {}
         for text in lines:
             header = _HEADER.fullmatch(text)
             if header is None:
-                self._refuse(400, "a header line that is none")
+                self._refuse(400, "malformed header line")
                 return False
             name = header[1].lower()
             if name in headers and name in (b"content-length", b"transfer-encoding", b"host"):
-                self._refuse(400, "a header said twice")
+                self._refuse(400, "duplicate header")
                 return False
             headers[name] = header[2].strip()
         if b"transfer-encoding" in headers:
-            self._refuse(411, "say the length of the body")
+            self._refuse(411, "Content-Length is required")
             return False
         length = headers.get(b"content-length", b"0")
         if not re.fullmatch(rb"[0-9]{1,18}", length):
-            self._refuse(400, "a length that is none")
+            self._refuse(400, "invalid Content-Length")
             return False
         self._length = int(length)
         if self._length > MOST_BODY_BYTES:

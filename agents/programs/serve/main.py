@@ -1,4 +1,4 @@
-"""The program `gpuwright-serve`: reads its words, listens, loads, serves, and ends when it was drained."""
+"""The program `gpuwright-serve`: parses its arguments, listens, loads, serves, and exits once drained."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-# asyncio runs without TLS, and on a loopback nobody speaks it. Importing it would cost each of the forty servers of a
-# node 4 MB and a quarter of its start. A backend may import it afterwards.
+# asyncio runs without TLS, which no one uses on loopback. Importing it would cost each of a node's forty servers
+# 4 MB and a quarter of its start. A backend may import it afterwards.
 _HIDDEN = "ssl" not in sys.modules
 if _HIDDEN:
     sys.modules["ssl"] = None  # type: ignore[assignment]
@@ -28,7 +28,7 @@ from agents.programs.serve.server import ModelServer, ServerSettings  # noqa: E4
 
 
 def say(text: str) -> None:
-    """Log a line. Whoever read the log may be gone; the server outlives it, with no buffer to fail on at its end."""
+    """Logs a line. The server outlives the reader of its log, and keeps no buffer that could fail at exit."""
     with contextlib.suppress(OSError):
         os.write(2, f"gpuwright-serve: {text}\n".encode())
 
@@ -37,24 +37,29 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("gpuwright-serve", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--host", default="127.0.0.1")
-    add("--port", type=int, default=0, help="0: any free one, named in the log")
+    add("--port", type=int, default=0, help="0: any free port, named in the log")
     add("--name", default="model", help="of the model, as in /v1/models/NAME:infer")
-    add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub obeys the profile")
+    add("--file", default="", help="an .onnx or TorchScript .pt model; without one a stub follows the profile")
     add("--profile", default="", help="a JSON file with latencyMs, memoryGib, startSeconds")
     add("--latency", default="", help="instead of a file: 1:10=21,100=8;8:22 (batch, SM%%, ms)")
-    add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as the profile says")
-    add("--start-seconds", type=float, default=0.0, help="that the stub takes to load, if the profile says none")
+    add("--memory-gib", type=float, default=0.0, help="device memory that the stub holds; 0: as in the profile")
+    add("--start-seconds", type=float, default=0.0, help="time that the stub takes to load, if the profile has none")
     add("--shape", default="", help="of one sample of a TorchScript model: 3,224,224")
-    add("--device", default="simulated", choices=("simulated", "cuda"), help="what the stub is a client of")
+    add("--device", default="simulated", choices=("simulated", "cuda"), help="the device that the stub is a client of")
     add("--batch", type=int, default=1)
     add("--batch-timeout-ms", type=float, default=0.0)
-    add("--max-batch", type=int, default=0, help="the largest that can be set later; 0: as --batch")
-    add("--queue", type=int, default=1024, help="requests that may wait; beyond it: 503")
-    add("--request-seconds", type=float, default=15.0, help="for one request to come whole, and its answer to be taken")
+    add("--max-batch", type=int, default=0, help="the largest batch that can be set later; 0: same as --batch")
+    add("--queue", type=int, default=1024, help="most requests that may wait; beyond it: 503")
+    add(
+        "--request-seconds",
+        type=float,
+        default=15.0,
+        help="limit for a whole request to arrive, and to read its answer",
+    )
     asked = parser.parse_args(words)
     most = max(asked.batch, asked.max_batch)
     if not 1 <= asked.batch <= 4096 or asked.queue < 1 or not 0 <= asked.batch_timeout_ms <= 60_000:
-        parser.error("--batch is outside 1..4096, or --queue below 1, or --batch-timeout-ms outside 0..60000")
+        parser.error("allowed are --batch 1..4096, --queue from 1 and --batch-timeout-ms 0..60000")
     try:
         profile = read_file(Path(asked.profile)) if asked.profile else StubProfile()
         if asked.latency:
@@ -65,7 +70,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         shape = [int(size) for size in asked.shape.split(",") if size]
     except ValueError:
-        parser.error(f"--shape {asked.shape!r} is not like 3,224,224")
+        parser.error(f"--shape {asked.shape!r} must look like 3,224,224")
     settings = ServerSettings(asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, asked.request_seconds)
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
@@ -90,7 +95,7 @@ async def serve(
     backend: Backend,
     start_seconds: float,
 ) -> int:
-    """Serve until drained; the exit code."""
+    """Serves until drained and returns the exit code."""
     ended: asyncio.Future[int] = loop.create_future()
 
     def end(code: int) -> None:
@@ -141,7 +146,7 @@ async def serve(
 
 
 def opened(file: Path, shape: Sequence[int]) -> LoadedModel:
-    """The model of a file, by what its name says it is."""
+    """Opens a model file, whose suffix tells the format."""
     if file.suffix == ".onnx":
         from agents.programs.serve.onnx import OnnxModel
 

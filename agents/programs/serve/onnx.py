@@ -1,4 +1,4 @@
-"""An ONNX model, run by ONNX Runtime on the GPU where it can, else on the CPU."""
+"""An ONNX model, run by ONNX Runtime on the GPU if possible, else on the CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
 
 
 class OnnxModel:
-    """Takes `{"inputs": {"name": [...]}}` of one sample, or `{"inputs": [...]}` where the model has one input."""
+    """Takes `{"inputs": {"name": [...]}}` of one sample, or `{"inputs": [...]}` if the model has one input."""
 
     def __init__(self, file: Path) -> None:
         runtime: Any = importlib.import_module("onnxruntime")
@@ -34,13 +34,13 @@ class OnnxModel:
         if not isinstance(said, dict):
             said = {next(iter(self._inputs)): said} if len(self._inputs) == 1 else {}
         if said.keys() != self._inputs.keys():
-            raise BadInput(f"inputs are not {', '.join(self._inputs)}")
+            raise BadInput(f"inputs must be {', '.join(self._inputs)}")
         sample = {}
         for name, (dtype, shape) in self._inputs.items():
             try:
                 sample[name] = self._numpy.asarray(said[name], dtype=dtype)
             except (ValueError, TypeError, OverflowError) as error:
-                raise BadInput(f"{name} is no array of {dtype}") from error
+                raise BadInput(f"{name} is not an array of {dtype}") from error
             wanted = shape[1:]
             if sample[name].ndim != len(wanted) or any(
                 isinstance(size, int) and size != got for size, got in zip(wanted, sample[name].shape, strict=True)
@@ -49,7 +49,7 @@ class OnnxModel:
         return sample
 
     def _computed(self, samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Samples of one shape in one run; where an axis is free and they differ, each alone."""
+        """Computes samples of one shape in one run, and samples of different shapes one by one."""
         shapes = {tuple(each.shape for each in sample.values()) for sample in samples}
         if len(shapes) > 1:
             return [self._computed([sample])[0] for sample in samples]
@@ -72,7 +72,7 @@ class OnnxModel:
         return sm_count()
 
     def memory_gib(self) -> float:
-        return 0.0  # ONNX Runtime does not say; the agent asks the device
+        return 0.0  # ONNX Runtime does not report it; the agent asks the device
 
 
 _DTYPES = {

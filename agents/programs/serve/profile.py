@@ -1,4 +1,4 @@
-"""The latency profile that the compute stub obeys: how long a batch takes on a share of the SMs."""
+"""The latency profile that the stub follows: the time of a batch on a share of the SMs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Curve = tuple[tuple[float, float], ...]  # ascending points
 
 
 class ProfileError(Exception):
-    """A profile that cannot be obeyed; its message names what is wrong."""
+    """An invalid profile; the message names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class StubProfile:
-    """Linear between its points and flat beyond them, over SM% as over batches."""
+    """Linear between its points and flat beyond them, in SM% and in batch."""
 
     latency_ms: tuple[tuple[float, Curve], ...] = ()  # batch -> SM% -> ms
     memory_gib: Curve = ()  # batch -> GiB
@@ -30,7 +30,7 @@ class StubProfile:
 
 
 def at(curve: Curve, x: float) -> float:
-    """The curve's value; 0 for a curve without points."""
+    """Returns the curve's value; 0 for a curve without points."""
     if not curve:
         return 0.0
     above = bisect_left(curve, (x,))
@@ -43,7 +43,7 @@ def at(curve: Curve, x: float) -> float:
 
 
 def read_file(path: Path) -> StubProfile:
-    """A JSON file with `latencyMs`, `memoryGib` and `startSeconds` as in a Profile; other fields are not looked at."""
+    """Reads a JSON file with `latencyMs`, `memoryGib` and `startSeconds` as in a Profile; other fields are ignored."""
     try:
         said = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -62,13 +62,13 @@ def read_file(path: Path) -> StubProfile:
 
 
 def read_words(text: str) -> tuple[tuple[float, Curve], ...]:
-    """Latencies as one word: `1:10=21,100=8;8:22` is batch 1 by SM%, and batch 8 at 22 ms on any share."""
+    """Parses latencies from one word: `1:10=21,100=8;8:22` is batch 1 by SM%, and batch 8 at 22 ms on any share."""
     curves = []
     for part in filter(None, text.split(";")):
         batch, colon, points = part.partition(":")
         pairs = [point.partition("=")[::2] for point in points.split(",")] if "=" in points else [("100", points)]
         if not colon or not all(ms for _, ms in pairs):
-            raise ProfileError(f"{part[:40]!r} is not batch:ms or batch:sm=ms,sm=ms")
+            raise ProfileError(f"{part[:40]!r} must be batch:ms or batch:sm=ms,sm=ms")
         curves.append((_number(batch, "batch"), _curve(dict(pairs), f"latency of batch {batch}")))
     return tuple(sorted(curves))
 

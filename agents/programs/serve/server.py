@@ -13,26 +13,26 @@ from agents.programs.serve.batching import QueuedRequest, RequestQueue
 from agents.programs.serve.counters import ServerCounters
 from agents.programs.serve.http import HttpConnection, HttpRequest
 
-LINGER_SECONDS = 0.25  # a drained server stays so long: what was on its way is told 503, and not cut off
-LAST_SECONDS = 1.0  # for a request that had begun to come, and for an answer to be taken
+LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
+LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 MOST_CONNECTIONS = 512
 RETRY = "Retry-After: 1\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What the server was started with."""
+    """The server's options."""
 
     model: str
     batch: int
-    max_batch: int  # what its memory is sized for
+    max_batch: int  # the batch that its memory is sized for
     batch_timeout_ms: float
     most_waiting: int
-    request_seconds: float = 15.0  # for a whole request to come, once it began, and for an answer to be taken
+    request_seconds: float = 15.0  # limits the arrival of a request, and the reading of its answer
 
 
 class ModelServer:
-    """One model. `deaf` is called once when a drained server shall listen no more, `finished` when all is answered."""
+    """Serves one model. A drained server calls `deaf` once to stop listening, and `finished` when all is answered."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ModelServer:
         return connection
 
     def _make_room(self) -> bool:
-        """Too many clients: the one that has been idle for longest goes; with none idle, the slowest to ask."""
+        """Drops the longest idle connection; without an idle one, the slowest to send its request."""
         idle = [connection for connection in self._connections if not connection.busy and not connection.lost]
         if idle:
             gone = min(idle, key=lambda connection: (connection.partial, connection.deadline))
@@ -112,7 +112,7 @@ class ModelServer:
     def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
         methods = self._routes.get(request.path.partition("?")[0])
         if methods is None:
-            self._say(connection, 404, {"error": "no such path"})
+            self._say(connection, 404, {"error": "unknown path"})
         elif request.method not in methods:
             self._say(connection, 405, {"error": f"allowed: {', '.join(methods)}"}, f"Allow: {', '.join(methods)}\r\n")
         else:
@@ -146,7 +146,7 @@ class ModelServer:
             said = json.loads(request.body)
             batch, timeout_ms = said["batch"], said.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._say(connection, 400, {"error": 'the body is not {"batch": 8, "batchTimeoutMs": 0}'})
+            self._say(connection, 400, {"error": 'the body must be {"batch": 8, "batchTimeoutMs": 0}'})
             return
         most = self.settings.max_batch
         if type(batch) is not int or not 1 <= batch <= most:
@@ -195,7 +195,7 @@ class ModelServer:
         self._pump()
 
     def _pump(self) -> None:
-        """Start the next batch if it is time; otherwise look again when it will be."""
+        """Starts the next batch if it is time, and otherwise schedules it."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -210,7 +210,7 @@ class ModelServer:
         starts = self._waiting.starts_at(now)
         if starts is None:
             self._end_if_done()
-        elif starts > now and not self.draining:  # nobody else will come to fill the batch of one who drains
+        elif starts > now and not self.draining:  # while draining, no other request will fill the batch
             self._timer = self._loop.call_at(starts, self._pump)
         else:
             batch = self._executing = self._waiting.take()
@@ -250,7 +250,7 @@ class ModelServer:
     # The end
 
     def drain(self) -> None:
-        """Take nothing new, answer what was taken, then finish. Saying it again changes nothing."""
+        """Refuses new requests, answers those accepted, then finishes. A second call changes nothing."""
         if not self.draining:
             self.draining = True
             self._loop.call_later(LINGER_SECONDS, self._linger_over)
@@ -261,7 +261,7 @@ class ModelServer:
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        """Once all is answered: listen no more; what has half come is told or cut off, what is written leaves."""
+        """Stops listening once all is answered: partial requests are refused or cut off, written answers leave."""
         if not self._lingered or self._ended or self._executing is not None or len(self._waiting) or self._warming:
             return
         if not self._closing:
@@ -275,6 +275,6 @@ class ModelServer:
             self._finished()
 
     def _cut(self) -> None:
-        """Those that are left at the end have had their time."""
+        """Cuts off the rest, whose time is up."""
         for connection in list(self._connections):
             connection.abort()

@@ -1,4 +1,4 @@
-"""A TorchScript model, run by PyTorch on the GPU where there is one, else on the CPU."""
+"""A TorchScript model, run by PyTorch on the GPU if there is one, else on the CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agents.programs.serve.backends import Answers, BadInput, parsed, predicted
 
 
 class TorchModel:
-    """Takes `{"inputs": [...]}`: one sample of floats of the shape that the server was started with."""
+    """Takes `{"inputs": [...]}`: one sample of floats, in the shape that the server was started with."""
 
     def __init__(self, file: Path, shape: Sequence[int]) -> None:
         self._torch: Any = importlib.import_module("torch")
@@ -27,7 +27,7 @@ class TorchModel:
         try:
             tensor = self._torch.tensor(inputs, dtype=self._torch.float32)
         except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-            raise BadInput("inputs is no array of numbers") from error
+            raise BadInput("inputs is not an array of numbers") from error
         if tuple(tensor.shape) != self._shape:
             raise BadInput(f"inputs has the shape {list(tensor.shape)}, not {list(self._shape)}")
         return tensor

@@ -1,1 +1,1 @@
-"""`gpuwright-train`: a training job without mathematics, that steps as fast as its share of a GPU would let it."""
+"""`gpuwright-train`: a training job without mathematics that steps as fast as its GPU share would allow."""

@@ -1,4 +1,4 @@
-"""What a job has done, on disk: written whole or not at all, read back exactly."""
+"""A job's progress on disk: written atomically, read back exactly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from agents.host import durable
 
 
 class Damaged(Exception):
-    """A checkpoint that is there cannot be read. To begin at 0 would throw its steps away: a person must decide."""
+    """An existing checkpoint cannot be read. Starting at 0 would lose its steps, so a person must decide."""
 
 
 def load(path: Path) -> int:
-    """Steps done so far; 0 when there is no checkpoint."""
+    """Returns the steps done so far; 0 when there is no checkpoint."""
     try:
         said = json.loads(path.read_bytes())
         steps = said["steps"]
@@ -22,10 +22,10 @@ def load(path: Path) -> int:
     except FileNotFoundError:
         return 0
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"checkpoint {path} cannot be read: {error}") from error
+        raise Damaged(f"cannot read checkpoint {path}: {error}") from error
     return steps
 
 
 def save(path: Path, steps: int) -> None:
-    """Killed anywhere, the old one or the new one is there."""
+    """Replaces the checkpoint; a kill at any moment leaves the old one or the new one."""
     durable.write(path, json.dumps({"steps": steps}).encode())

@@ -1,6 +1,6 @@
-"""A job that steps by its profile and its SM share, saves what it has done, and goes on from there.
+"""A job that steps by its profile and SM share, saves its progress, and resumes from there.
 
-SIGUSR1 saves and goes on; SIGTERM and SIGINT save and exit with 0. It waits between steps and burns nothing.
+SIGUSR1 saves and continues; SIGTERM and SIGINT save and exit with 0. It sleeps between steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUSY_SECONDS = 1.0
 
 
 class TrainingJob:
-    """Steps done, and steps saved."""
+    """The steps done, and the steps saved."""
 
     def __init__(self, path: Path | None, device: SimulatedClient | None) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class TrainingJob:
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
-    # Blocked and waited for: no handler runs in the middle of a step or of a write. Threads inherit the mask.
+    # Blocked and waited for, so that no handler interrupts a step or a write. Threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         device = attach(os.environ, asked.memory_gib)
@@ -93,12 +93,12 @@ def _run(job: TrainingJob, device: SimulatedClient | None, per_second: float, st
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpuwright-train", description=__doc__)
     parser.add_argument("--speeds", type=pace.speeds, default=pace.speeds("100:10"), help="SM%%:steps a second, ...")
-    parser.add_argument("--steps", type=int, default=0, help="to make in all; 0: for ever")
-    parser.add_argument("--memory-gib", type=float, default=0.0, help="of the device, held from the start")
-    parser.add_argument("--checkpoint", type=_file, default=None, help="file to save to and to go on from")
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between saves of its own accord")
+    parser.add_argument("--steps", type=int, default=0, help="steps to make in total; 0: no end")
+    parser.add_argument("--memory-gib", type=float, default=0.0, help="device memory, held from the start")
+    parser.add_argument("--checkpoint", type=_file, default=None, help="file to save to and to resume from")
+    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between automatic saves")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=None, help="of /healthz and /metrics; 0: any")
+    parser.add_argument("--port", type=int, default=None, help="of /healthz and /metrics; 0: any free port")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""How fast a job steps: its profile at its SM share, and how many steps are due by now."""
+"""A job's pace: its speed at its SM share, and the steps due by now."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import math
 
 from agents.programs.serve import profile
 
-LONGEST_PAUSE_SECONDS = 1.0  # a process that was stopped for an hour does not make up for it
+LONGEST_PAUSE_SECONDS = 1.0  # a process that was stopped for an hour does not catch up on all of it
 
 
 def speeds(text: str) -> tuple[tuple[float, float], ...]:
-    """`10:1.1,50:5.5,100:6.1`: at an SM share in percent, steps a second. ValueError names what is wrong."""
+    """Parses `10:1.1,50:5.5,100:6.1`: SM share in percent and steps a second. ValueError names the fault."""
     points = []
     for part in text.split(","):
         share, _, speed = part.partition(":")
         point = (float(share), float(speed or "nan"))
         if not (0 < point[0] <= 100 and 0 < point[1] < math.inf):
-            raise ValueError(f"{part!r} is not an SM% in 1..100, a colon, and steps a second above 0")
+            raise ValueError(f"{part!r} must be an SM% in 1..100, a colon, and steps a second above 0")
         points.append(point)
     points.sort()
     if len({share for share, _ in points}) < len(points):
-        raise ValueError(f"{text!r} names an SM% twice")
+        raise ValueError(f"{text!r} contains an SM% twice")
     return tuple(points)
 
 
 def at(points: tuple[tuple[float, float], ...], sm_percent: float) -> float:
-    """Straight between the points, through 0 below the first, level after the last."""
+    """Interpolates linearly, through 0 below the first point and level after the last."""
     return profile.at(((0.0, 0.0), *points), sm_percent)
 
 
 class StepPace:
-    """Steps that have become due since the beginning; `now` is any clock that only goes forward."""
+    """The steps that have become due since the beginning; `now` is any monotonic clock."""
 
     def __init__(self, per_second: float, now: float) -> None:
         self.per_second = per_second

@@ -59,19 +59,19 @@ def test_an_operators_template_joins_the_shipped_ones_and_wins_by_name(folder: P
         (GOOD + "environment: {CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: '100'}", "environment.CUDA_MPS_ACTIVE_THREAD"),
         (GOOD + "environment: {LD_PRELOAD: /x.so}", "environment.LD_PRELOAD"),
         (GOOD + "environment: {CUDA_VISIBLE_DEVICES: '0'}", "environment.CUDA_VISIBLE_DEVICES"),
-        (GOOD + "setBatch: {path: /batch, method: PUT}", "neither path nor body holds {batch}"),
+        (GOOD + "setBatch: {path: /batch, method: PUT}", "neither path nor body contains {batch}"),
         (GOOD + "setBatch: {path: '/{batch}/{other}'}", "{other}"),
-        (GOOD + "argv: [x]", "said twice"),
-        (GOOD + "  model: {type: text, pattern: x}", "said twice"),
+        (GOOD + "argv: [x]", "duplicate keys"),
+        (GOOD + "  model: {type: text, pattern: x}", "duplicate keys"),
         ("args: {}", "missing required field `argv`"),
         ("argv: []", "$.argv"),
         ("argv: [serve, 5]", "$.argv[1]"),
         ("argv: ['']", "argv[0]"),
         ("argv: ['{model}']\nargs: {model: {type: text, pattern: x}}", "argv[0]"),
         ("argv: [x, '{nobody}']", "{nobody}"),
-        ("argv: [x, '{']", "a brace stands alone"),
+        ("argv: [x, '{']", "unmatched brace"),
         ("argv: [x]\nargs: {model: {type: text, pattern: x}}", "args.model: no placeholder"),
-        ("argv: [x, '{port}']\nargs: {port: {type: integer, min: 1, max: 2}}", "args.port: the agent fills"),
+        ("argv: [x, '{port}']\nargs: {port: {type: integer, min: 1, max: 2}}", "args.port: {port} is filled in"),
         ("argv: [x, '{m}']\nargs: {m: {type: text, pattern: '['}}", "args.m.pattern"),
         ("argv: [x, '{m}']\nargs: {m: {type: text}}", "missing required field `pattern`"),
         ("argv: [x, '{m}']\nargs: {m: {type: anything}}", "$.args"),
@@ -107,13 +107,13 @@ def test_a_template_is_named_like_everything_else(folder: Path, name: str) -> No
 def test_a_file_that_anybody_may_write_is_refused(folder: Path) -> None:
     (folder / "mine.yaml").write_text(GOOD)
     (folder / "mine.yaml").chmod(0o666)
-    with pytest.raises(TemplateError, match=r"mine.yaml: anybody may write it \(mode 666\); run chmod o-w"):
+    with pytest.raises(TemplateError, match=r"mine.yaml: writable by everyone \(mode 666\); run chmod o-w"):
         read(folder)
 
 
 def test_a_folder_that_anybody_may_write_is_refused(folder: Path) -> None:
     folder.chmod(0o777)
-    with pytest.raises(TemplateError, match="anybody may write it"):
+    with pytest.raises(TemplateError, match="writable by everyone"):
         read(folder)
 
 

@@ -161,5 +161,5 @@ def test_a_memory_limit_is_read_in_mpss_form(text: str, gib: float) -> None:
 
 
 def test_a_memory_limit_without_a_unit_is_refused() -> None:
-    with pytest.raises(ValueError, match="no limit in G or M"):
+    with pytest.raises(ValueError, match="no limit of device 0 in G or M"):
         memory_limit_gib("0=2048")

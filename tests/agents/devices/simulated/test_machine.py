@@ -54,7 +54,7 @@ def test_the_same_machine_has_the_same_uuids() -> None:
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no GPU kind 'v1'; there are 2080ti, .*v100-16gb"):
+    with pytest.raises(ValueError, match=r"unknown GPU kind 'v1'; known are 2080ti, .*v100-16gb"):
         Machine(["v1"])
 
 

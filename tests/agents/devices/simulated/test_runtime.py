@@ -136,7 +136,7 @@ def test_a_client_that_is_refused_exits_and_its_log_says_why() -> None:
     running = node.start()
     node.now = 1.0
     assert not node.runtime.alive(running)
-    assert node.runtime.log_tail("a") == "CUDA error 2: 3 GiB is more than the limit of 2 GiB"
+    assert node.runtime.log_tail("a") == "CUDA error 2: 3 GiB exceeds the limit of 2 GiB"
 
 
 def test_who_misses_mps_is_a_process_of_the_device_and_no_client() -> None:

@@ -90,7 +90,7 @@ def test_requests_sent_in_one_go_are_answered_one_by_one(copy: Copy) -> None:
     one = b"POST %s HTTP/1.1\r\nContent-Length: 1\r\n\r\n" % PATH.encode()
     heard = answer_to(copy, b"".join(one + bytes([65 + number]) for number in range(20)) + b"GET / HTTP/1.0\r\n\r\n")
     assert heard.count(b"HTTP/1.1 200 OK") == 20
-    assert heard.endswith(b'{"error": "no such path"}')
+    assert heard.endswith(b'{"error": "unknown path"}')
 
 
 def test_who_asks_whether_to_go_on_is_told(copy: Copy) -> None:

@@ -220,11 +220,11 @@ def test_unknown_paths_and_methods_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--latency", "x"], "'x' is not batch:ms"),
+        (["--latency", "x"], "'x' must be batch:ms"),
         (["--profile", "/nowhere.json"], "/nowhere.json: "),
-        (["--batch", "0"], "--batch is outside 1..4096"),
+        (["--batch", "0"], "--batch 1..4096"),
         (["--batch", "x"], "invalid int value: 'x'"),
-        (["--shape", "x"], "--shape 'x' is not like 3,224,224"),
+        (["--shape", "x"], "--shape 'x' must look like 3,224,224"),
         (["--bat", "1"], "unrecognized arguments"),
     ],
 )
