@@ -1,1 +1,1 @@
-"""Fleets that are simulated: in virtual time for tests and what-ifs, in real time for `gpuwright up`."""
+"""Simulated fleets: in virtual time for tests and what-ifs, in real time for `gpuwright up`."""

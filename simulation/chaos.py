@@ -1,6 +1,6 @@
-"""Faults thrown at a simulated fleet and its planners, and what must never happen, looked for after every tick.
+"""Injects faults into a simulated fleet and its planners, and checks invariants after every tick.
 
-All else is the product: planner, store, Postgres, the nodes' own decisions. A seed makes the same sequence again.
+Everything else is the product: planner, store, Postgres, the nodes' own decisions. A seed repeats the sequence.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CUT_OFF = """
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
 BACKWARDS = "SELECT node, instance FROM usage_interval WHERE ended_at < started_at"
-STRUCK_SECONDS = 30.0  # after a fault hit a service's copy, that it has none is the fault's doing
+STRUCK_SECONDS = 30.0  # after a fault hit a service's copy, a missing copy is blamed on the fault
 SUM_OF_SHARES = 100.0 + 1e-6
 
 
 class Failing(Inline):
-    """A solver that fails as often as it is told to."""
+    """A solver that fails as often as configured."""
 
     def __init__(self) -> None:
         self.outcomes: list[SolveOutcome] = []
@@ -58,13 +58,13 @@ class Failing(Inline):
 
 @dataclass
 class Chaos:
-    """One fleet under faults. `violations` says what must never happen and did."""
+    """One fleet under faults. `violations` lists the invariants that were broken."""
 
     simulation: Simulation
     seed: int
     struck: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    _spells: list[tuple[float, Callable[[], None]]] = field(default_factory=list)  # when a fault ends, and how
+    _spells: list[tuple[float, Callable[[], None]]] = field(default_factory=list)  # when a fault ends, and what ends it
     _hit_at: dict[str, float] = field(default_factory=dict)  # by service
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict)  # by node: the highest (epoch, generation)
     _ready: dict[str, int] = field(default_factory=dict)
@@ -78,14 +78,14 @@ class Chaos:
         self.simulation.planner = self._planner()
 
     def strike(self, name: str | None = None) -> str:
-        """One fault, for a while; its name."""
+        """Injects one fault for a while and returns its name."""
         chosen = name or self.rng.choice(sorted(FAULTS))
         self.struck.append(chosen)
         FAULTS[chosen](self)
         return chosen
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass, faults end, and look."""
+        """Lets time pass, ends faults that are due, and checks."""
         for now in self.simulation.seconds(seconds):
             due = [end for at, end in self._spells if at <= now]
             self._spells = [(at, end) for at, end in self._spells if at > now]
@@ -94,7 +94,7 @@ class Chaos:
             self.look()
 
     def mend(self) -> None:
-        """End every fault."""
+        """Ends every fault."""
         for _, end in self._spells:
             end()
         self._spells = []
@@ -155,7 +155,7 @@ class Chaos:
         self.simulation.planner = self._planner()
 
     def leader_paused(self) -> None:
-        """The old one comes back after another has taken over, and goes on with what it was about to do."""
+        """Pauses the leader: it returns after another has taken over, and continues what it was doing."""
         paused = self.simulation.planner
         self.simulation.planner = self._planner()
 
@@ -176,7 +176,7 @@ class Chaos:
             connection.execute(text(CUT_OFF))
 
     def control_plane_away(self) -> None:
-        """Nobody decides, and nobody is heard; then everybody is again, and none of them was lost."""
+        """Takes the control plane away: no decisions, no reports; then all is back, and no node was lost."""
         self.simulation.plans = False
         names = sorted(self.simulation.fleet.nodes)
         self.simulation.post.silence(names)
@@ -188,7 +188,7 @@ class Chaos:
         self._later(20, 300, back)
 
     def old_assignment(self) -> None:
-        """A message that was delayed on its way."""
+        """Delivers an outdated assignment."""
         if self._history:
             node, old = self.rng.choice(self._history)
             node.offer(old)
@@ -204,10 +204,10 @@ class Chaos:
         self.simulation.fleet.shapes[service] = shape
         self._later(60, 240, lambda: self.simulation.fleet.shapes.__setitem__(service, steady))
 
-    # What must never happen.
+    # Invariants.
 
     def look(self) -> None:
-        """Look for it now."""
+        """Checks all invariants now."""
         now = self.simulation.clock.seconds
         places: dict[str, set[str]] = {}
         for node in self.simulation.fleet.nodes.values():
@@ -216,7 +216,7 @@ class Chaos:
             for copy in node.alive():
                 places.setdefault(copy.instance, set()).add(node.name)
                 if copy.instance not in self._known and not node.contact and copy.born > now - 1.5:
-                    self._violated("I4", f"{copy.instance} was started on {node.name}, which hears nobody")
+                    self._violated("I4", f"{copy.instance} was started on {node.name}, which has no contact")
                 self._known.add(copy.instance)
         for instance, nodes in places.items():
             if len(nodes) > 1:
@@ -225,11 +225,11 @@ class Chaos:
             ready = self.simulation.fleet.ready(service)
             hit = now - self._hit_at.get(service, -1e9) <= STRUCK_SECONDS
             if not ready and self._ready.get(service, 0) and not hit:
-                self._violated("I3", f"{service} has no ready copy, and no fault took it")
+                self._violated("I3", f"{service} has no ready copy, and no fault explains it")
             self._ready[service] = ready
 
     def at_the_end(self) -> None:
-        """What the record says of the whole."""
+        """Checks the records of the whole run."""
         epochs = self.simulation.database.read(
             lambda c: list(c.execute(text("SELECT generation, epoch FROM plan ORDER BY generation")))
         )
@@ -259,9 +259,9 @@ class Chaos:
             handed = {one.instance for one in copies if sum(other.instance == one.instance for other in copies) > 1}
             settled = {copy.instance: copy.wanted.sm_percent for copy in copies}
             if len(handed) != 1 and sum(settled.values()) > SUM_OF_SHARES:
-                self._violated("I6", f"{node.name} {uuid[-4:]} gives out {sum(c.wanted.sm_percent for c in copies)} %")
+                self._violated("I6", f"{node.name} {uuid[-4:]} allots {sum(c.wanted.sm_percent for c in copies)} %")
 
-    # How.
+    # Helpers.
 
     def _planner(self) -> Planner:
         self._planners += 1
@@ -279,7 +279,7 @@ class Chaos:
 
         def back() -> None:
             self.simulation.post.silence(names, "as usual")
-            for name in names:  # what was put elsewhere meanwhile is taken down here
+            for name in names:  # what was placed elsewhere meanwhile is stopped here
                 self._hit(self.simulation.fleet.nodes[name].alive())
 
         self._later(20, 300, back)

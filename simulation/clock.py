@@ -1,4 +1,4 @@
-"""Time that passes when it is told to: what every part of a simulation goes by."""
+"""The clock that every part of a simulation uses; it moves only when told."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Clock:
 
     def go_on(self, seconds: float) -> None:
         if seconds < 0:
-            raise ValueError(f"time goes on by {seconds:g} s; 0 or more is needed")
+            raise ValueError(f"time cannot advance by {seconds:g} s; it must be 0 or more")
         self.seconds += seconds

@@ -1,4 +1,4 @@
-"""What a simulated copy is doing: the requests that wait at it, and what it has answered so far."""
+"""The work of a simulated copy: requests that wait at it, and what it has answered so far."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from simulation.serving import Floats, Ints, serve
 
 EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
 NOBODY: Floats = np.zeros(0)
-PATIENCE_S = 30.0  # of whoever asks
-LONGEST_QUEUE = 1024  # of a gpuwright-serve, and of what a gateway keeps for one server
+PATIENCE_S = 30.0  # how long a caller waits for its answer
+LONGEST_QUEUE = 1024  # of a gpuwright-serve, and of what a gateway holds for one server
 DRAWS = 16  # different times of a batch in one tick
 
 
 @dataclass(slots=True)
 class CopyWork:
-    """One copy's."""
+    """The work of one copy."""
 
-    queue: Floats = field(default_factory=lambda: NOBODY)  # when each that waits arrived
-    inside: int = 0  # of these, the first, that nobody turns away any more
-    most_open: int = 0  # that the gateway lets in at once; 0: as many as come
+    queue: Floats = field(default_factory=lambda: NOBODY)  # arrival time of each waiting request
+    inside: int = 0  # the first of them, which can no longer be turned away
+    most_open: int = 0  # most that the gateway admits at once; 0: no limit
     free: float = 0.0
     answered: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
     errors: int = 0
-    turned_away: int = 0  # by the gateway, before they came to it
+    turned_away: int = 0  # by the gateway, before they reached the copy
     within: int = 0
     busy_seconds: float = 0.0
     batches: int = 0
     units: float = 0.0  # of a job: steps, or requests
-    busy_share: float = 0.0  # of the tick before
+    busy_share: float = 0.0  # of the previous tick
 
     def arrive(self, arrivals: Floats) -> None:
-        """Requests come, in order."""
+        """Adds arrivals, in order."""
         self.queue = np.concatenate([self.queue, arrivals])
 
     def go_on(self, copy: NodeCopy, exec_s: float, since: float, until: float, noise: Floats) -> None:
-        """Serve what waits, as the copy's shape and its knobs allow."""
+        """Serves what waits, as the copy's shape and knobs allow."""
         wanted = copy.wanted
         batch = max(1, int(wanted.batch.planned)) if wanted.batch else 1
         busy = min(self.free, until) - since if self.free > since else 0.0
         if len(self.queue):
-            # What is open is served or waits.
+            # The rest is being served or waits.
             longest = min(max(1, self.most_open - batch), LONGEST_QUEUE) if self.most_open else LONGEST_QUEUE
             left, self.inside, self.free, _, batches, within, failed, turned = serve(
                 self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
@@ -62,7 +62,7 @@ class CopyWork:
         self.busy_seconds += busy
 
     def fail(self) -> None:
-        """Its process dies, with all that waited."""
+        """Ends its process, with all that waited."""
         self.errors += len(self.queue)
         self.queue, self.inside = NOBODY, 0
 
@@ -74,7 +74,7 @@ class CopyWork:
         return Counters(self.requests, self.errors, tuple(self.answered.tolist()))
 
     def told(self, copy: NodeCopy) -> CopyTotals:
-        """What is known of it from outside: by the gateway what it served, by itself the rest."""
+        """Returns what is visible from outside: the gateway counts what it served, the copy reports the rest."""
         if not copy.served:
             return CopyTotals(Counters(), "", Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units))
         counters = self.counters()

@@ -1,4 +1,4 @@
-"""A process that is nothing without the one that started it ends with it, however that ends.
+"""Ends a process together with the one that started it, however that ends.
 
 Usage: python -m simulation.ending PARENT_PID PROGRAM ARGUMENT...    (becomes the program)
 """
@@ -14,16 +14,16 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with(parent: int) -> None:
-    """The kernel sends SIGTERM when the parent dies, by SIGKILL too. On another system than Linux: nothing."""
+    """Asks the kernel to send SIGTERM when the parent dies, even by SIGKILL. Does nothing outside Linux."""
     if not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
-        sys.exit("the process that started this one is gone")
+        sys.exit("the parent process is gone")
 
 
 def bound(command: list[str]) -> list[str]:
-    """The command as it ends with this process."""
+    """Returns the command in the form that ends with this process."""
     return [sys.executable, "-m", "simulation.ending", str(os.getpid()), *command]
 
 

@@ -1,4 +1,4 @@
-"""Every node of a simulated fleet, and the requests that come to it: what a plan meets when it is carried out."""
+"""A simulated fleet: every node, and the requests that arrive at it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
-RAMP_SECONDS = 30.0  # until all ask who will
-EXEC_NOISE = 0.01  # of the time of a batch: less than the margin that plans keep
+RAMP_SECONDS = 30.0  # until all who will ask do ask
+EXEC_NOISE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
 
 @dataclass(slots=True)
 class Total:
-    """What was asked of a service since the beginning, and what became of it."""
+    """The totals of a service since the beginning."""
 
     asked: int = 0
-    refused: int = 0  # nobody was there to answer
+    refused: int = 0  # no copy could answer
     answered: int = 0
     within: int = 0  # of the SLO
-    errors: int = 0  # with those refused, and those turned away
+    errors: int = 0  # including those refused or turned away
     turned_away: int = 0  # by the gateway's limit in an overload
     counts: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
 
@@ -42,13 +42,13 @@ class Total:
 
     @property
     def attained(self) -> float:
-        """The share of requests answered within the SLO; 1 where nobody asked."""
+        """Returns the share of requests answered within the SLO; 1 without requests."""
         done = self.answered + self.errors
         return self.within / done if done else 1.0
 
 
 class SimulatedFleet:
-    """Nodes, and the load on them. The clock is the caller's; `tick` catches up with it."""
+    """Nodes and their load. The caller moves the clock; `tick` catches up with it."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class SimulatedFleet:
         self.clock = clock
         self.shapes = dict(shapes or {})
         self.poisson = poisson
-        self.patient = patient  # nobody asks a service before it is served, and then more and more do
-        self.left_out = frozenset(left_out)  # nodes and services that are somebody else's
+        self.patient = patient  # requests to a service begin once it is served, and then ramp up
+        self.left_out = frozenset(left_out)  # nodes and services outside this simulation
 
         def made(node: Node) -> LightNode:
-            """With an agent of its own in that folder, or without."""
+            """Creates the node, with its own agent if a folder is given."""
             if whole is None:
                 return LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
             return WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, whole / node.name, seed)
@@ -80,12 +80,12 @@ class SimulatedFleet:
         self.follow(truth)
         self._rng = np.random.default_rng([seed, 7])
         self._at = clock.seconds
-        self.most_open: Mapping[str, int] = {}  # by service: so many the gateway lets in at once
+        self.most_open: Mapping[str, int] = {}  # by service: most that the gateway admits at once
         self._begun: dict[str, float] = {}  # when a service was first served
         self._known: dict[str, tuple[Ints, int, int, int]] = {}  # by copy: answered, within, errors, turned away
 
     def follow(self, truth: FleetTruth) -> None:
-        """The world was declared otherwise: services come and go, and rates change; what runs goes on."""
+        """Follows a changed world: services come and go, and rates change; running copies continue."""
         self.truth = truth
         services = truth.problem.services.values()
         self.declared = {one.name: one.rate_per_second for one in services if one.name not in self.left_out}
@@ -98,7 +98,7 @@ class SimulatedFleet:
         return self.declared[service] * self.shapes.get(service, steady)(seconds)
 
     def tick(self) -> None:
-        """Up to the clock's time: copies rise and fall, requests come and are served."""
+        """Moves to the clock's time: copies start and stop, requests arrive and are served."""
         since, until = self._at, self.clock.seconds
         self._at = until
         for node in self.nodes.values():
@@ -115,7 +115,7 @@ class SimulatedFleet:
             self._run(node, since, until)
 
     def waiting(self) -> dict[str, tuple[int, dict[str, float]]]:
-        """By service: how many wait to be served, and the weights of the copies that are ready."""
+        """Returns by service how many requests wait, and the weights of the ready copies."""
         found: dict[str, tuple[int, dict[str, float]]] = {name: (0, {}) for name in self.declared}
         for node in self.nodes.values():
             for copy in node.serving():
@@ -126,7 +126,7 @@ class SimulatedFleet:
         return found
 
     def ready(self, service: str) -> int:
-        """How many copies serve it now."""
+        """Counts the copies that serve it now."""
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
 
     def _arrive(self, name: str, ready: list[tuple[CopyWork, float]], since: float, until: float) -> None:

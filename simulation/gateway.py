@@ -1,6 +1,6 @@
-"""The gateway of a simulated fleet: what it has counted of every service, said once a second as a sidecar does.
+"""The gateway of a simulated fleet: reports its counts of every service once a second, as a sidecar does.
 
-In an overload it lets in as many as a sidecar would, by the sidecar's own function (`agents.gateway.overload`).
+In an overload it admits as many as a sidecar would, by the sidecar's own function (`agents.gateway.overload`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SAY_SECONDS = 1.0
 
 
 class Gateway:
-    """Counts since it began; `restart` begins anew, `away` says nothing."""
+    """Counts since it started; `restart` starts again from zero, `away` reports nothing."""
 
     def __init__(self, fleet: SimulatedFleet, database: Database, name: str = "simulated") -> None:
         self.fleet = fleet
@@ -29,7 +29,7 @@ class Gateway:
         self._pressures: dict[str, Pressure] = {}
 
     def say(self) -> bool:
-        """Once a second; whether it was time."""
+        """Reports once a second; True if a report was due."""
         now = self.fleet.clock.seconds
         if self.away:
             return False
@@ -44,12 +44,12 @@ class Gateway:
         return True
 
     def restart(self) -> None:
-        """A new process: it has counted nothing yet."""
+        """Starts a new process, whose counts are zero."""
         self._zero = {name: total.copied() for name, total in self.fleet.services.items()}
         self._began = self._birth()
 
     def _look(self, now: float) -> None:
-        """What is let in from now on."""
+        """Sets what is admitted from now on."""
         services = self.fleet.truth.problem.services
         pressures = {}
         for name, (waiting, ready) in self.fleet.waiting().items():

@@ -1,4 +1,4 @@
-"""What a simulation writes down: every change that a node was told, and how each service fared meanwhile."""
+"""The log of a simulation: every change sent to a node, and how each service fared meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """One instance told otherwise than before. Its rate alone is a weight at the gateway, and no change."""
+    """One changed instance. A new rate alone is a weight at the gateway, and no change."""
 
     at: float
     node: str
@@ -26,7 +26,7 @@ class AssignmentChange:
 
 
 def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[AssignmentChange]:
-    """What an assignment changes on its node."""
+    """Yields the changes that an assignment makes on its node."""
     were = {one.id: one for one in before.instances} if before else {}
     are = {one.id: one for one in after.instances}
     clocks = [{gpu.index: gpu.clock_mhz for gpu in told.gpus} if told else {} for told in (before, after)]
@@ -51,7 +51,7 @@ def _knobs(one: AssignedInstance) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Totals at one moment: two of them say what happened in between."""
+    """Totals at one moment; two of them give the figures in between."""
 
     at: float
     services: Mapping[str, tuple[int, int, int]]  # answered, within the SLO, failed
@@ -63,7 +63,7 @@ class History:
 
     changes: list[AssignmentChange] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    costs: list[tuple[float, float]] = field(default_factory=list)  # what the GPUs cost that services run on
+    costs: list[tuple[float, float]] = field(default_factory=list)  # the cost of the GPUs that services run on
 
     def mark(self, fleet: SimulatedFleet) -> Mark:
         made = Mark(fleet.clock.seconds, {name: _of(total) for name, total in fleet.services.items()})
@@ -79,7 +79,7 @@ class History:
 
 
 def attained(before: Mark, after: Mark, services: Iterable[str] | None = None) -> dict[str, float]:
-    """The share of each service's requests answered within its SLO between two marks; 1 where none were."""
+    """Returns each service's share of requests within its SLO between two marks; 1 without requests."""
     found = {}
     for name in after.services if services is None else services:
         answered, within, failed = (a - b for a, b in zip(after.services[name], before.services[name], strict=True))
@@ -88,7 +88,7 @@ def attained(before: Mark, after: Mark, services: Iterable[str] | None = None) -
 
 
 def cost_per_hour(fleet: SimulatedFleet) -> float:
-    """The price of every GPU that a service's copy stands on; a rollout pays for both sides."""
+    """Returns the price of every GPU with a service's copy; a rollout pays for both sides."""
     used = {
         (node.name, copy.gpu): fleet.truth.problem.nodes[node.name].price_per_hour
         for node in fleet.nodes.values()

@@ -1,8 +1,8 @@
-"""A fleet that is simulated in real time: what `gpuwright up` plans for.
+"""Simulates a fleet in real time, for which `gpuwright up` plans.
 
 Usage: DATABASE_URL=... python -m simulation.live [--left-out NAME]... NODE...
 
-What is declared is followed: another rate, another service, another profile is the truth within seconds.
+It follows the declared world: another rate, service or profile takes effect within seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class WallClock(Clock):
-    """The time of this machine, looked at once a tick."""
+    """This machine's time, read once a tick."""
 
     def __init__(self) -> None:
         super().__init__(datetime.now(UTC))
@@ -46,7 +46,7 @@ class WallClock(Clock):
 
 
 class Live:
-    """The fleet, and when what is due."""
+    """The fleet, and the schedule of its tasks."""
 
     def __init__(self, database: Database, nodes: frozenset[str], left_out: frozenset[str], seed: int = 0) -> None:
         self.database = database
@@ -78,7 +78,7 @@ class Live:
                 self.database.write(lambda connection: reporting_condition.update_reporting(connection, since))
 
     def _look(self) -> None:
-        """What is declared now; services that are new have a load that moves, too."""
+        """Reads the declared world; new services get a moving load too."""
         version, _ = self.database.read(observed.object_version)
         if version == self._version:
             return
@@ -105,8 +105,8 @@ def main() -> int:
         began = time.monotonic()
         try:
             live.tick()
-        except Unavailable as error:  # as any agent: it goes on, and says it later
-            log.warning("the database is away: %s", error)
+        except Unavailable as error:  # like any agent, it continues and reports later
+            log.warning("the database is unavailable: %s", error)
             stopped.wait(1.0)
         stopped.wait(max(0.0, TICK_SECONDS - (time.monotonic() - began)))
     database.close()

@@ -1,4 +1,4 @@
-"""Real requests at a real gateway, at rates that move: the load on the services of `gpuwright up` that are real.
+"""Sends real requests to a real gateway, at moving rates: the load on the real services of `gpuwright up`.
 
 Usage: python -m simulation.load_generator HOST:PORT SERVICE=PATH=RATE...
 """
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from simulation.shapes import Shape, moving
 
-CONNECTIONS = 32  # of a service, at most, unless said otherwise
+CONNECTIONS = 32  # the limit of a service, unless set otherwise
 PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSource:
-    """One service, how it is asked, and how often."""
+    """One service, its path, and its rate."""
 
     service: str  # tenant/name
     path: str
@@ -35,7 +35,7 @@ class LoadSource:
 
 
 class LoadGenerator:
-    """Open loop: a request goes out when it is due, whatever became of those before."""
+    """Open loop: a request is sent when it is due, whatever happened to earlier ones."""
 
     def __init__(self, host: str, port: int, asked: LoadSource) -> None:
         self._host, self._port, self.asked = host, port, asked
@@ -61,7 +61,7 @@ class LoadGenerator:
             task.add_done_callback(self._running.discard)
 
     async def _is_served(self) -> bool:
-        """Whether one request is answered with what was asked for."""
+        """Returns True if one request gets the expected answer."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, ValueError):
             return b" 200 " in await asyncio.wait_for(self._exchange(), PATIENCE_SECONDS)
         return False
@@ -75,7 +75,7 @@ class LoadGenerator:
             self.failed += not good
 
     async def _exchange(self) -> bytes:
-        """One request; the first line of its answer."""
+        """Sends one request and returns the first line of its answer."""
         reader, writer = self._free.pop() if self._free else await asyncio.open_connection(self._host, self._port)
         try:
             writer.write(self._request)

@@ -1,4 +1,4 @@
-"""Between a simulated fleet and the store: assignments there, reports back, and what can go wrong on the way."""
+"""Carries messages between a simulated fleet and the store: assignments, reports, and faults on the way."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LATE_SECONDS = 45.0
 
 @dataclass(slots=True)
 class NodeLine:
-    """A node's line to the control plane."""
+    """A node's link to the control plane."""
 
     node: LightNode
     speaker: Speaker | WholeSpeaker
     due: float
     last: float = float("-inf")
-    how: How = "as usual"  # silent: neither hears nor is heard; the others are reports' fate
+    how: How = "as usual"  # silent: neither receives nor sends; the others affect reports alone
 
 
 class Post:
-    """Delivers by the fleet's clock. `how` a node's messages fare can be set at any time."""
+    """Delivers by the fleet's clock. `how` sets the fault of a node's link at any time."""
 
     def __init__(self, fleet: SimulatedFleet, database: Database) -> None:
         self.fleet = fleet
@@ -50,12 +50,12 @@ class Post:
             )
             for place, (name, node) in enumerate(sorted(fleet.nodes.items()))
         }
-        self.delivered = 0  # assignments that were taken in
+        self.delivered = 0  # accepted assignments
         self._version = 0
         self._late: list[tuple[float, Report]] = []
 
     def deliver(self) -> int:
-        """Hand out every assignment that is newer than the last; how many there were."""
+        """Delivers every assignment newer than the last, and returns how many there were."""
         listening = [name for name, line in self.lines.items() if line.how != "silent"]
         found = self.database.read(lambda connection: assignments.since(connection, self._version, listening))
         count = 0
@@ -68,7 +68,7 @@ class Post:
         return count
 
     def collect(self) -> int:
-        """Store the reports that are due; how many."""
+        """Stores the reports that are due, and returns how many."""
         now = self.fleet.clock.seconds
         sent: list[Report] = []
         for line in self.lines.values():

@@ -1,7 +1,7 @@
-"""A node without processes: the agent's own decisions, copies that take their time, GPUs that draw their watts.
+"""A node without processes: the agent's own decisions, copies that take time, GPUs that draw power.
 
-What to start and to take down is decided by the code that a real agent runs (`agents.keeper.decide`); a copy is ready
-after its profile's startSeconds. What the node says is built by the same code as a real agent's reports.
+The code of a real agent (`agents.keeper.decide`) decides what to start and stop; a copy is ready after its profile's
+startSeconds. Its reports are built by the same code as a real agent's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Key: TypeAlias = ProfileKey
 
 
 class LightNode:
-    """One node of a simulated fleet. `tick` brings it up to the clock's time."""
+    """One node of a simulated fleet. `tick` moves it to the clock's time."""
 
     def __init__(self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, seed: int = 0) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class LightNode:
         self.truth = truth
         self.clock = clock
         self.uuids = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{name}/{place}')}" for place in range(gpus))
-        self.copies: dict[str, NodeCopy] = {}  # those that are gone stay until their usage was told
+        self.copies: dict[str, NodeCopy] = {}  # stopped ones stay until their usage was reported
         self.work: dict[str, CopyWork] = {}
         self.held: tuple[HeldStart, ...] = ()
         self.seen = AgentMemory(incarnation=1)
@@ -58,8 +58,8 @@ class LightNode:
         self.lost: set[int] = set()
         self.gateway_away = False
         self.clock_off = timedelta()
-        self.failing: dict[str, int] = {}  # by instance: so many starts fail yet
-        # What it has seen.
+        self.failing: dict[str, int] = {}  # by instance: how many starts are yet to fail
+        # Memory.
         self.minute = ReportMinute(_minute_of(self.date()), {})
         self.finished: tuple[ReportMinute, Mapping[str, CopyTotals]] | None = None
         self.energy_mj = dict.fromkeys(self.uuids, 10**9)
@@ -70,13 +70,13 @@ class LightNode:
         self._ready_at: dict[str, float] = {}
 
     def date(self) -> datetime:
-        """By the node's own clock, which may be wrong."""
+        """Returns the date by the node's own clock, which may be wrong."""
         return self.clock.now() + self.clock_off
 
-    # What it is told.
+    # Input.
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
-        """Take an assignment unless a newer one was seen (I1)."""
+        """Accepts an assignment unless a newer one was seen (I1)."""
         verdict = judge_assignment(self.seen, offered)
         if verdict is AssignmentVerdict.STALE:
             self.stale += 1
@@ -87,14 +87,14 @@ class LightNode:
         return verdict
 
     def restart(self) -> None:
-        """The agent ends, and another begins; what runs goes on running."""
+        """Replaces the agent by a new one; running copies continue."""
         self.seen = AgentMemory(self.seen.incarnation + 1, self.seen.epoch, self.seen.generation, self.seen.assignment)
         self.news = True
 
     # Faults.
 
     def lose(self, gpu: int) -> None:
-        """It falls off the bus with all that runs there."""
+        """Drops the GPU off the bus with all that runs there."""
         self.lost.add(gpu)
         for copy in self.alive():
             if copy.gpu == self.uuids[gpu]:
@@ -105,14 +105,14 @@ class LightNode:
         self.news = True
 
     def kill(self, copy: str) -> None:
-        """The process of a copy dies."""
+        """Kills the process of a copy."""
         if copy in self.copies and self.copies[copy].stage is not Stage.GONE:
             self._gone(self.copies[copy], "exited", "it ended by itself")
 
-    # What goes on.
+    # Progress.
 
     def tick(self) -> None:
-        """Copies rise and fall as it is time, and what is wanted is begun."""
+        """Starts and stops copies that are due, and begins what is wanted."""
         self._turn_the_minute()
         for copy in self.alive():
             self._advance(copy)
@@ -124,7 +124,7 @@ class LightNode:
         return [copy for copy in self.copies.values() if copy.stage is not Stage.GONE]
 
     def serving(self) -> list[NodeCopy]:
-        """Copies that get requests: of an instance the newest."""
+        """Returns the copies that get requests: the newest of each instance."""
         newest = {copy.instance: copy for copy in self.alive() if copy.served and copy.stage is Stage.READY}
         return list(newest.values())
 
@@ -149,7 +149,7 @@ class LightNode:
         return SimulatedResident(found.demand if found else Demand(), copy.wanted.sm_percent)
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
-        """A look at a device: what it drew, and how busy it was since the look before."""
+        """Reads a device: its power, and how busy it was since the last read."""
         if gpu in self.lost:
             return
         uuid_ = self.uuids[gpu]
@@ -170,7 +170,7 @@ class LightNode:
     def totals(self) -> dict[str, CopyTotals]:
         return {copy.id: self.work[copy.id].told(copy) for copy in self.alive()}
 
-    # How.
+    # Helpers.
 
     def _turn_the_minute(self) -> None:
         minute = _minute_of(self.date())
@@ -201,7 +201,7 @@ class LightNode:
             self._start(start.wanted)
         for one in wanted:
             right = deciding.right_copy(one, [copy for copy in self.alive() if copy.instance == one.instance.id])
-            if right is not None and right.wanted != one.instance:  # its knobs are turned, and its process stays
+            if right is not None and right.wanted != one.instance:  # its knobs are set, and its process stays
                 self.copies[right.id] = msgspec.structs.replace(right, wanted=one.instance)
         return bool(decision.take_down or decision.start)
 
@@ -255,7 +255,7 @@ class LightNode:
             self._gone(self.copies[copy.id])
 
     def _gone(self, copy: NodeCopy, reason: str = "", message: str = "") -> None:
-        """The process is no more. One that failed rests before it is tried again."""
+        """Removes the process. A failed one waits before it is tried again."""
         now = self.clock.seconds
         if reason:
             ready_seconds = now - copy.since if copy.stage is Stage.READY else 0.0
@@ -266,7 +266,7 @@ class LightNode:
         self.news = True
 
     def told(self, opened: Mapping[str, str]) -> None:
-        """Usage that the control plane has: copies of which it knows the end are forgotten."""
+        """Forgets ended copies whose usage the control plane has stored."""
         for name, what in opened.items():
             copy = self.copies.get(name)
             if copy is None:

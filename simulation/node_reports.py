@@ -1,4 +1,4 @@
-"""What a simulated node reports: the agent's own report, put together by the agent's own functions."""
+"""A simulated node's reports, built by the agent's own functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inventory(node: LightNode) -> Inventory:
 
 
 class Speaker:
-    """Counts a node's reports, and tells its inventory once."""
+    """Numbers a node's reports, and sends its inventory once."""
 
     def __init__(self, node: LightNode) -> None:
         self.node = node
@@ -42,19 +42,19 @@ class Speaker:
         self._told_inventory = False
 
     def reports(self) -> list[Report]:
-        """The end of the minute before, where there is one, and how things are now."""
+        """Returns the last minute's end, if one is due, and the current state."""
         finished, self.node.finished = self.node.finished, None
         self.node.news = False
         found = [self._report(*finished)] if finished is not None else []
         return [*found, self._report(self.node.minute, self.node.totals())]
 
     def start_above(self, incarnation: int) -> None:
-        """The control plane knows of a later start than this one."""
+        """Continues above a later start that the control plane knows of."""
         if incarnation > self.node.seen.incarnation:
             self.node.seen.incarnation = incarnation + 1
 
     def heard(self, report: Report, dropped: Sequence[str]) -> None:
-        """It was stored."""
+        """Notes that the report was stored."""
         if report.inventory is not None:
             self._told_inventory = True
         self.node.told(
@@ -95,7 +95,7 @@ class Speaker:
         )
 
     def _copy(self, copy: NodeCopy, index: int) -> SaidCopy:
-        """Without an address: no real gateway shall send anything there."""
+        """Describes a copy without an address, so that no real gateway sends it requests."""
         said = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
         return msgspec.structs.replace(said, address="")
 

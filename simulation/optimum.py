@@ -1,8 +1,8 @@
-"""The cheapest way through a day, known beforehand: every plan at every step, enumerated, for a fleet this small.
+"""The cheapest way through a known day: enumerates every plan at every step, for a very small fleet.
 
-For services with one shape each, on GPUs of one type where nobody slows anybody: a plan is then a multiset of what
-stands on each GPU, and the best sequence of plans a shortest path. No planner can know the day; what one pays in churn
-for not knowing it is measured against this.
+It takes services with one shape each on GPUs of one type without interference: a plan is then a multiset of the
+instances on each GPU, and the best sequence of plans a shortest path. No planner can know the day; this bound tells
+what it pays in churn for not knowing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import combinations, combinations_with_replacement, pairwise, per
 
 import numpy as np
 
-Standing = tuple[frozenset[str], ...]  # what stands on each GPU
+Standing = tuple[frozenset[str], ...]  # instances on each GPU
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceShape:
-    """The one way in which a service runs: what an instance takes, and what it carries."""
+    """The only shape of a service: what an instance takes, and what it serves."""
 
     sm_percent: float
     rate_per_second: float
@@ -34,12 +34,12 @@ class Day:
     step_hours: float
     shapes: Mapping[str, ServiceShape]
     rates: Sequence[Mapping[str, float]]
-    by_share: bool = False  # pays for the SM% that stand, not for whole GPUs
+    by_share: bool = False  # charges for the SM% in use, not for whole GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSequence:
-    """A plan for every step, what they cost, and what changing from one to the next cost. The first is free."""
+    """A plan for every step, their cost, and the cost of changes in between. The first plan is free."""
 
     plans: tuple[Standing, ...]
     cost: float
@@ -47,7 +47,7 @@ class PlanSequence:
 
 
 def optimum(day: Day) -> PlanSequence:
-    """The course of least cost and churn together."""
+    """Returns the sequence of least cost and churn."""
     standings = _standings(day)
     changes = _changes(day, standings)
     totals = np.zeros(len(standings))
@@ -62,7 +62,7 @@ def optimum(day: Day) -> PlanSequence:
             totals = costs
     at = int(totals.argmin())
     if not np.isfinite(totals[at]):
-        raise ValueError(f"{day.gpus} GPUs do not serve every step of this day")
+        raise ValueError(f"{day.gpus} GPUs cannot serve every step of this day")
     path = [at]
     for before in reversed(came):
         path.append(int(before[path[-1]]))
@@ -72,7 +72,7 @@ def optimum(day: Day) -> PlanSequence:
 
 
 def churn_between(day: Day, before: Standing, after: Standing) -> float:
-    """The price of what is new on its GPU; GPUs are equal, so they pair up as it is cheapest."""
+    """Returns the price of new instances; GPUs are equal, so they are paired at the least cost."""
     new = min(
         sum(day.shapes[name].sm_percent for gpu, was in zip(after, order, strict=True) for name in gpu - was)
         for order in permutations(before)
@@ -88,7 +88,7 @@ def _standings(day: Day) -> list[Standing]:
 
 
 def _cost(day: Day, standing: Standing, rates: Mapping[str, float]) -> float:
-    """Per hour; infinite where a service is not carried whole."""
+    """Returns the cost per hour; infinite if a service is not served fully."""
     for name, shape in day.shapes.items():
         if sum(name in gpu for gpu in standing) * shape.rate_per_second < rates[name] * (1 - 1e-9):
             return float("inf")
@@ -98,7 +98,7 @@ def _cost(day: Day, standing: Standing, rates: Mapping[str, float]) -> float:
 
 
 def _changes(day: Day, standings: Sequence[Standing]) -> np.ndarray:
-    """What every change costs, by standing before and after."""
+    """Returns the cost of every change between two plans."""
     names = sorted(day.shapes)
     sizes = np.array([day.shapes[name].sm_percent for name in names])
     has = np.array([[[name in gpu for name in names] for gpu in standing] for standing in standings])

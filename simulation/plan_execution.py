@@ -1,4 +1,4 @@
-"""A plan carried out by a fleet as it stands, without planner or database: for benchmarks and evaluations of plans."""
+"""Carries out a plan on a fleet without planner or database, for benchmarks and evaluations of plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from solvers.planning.problem import Instance, Problem
 
 
 def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
-    """Tell every node what the plan wants of it."""
+    """Sends every node what the plan assigns to it."""
     problem = fleet.truth.problem
     by_node: dict[str, list[Instance]] = defaultdict(list)
     for line in plan.instances:
@@ -26,7 +26,7 @@ def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
 
 
 def assigned(problem: Problem, line: Instance) -> AssignedInstance:
-    """One line of a plan as its node is told."""
+    """Returns one line of a plan as its node receives it."""
     service = problem.services[line.service]
     tenant, _, name = line.service.partition("/")
     return AssignedInstance(

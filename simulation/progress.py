@@ -1,4 +1,4 @@
-"""Which services are served: every one that is declared, by the copies that nodes say are routed."""
+"""Counts which declared services are served, by the copies that nodes report as routed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.store.fleet import observed
 
 @dataclass(frozen=True, slots=True)
 class ServedProgress:
-    """How far a fleet is on its way up."""
+    """A fleet's progress on its way up."""
 
     services: int
     waiting: tuple[str, ...]  # those without a routed copy
@@ -23,7 +23,7 @@ class ServedProgress:
 
 
 def served(connection: Connection) -> ServedProgress:
-    """As of now."""
+    """Returns the current progress."""
     wanted = {f"{tenant}/{name}" for kind, tenant, name, _ in observed.world(connection) if kind == "Service"}
     owner: dict[str, str] = {}
     for _, _, body in observed.told(connection, 0):

@@ -1,8 +1,8 @@
-"""The part of `gpuwright up` that is real: HAProxy, its sidecar, an agent on simulated GPUs, model servers, requests.
+"""The real part of `gpuwright up`: HAProxy, its sidecar, an agent on simulated GPUs, model servers, requests.
 
 Usage: python -m simulation.real ORDER.json
 
-Everything runs on loopback and under this process; when it ends, all of it does.
+Everything runs on loopback as children of this process, and ends with it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ WEEK_SECONDS = 7 * 86400
 
 
 class RealSetup(msgspec.Struct):
-    """What to run."""
+    """The setup to run."""
 
     server: str
     token_file: str  # of an admin
-    folder: str  # the agent's, and the logs
+    folder: str  # for the agent's files and the logs
     port: int  # of the gateway
     node: str
     spec: dict[str, Any]  # the node's, as declared
@@ -57,16 +57,16 @@ class RealSetup(msgspec.Struct):
 
 
 def haproxy() -> str | None:
-    """Where it is installed."""
+    """Returns the path of the installed program."""
     return shutil.which("haproxy") or next((path for path in PROGRAMS if os.access(path, os.X_OK)), None)
 
 
 @dataclass
 class RealPart:
-    """What runs, in the order in which it was started."""
+    """The running processes, in the order of their start."""
 
     order: RealSetup
-    sockets: Path  # a short path: HAProxy's master socket must fit into 108 characters
+    sockets: Path  # a short path, because HAProxy's master socket must fit into 108 characters
     running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
 
     def start(self, program: str) -> None:
@@ -85,7 +85,7 @@ class RealPart:
         words += ["--server", self.order.server, "--server-token-file", str(self._token()), "--name", GATEWAY]
         words += ["--loopback"]
         self._run("gateway", [*OURSELVES, *words])
-        _await((state / "gateway.sock").exists, "the sidecar does not listen")
+        _await((state / "gateway.sock").exists, "the sidecar does not answer")
         self._join()
         seams = ["--device", "simulated", "--simulated-gpus", str(self.order.spec["gpus"])]
         seams += ["--simulated-kind", self.order.kind, "--gateway", str(state / "gateway.sock")]
@@ -94,11 +94,11 @@ class RealPart:
         self._run("requests", asking)
 
     def fallen(self) -> str:
-        """What has ended by itself; empty while all runs."""
+        """Returns the process that exited on its own; empty while all run."""
         return next((name for name, process in self.running if process.poll() is not None), "")
 
     def stop(self) -> None:
-        """The requests first, the gateway last; copies of models are brought to their end."""
+        """Stops the requests first and the gateway last, then ends the model copies."""
         for name, process in reversed(self.running):
             if process.poll() is None:
                 process.terminate()
@@ -112,7 +112,7 @@ class RealPart:
         shutil.rmtree(self.sockets, ignore_errors=True)
 
     def end_copies(self) -> None:
-        """What the agent leaves running: it outlives an agent on purpose, and not this fleet."""
+        """Ends the agent's copies, which outlive the agent by design, but not this fleet."""
         runtime = ProcessRuntime(self._folder / "copies")
         until = time.monotonic() + END_SECONDS
         force = False
@@ -125,7 +125,7 @@ class RealPart:
             Switches(self._folder / "simulated").quit()
 
     def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """As the admin."""
+        """Sends a request as admin."""
         link = Link(self.order.server, Path(self.order.token_file).read_text().strip())
         try:
             made: dict[str, Any] = json.loads(link.request("POST", path, msgspec.json.encode(body)).body)
@@ -134,7 +134,7 @@ class RealPart:
         return made
 
     def _token(self) -> Path:
-        """The gateway's own; it ends within a week, and another start makes another."""
+        """Returns the gateway's own token, which expires within a week; each start makes a new one."""
         asked = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
         path = Path(self.order.folder) / "gateway.token"
         path.touch(mode=0o600)
@@ -192,15 +192,15 @@ def main() -> int:
         signal.signal(number, lambda *_: stopped.set())
     Path(order.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     sockets = Path(tempfile.mkdtemp(prefix="gpuwright-up-"))
-    sockets.chmod(0o755)  # HAProxy reads its maps there as a user of its own
+    sockets.chmod(0o755)  # HAProxy reads its maps there as a separate user
     real = RealPart(order, sockets)
     try:
-        real.end_copies()  # of a run before that was killed
+        real.end_copies()  # left by an earlier run that was killed
         real.start(program)
         while not stopped.wait(1.0):
             fallen = real.fallen()
             if fallen:
-                raise RuntimeError(f"{fallen} has ended by itself; see {order.folder}/{fallen}.log")
+                raise RuntimeError(f"{fallen} exited; see {order.folder}/{fallen}.log")
     finally:
         real.stop()
     return 0

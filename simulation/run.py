@@ -1,4 +1,4 @@
-"""A fleet and its planner in virtual time, on a real Postgres: the same planner, store and reports as everywhere."""
+"""A fleet and its planner in virtual time on a real Postgres, with the product's planner, store and reports."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Simulation:
         self.history = History()
         self.cycles = 0
         self.last: CycleResult | None = None
-        self.plans = True  # False: nobody decides anything new
+        self.plans = True  # False: no new decisions
         self._cycled_at = float("-inf")
         self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
 
     def seconds(self, seconds: float, tick_seconds: float = 1.0) -> Iterator[float]:
-        """Let time pass; whoever watches looks after every tick."""
+        """Lets time pass; `watch` is called after every tick."""
         until = self.clock.seconds + seconds
         while self.clock.seconds < until - 1e-9:
             self.clock.go_on(min(tick_seconds, until - self.clock.seconds))
@@ -65,7 +65,7 @@ class Simulation:
             pass
 
     def tick(self) -> None:
-        """Everything that is due at this moment, in the order in which a real fleet would do it."""
+        """Does everything due at this moment, in the order of a real fleet."""
         self.fleet.tick()
         self.post.collect()
         self.gateway.say()
@@ -78,7 +78,7 @@ class Simulation:
             self.history.mark(self.fleet)
 
     def _plan(self) -> None:
-        """As the planner's process does it by the clock."""
+        """Plans at the times at which the planner's process would."""
         if self._is_due("lead", RENEW_SECONDS):
             self.planner.lead()
         since = self.clock.seconds - self._cycled_at
@@ -119,9 +119,9 @@ def simulated(
     poisson: bool = True,
     whole: Path | None = None,
 ) -> Iterator[Simulation]:
-    """Declare the world on an empty database, and let a fleet and a planner live there.
+    """Declares the world in an empty database, and yields a fleet and a planner there.
 
-    With a folder for `whole` every node has an agent of its own: keeper, watch and power loop.
+    With a folder for `whole`, every node has its own agent: keeper, watch and power loop.
     """
     clock = Clock()
     database = Database(database_url, pool_size=3, direct=True, moment=clock.now)

@@ -1,4 +1,4 @@
-"""Compiled: a batch server as the contract has it, request by request, from one tick to the next."""
+"""Compiled: simulates a batch server request by request, from one tick to the next."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def serve(
     edges_s: Floats,
     counts: Ints,
 ) -> tuple[int, int, float, float, int, int, int, int]:
-    """Begin every batch that begins before `until`. `queue` are arrival times, ascending; all before `until` are in it.
+    """Starts every batch that begins before `until`. `queue` has all arrival times before `until`, ascending.
 
     When free, the server starts as soon as `batch` requests wait or the oldest has waited `timeout_s`. `execs_s` are
-    the times of its batches, one after the other. Who comes when `longest` wait is turned away, but not the first
-    `inside`, who wait already; who has waited for longer than `patience_s` is answered as failed, at no cost. Returns
-    how many are left, which then stand at the beginning of `queue`, how many of them wait inside, when the server is
-    free, seconds busy, batches, answers within the SLO, failures, and how many were turned away; the answers' latencies
-    are added to `counts` by their upper edges.
+    the times of its batches, in order. Arrivals that find `longest` waiting are turned away, except the first
+    `inside`, which are already accepted; requests that waited longer than `patience_s` fail at no cost. Returns how
+    many are left, which are then at the beginning of `queue`, how many of them wait inside, when the server is free,
+    seconds busy, batches, answers within the SLO, failures, and how many were turned away; the answers' latencies are
+    added to `counts` by their upper edges.
     """
     size = queue.shape[0]
-    line = np.empty(size)  # who waits: line[head:tail]
+    line = np.empty(size)  # waiting requests: line[head:tail]
     head = 0
     tail = 0
     came = 0

@@ -1,4 +1,4 @@
-"""How load moves: factors of a service's declared rate by the second, each a function of time and nothing else."""
+"""Load shapes: factors of a service's declared rate, each a pure function of time."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import TypeAlias
 
 Shape: TypeAlias = Callable[[float], float]  # seconds since the beginning -> factor of the declared rate
 
-NOISE_SECONDS = 10.0  # that a deviation lasts
+NOISE_SECONDS = 10.0  # the duration of one deviation
 MOST_SIGMAS = 3.0
 
 
 def steady(seconds: float) -> float:
-    """As declared."""
+    """Returns a constant load at the declared rate."""
     return 1.0
 
 
 def wave(low: float, high: float, period_seconds: float, phase: float = 0.0) -> Shape:
-    """A day: from low to high and back, beginning at its lowest where the phase is 0."""
+    """Returns a daily wave from low to high and back, which begins at its lowest if the phase is 0."""
     middle, swing = (high + low) / 2, (high - low) / 2
     return lambda seconds: middle - swing * math.cos(2 * math.pi * (seconds / period_seconds + phase))
 
 
 def steps(factors: Sequence[float], step_seconds: float) -> Shape:
-    """One factor after the other, and again from the first."""
+    """Returns one factor after the other, in a loop."""
     return lambda seconds: factors[int(seconds // step_seconds) % len(factors)]
 
 
 def spike(begins: float, times: float = 4.0, ramp_seconds: float = 30.0, hold_seconds: float = 600.0) -> Shape:
-    """HetSev's: up within the ramp, held, and down at once."""
+    """Returns HetSev's spike: up within the ramp, held, and down at once."""
 
     def factor(seconds: float) -> float:
         since = seconds - begins
@@ -42,7 +42,7 @@ def spike(begins: float, times: float = 4.0, ramp_seconds: float = 30.0, hold_se
 
 
 def moving(seed: int, depth: float = 0.3, period_seconds: float = 1500.0) -> Shape:
-    """Never the same and never sudden: three waves of a service's own, around its declared rate."""
+    """Returns a smooth load that never repeats: three waves of the service's own, around its declared rate."""
     rng = random.Random(f"moving {seed}")  # noqa: S311 (a simulation, not a secret)
     waves = [(rng.uniform(0.2, 1.0), period_seconds * rng.uniform(0.4, 1.6), rng.random()) for _ in range(3)]
     whole = sum(share for share, _, _ in waves)
@@ -55,7 +55,7 @@ def moving(seed: int, depth: float = 0.3, period_seconds: float = 1500.0) -> Sha
 
 
 def noisy(shape: Shape, sigma: float, seed: str) -> Shape:
-    """The same with a deviation that is drawn anew every few seconds."""
+    """Adds a random deviation that changes every few seconds."""
 
     def factor(seconds: float) -> float:
         rng = random.Random(f"{seed} {int(seconds // NOISE_SECONDS)}")  # noqa: S311
@@ -66,5 +66,5 @@ def noisy(shape: Shape, sigma: float, seed: str) -> Shape:
 
 
 def all_noisy(shapes: Mapping[str, Shape], sigma: float, seed: int = 0) -> dict[str, Shape]:
-    """Each service with deviations of its own."""
+    """Adds deviations of its own to each service."""
     return {name: noisy(shape, sigma, f"{seed} {name}") for name, shape in shapes.items()}

@@ -1,6 +1,6 @@
-"""How fast things really run on a simulated fleet: by the profiles, by their neighbours, and wrong where it is told to.
+"""The true speed of a simulated fleet: by profiles, neighbours, and configured errors.
 
-A plan knows profiles; the fleet knows the truth. Where both are the same a plan that is right keeps its promises.
+A plan knows profiles; the fleet knows the truth. If both are equal, a correct plan meets its SLOs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey
 
 START_SECONDS = 20.0
-UNKNOWN_MS = 50.0  # of what runs on although its profile was deleted
+UNKNOWN_MS = 50.0  # of a copy that still runs although its profile was deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class SimulatedResident:
 
 @dataclass(frozen=True)
 class FleetTruth:
-    """What a problem says, times what is wrong with it."""
+    """A problem's figures times their configured errors."""
 
     problem: Problem
-    wrong: Mapping[ProfileKey, float] = field(default_factory=dict)  # its times are really so many times as long
+    wrong: Mapping[ProfileKey, float] = field(default_factory=dict)  # its real times are this many times as long
     start_seconds: Mapping[ProfileKey, float] = field(default_factory=dict)
 
     def exec_ms(
@@ -39,7 +39,7 @@ class FleetTruth:
         beside: Sequence[SimulatedResident],
         clock_mhz: float = 0.0,
     ) -> float:
-        """The time of one batch of this size limit, beside these neighbours."""
+        """Returns the time of one batch of this size limit, with these neighbours."""
         profile = self.problem.profiles.get(key)
         if profile is None:
             return UNKNOWN_MS
@@ -51,7 +51,7 @@ class FleetTruth:
     def units_per_second(
         self, job: str, gpu_type: str, sm_percent: float, beside: Sequence[SimulatedResident], clock_mhz: float = 0.0
     ) -> float:
-        """The speed of a job; 0 where it was never measured."""
+        """Returns the speed of a job; 0 without a profile."""
         profile = self.problem.jobs[job].profiles.get(gpu_type) if job in self.problem.jobs else None
         if profile is None:
             return 0.0
@@ -65,7 +65,7 @@ class FleetTruth:
     def watts(
         self, gpu_type: str, residents: Sequence[tuple[SimulatedResident, float]], clock_mhz: float = 0.0
     ) -> float:
-        """What a GPU draws; each resident with the part of the time in which it is busy."""
+        """Returns the power of a GPU; each resident comes with the share of time in which it is busy."""
         kind = self.problem.gpu_types[gpu_type]
         ratio = (clock_mhz or kind.top_clock_mhz) / kind.top_clock_mhz
         drawn = sum(
@@ -90,7 +90,7 @@ class FleetTruth:
 
 @lru_cache(maxsize=65536)
 def at(curve: Curve, sm_percent: float) -> float:
-    """Linear between the points, flat beyond them."""
+    """Interpolates linearly, flat beyond the ends."""
     before = curve[0]
     for point in curve:
         if sm_percent <= point[0]:

@@ -1,4 +1,4 @@
-"""A node with a whole agent in virtual time: keeper, watch and power loop as they are, over a simulated machine."""
+"""A node with a real agent in virtual time: keeper, watch and power loop, over a simulated machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
 
 
 class WholeNode(LightNode):
-    """To a fleet a node like any other: its copies are an agent's, its devices a simulated machine's."""
+    """A node like any other to a fleet: its copies are an agent's, its devices a simulated machine's."""
 
     def __init__(
         self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, folder: Path, seed: int = 0
@@ -60,7 +60,7 @@ class WholeNode(LightNode):
         return verdict
 
     def tick(self) -> None:
-        """What the agent does by its clock since the tick before."""
+        """Does what the agent's clock requires since the last tick."""
         self.agent.heard(self.contact)
         while self._now < self.clock.seconds - 1e-9:
             self._now = min(self._now + TICK_SECONDS, self.clock.seconds)
@@ -75,11 +75,11 @@ class WholeNode(LightNode):
         self.work = {name: self.work.get(name) or CopyWork(free=self._now) for name in there}
 
     def clock_mhz(self, gpu: int) -> float:
-        """As it is on the device, whoever set it."""
+        """Returns the device's clock, whoever set it."""
         return float(self.machine.slots[self.uuids[gpu]].gpu.clock_mhz)
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
-        """The machine reads itself; what its copies do is told to their processes."""
+        """Reads the machine, and passes its copies' work to their processes."""
         for copy in self.alive():
             process = self._runtime.process(copy.id)
             if copy.gpu != self.uuids[gpu] or process is None:
@@ -90,7 +90,7 @@ class WholeNode(LightNode):
                 self.machine.busy(copy.gpu, process.context, work.busy_share)
 
     def told_of(self, report: Report, dropped: Sequence[str]) -> None:
-        """The report was stored."""
+        """Notes that the report was stored."""
         body = self._bodies.pop(report.sequence, None)
         if body is not None:
             self.agent.told(body, dropped)
@@ -99,7 +99,7 @@ class WholeNode(LightNode):
         self.agent.stop()
 
     def say(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
-        """As the agent's own report, put together of the same."""
+        """Returns the agent's own report, built by its own code."""
         body = self.agent.body(minute, totals)
         self._bodies[sequence] = body
         return Report(
@@ -127,14 +127,14 @@ class WholeNode(LightNode):
         return self._now
 
     def _behave(self, launch: Launch) -> Behaviour:
-        """Warm after its profile's startSeconds."""
+        """Warms up for its profile's startSeconds."""
         wanted = {copy.id: copy for copy in self.agent.keeper.copies()}.get(launch.copy)
         seconds = self.truth.starts_in(self.key(wanted)) if isinstance(wanted, NodeCopy) and wanted.served else 3.0
         return Behaviour(opens_seconds=0.5, answers_seconds=min(1.0, seconds), warm_seconds=seconds, busy=0.0)
 
 
 class WholeSpeaker:
-    """Says what a whole node has to say, in the way of `simulation.node_reports.Speaker`."""
+    """Reports for a whole node, like `simulation.node_reports.Speaker`."""
 
     def __init__(self, node: WholeNode) -> None:
         self.node = node

@@ -1,4 +1,4 @@
-"""A world of manifests, as files state it: declared in a store, and as the truth of a simulated fleet."""
+"""Reads a world of manifests from files: to declare it in a store, and as the truth of a simulated fleet."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def of_files(*paths: Path) -> DeclaredFiles:
 
 
 def of_store(connection: Connection) -> DeclaredFiles:
-    """What is declared there now."""
+    """Returns the declared world."""
     found = (Manifest(Kind(kind), tenant, name, spec) for kind, tenant, name, spec in observed.world(connection))
     return DeclaredFiles({manifest.key: manifest for manifest in found})
 
 
 def of_documents(documents: Sequence[Mapping[str, Any]]) -> DeclaredFiles:
-    """Documents as they would stand in a file. Raises app.manifests.faults.ManifestsRefused."""
+    """Reads documents as in a file. Raises app.manifests.faults.ManifestsRefused."""
     return load([Input("documents", msgspec.json.encode(documents), "json")])
 
 
 def put(database: Database, world: DeclaredFiles) -> None:
-    """Declare all of it at once."""
+    """Declares all of it at once."""
     manifests: list[Manifest] = list(world.manifests.values())
     database.write(lambda connection: declare(connection, ACTOR, manifests))
 
 
 def withdraw(database: Database, key: Key) -> None:
-    """Declare it no longer."""
+    """Deletes it again."""
     database.write(lambda connection: delete(connection, ACTOR, key))
 
 
 def truth_of(world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:
-    """The fleet runs by the profiles, but for those that are wrong by a factor."""
+    """Returns the fleet's truth: the profiles, except for those that are wrong by a factor."""
     return FleetTruth(build_problem(world), wrong or {}, start_seconds(world.of(Kind.PROFILE)))
 
 

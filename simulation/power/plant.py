@@ -1,4 +1,4 @@
-"""A GPU and its batch servers in a few equations: what the law is tried on, in tests and in `gpuwright bench power`.
+"""A GPU and its batch servers as a few equations, to try the power law in tests and in `gpuwright bench power`.
 
 Time of a batch: first x (fixed + (1 - fixed) x b) x (clocked x top / f + 1 - clocked).
 Power: idle + sum of busy x peak x (f / top) ** e x (b / 32) ** 0.2, b at most 32. It is read ten times
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from random import Random
 
 TICKS = 10  # readings a second
-LONGEST_QUEUE_SECONDS = 2.0  # what waits longer is refused
+LONGEST_QUEUE_SECONDS = 2.0  # longer waiting requests are refused
 
 
 @dataclass(frozen=True, slots=True)
 class PlantServer:
-    """One instance: how long a batch takes it, and what it draws, at the top clock."""
+    """One instance: the time of its batches and its power, at the top clock."""
 
     id: str
     first_ms: float
-    fixed: float  # of a batch's time, what does not grow with its size
+    fixed: float  # the share of a batch's time that does not grow with its size
     peak_w: float  # at batch 32, always busy
-    clocked: float = 0.9  # of its time, what the clock shortens
+    clocked: float = 0.9  # the share of its time that the clock shortens
 
     def batch_ms(self, batch: float, slowdown: float) -> float:
         slower = self.clocked * slowdown + 1 - self.clocked
@@ -54,7 +54,7 @@ class Period:
 
 
 class Plant:
-    """One GPU; its queues go on from period to period."""
+    """One GPU, whose queues continue from period to period."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Plant:
         idle_w: float,
         top_mhz: int,
         exponent: float = 2.4,
-        noise: float = 0.0,  # of each reading, to either side
+        noise: float = 0.0,  # of each reading, in both directions
         limit_w: float | None = None,  # the hardware's own: it slows the clock within a reading
         seed: int = 0,
     ) -> None:
@@ -72,7 +72,7 @@ class Plant:
         self._waiting = {server.id: 0.0 for server in servers}
 
     def period(self, clock_mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]) -> Period:
-        """One second at this clock, with these largest batches and requests a second."""
+        """Runs one second at this clock, with these largest batches and requests a second."""
         watts, clocks, slowed = [], [], False
         ticks: dict[str, list[PlantPeriod]] = {server.id: [] for server in self.servers}
         for _ in range(TICKS):
@@ -134,7 +134,7 @@ class Plant:
 
 
 def _forming(server: PlantServer, slowdown: float, per_ms: float, most: int) -> float:
-    """The batch that gathers while the one before it is computed."""
+    """Returns the batch that gathers while the previous one is computed."""
     slower = server.clocked * slowdown + 1 - server.clocked
     fixed = per_ms * server.first_ms * server.fixed * slower
     growing = per_ms * server.first_ms * (1 - server.fixed) * slower

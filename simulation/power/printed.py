@@ -1,6 +1,6 @@
-"""Morak's Algorithm 1 exactly as it is printed: what our law is measured against.
+"""Morak's Algorithm 1 exactly as printed: the baseline of our law.
 
-Its default values (line 1) are the plan's. The paper has them small, "e.g. 1 and 600 MHz"; where latency is above its
+Its default values (line 1) are the plan's. The paper has them small, "e.g. 1 and 600 MHz"; if latency is above its
 limit there, the algorithm never leaves them, as it has no branch for that. The pseudo code does not say how far a step
 goes: here to the next supported clock, and to twice or half the batch.
 """
@@ -16,8 +16,8 @@ from agents.policy.power.settings import PowerSettings
 
 
 def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
-    """One period; lines are the algorithm's."""
-    # line 1: `kept` begins at the planned values
+    """Runs one period; comments name the algorithm's lines."""
+    # line 1: `kept` starts at the planned values
     clock = kept(state.clock, seen.frame, seen.clocks_mhz) if seen.frame and seen.clocks_mhz else None
     batches = {one.id: kept(state.batches.get(one.id), one.frame) for one in seen.instances if one.frame}
     peak, cap = watts(seen) or 0.0, seen.cap_w if seen.cap_w is not None else float("inf")

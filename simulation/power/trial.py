@@ -1,4 +1,4 @@
-"""A law at work on a plant, period by period: what was drawn, served and moved."""
+"""Runs a law on a plant, period by period, and records power, requests and moves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PowerCase:
 
 @dataclass(slots=True)
 class PowerRun:
-    """The GPU as it goes on; the law sees what the period before has shown."""
+    """The running GPU; the law sees the figures of the previous period."""
 
     case: PowerCase
     law: Law
@@ -58,7 +58,7 @@ class PowerRun:
         self.batches = {name: round(frame.planned) for name, frame in self.case.batches.items()}
 
     def period(self, rates: Mapping[str, float]) -> Period:
-        """One second, and the law's move after it."""
+        """Runs one second, then the law."""
         found = self.plant.period(self.clock_mhz, self.batches, rates)
         self.move = self.law(self.state, self.seen(found), self.settings)
         self.state = self.move.state
@@ -102,12 +102,12 @@ class PowerRun:
 
 
 def start(case: PowerCase, law: Law, settings: PowerSettings | None = None, seed: int = 0) -> PowerRun:
-    """From the planned values."""
+    """Starts at the planned values."""
     return PowerRun(case, law, settings or PowerSettings(), case.plant(seed))
 
 
 def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:
-    """1 to 4 servers whose draw at the top clock is above the cap, and below it at the lowest."""
+    """Returns 1 to 4 servers that draw more than the cap at the top clock, and less at the lowest."""
     draw = Random(seed)  # noqa: S311 (a test's randomness)
     count = draw.randint(1, 4)
     idle = draw.uniform(30, 90)
@@ -131,12 +131,12 @@ def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:
 
 
 def capacity(case: PowerCase, server: PlantServer, clock_mhz: float, batch: float) -> float:
-    """Requests a second, always busy."""
+    """Returns requests a second when always busy."""
     return batch / server.batch_ms(batch, CLOCKS_MHZ[-1] / clock_mhz) * 1000
 
 
 def random_rates(case: PowerCase, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
-    """Of each server's capacity at its planned values, between these parts."""
+    """Returns rates between these shares of each server's capacity at its planned values."""
     return {
         one.id: draw.uniform(least, most) * capacity(case, one, case.clock.planned, case.batches[one.id].planned)
         for one in case.servers

@@ -1,1 +1,1 @@
-"""What docker-compose.yml runs beside gpuwright itself: keys, nodes that join, load, faults, and a guide."""
+"""The helpers of docker-compose.yml: keys, nodes that join, load, faults, and a guide."""

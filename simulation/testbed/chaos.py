@@ -1,9 +1,9 @@
-"""Kills or freezes a part of the testbed every few seconds, brings it back, and says at the end what became of it.
+"""Kills or freezes a part of the testbed every few seconds, brings it back, and reports the outcome at the end.
 
 Usage: python -m simulation.testbed.chaos [--minutes M] [--seed N]
 
-Ends with 1 if a write was acknowledged and is lost, or a part is not healthy again. Whoever may speak to Docker is root
-on its machine: this is for a testbed.
+Exits with 1 if an acknowledged write is lost, or a part is not healthy again. Access to Docker is root access to the
+machine: use this on a testbed only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADMIN = Path("/keys/admin/admin.token")
 SERVER = os.environ.get("GPUWRIGHT_SERVER", "http://api:8080")
 ALIVE = Path("/tmp/alive")  # noqa: S108
 NODES = ("v100-1", "v100-2", "l4-1", "l4-2", "t4-1", "t4-2")
-# One of a pair at a time: what has no second part is struck as often, and its absence is what is tried.
+# One of a pair at a time; parts without a twin are struck as often, since their absence is what is tested.
 PARTS = ("api-1", "api-2", "desk", "planner-1", "planner-2", "gateway", "haproxy", "postgres", *NODES)
 DOWN_SECONDS = (1.0, 8.0)
 BETWEEN_SECONDS = (4.0, 12.0)
@@ -34,7 +34,7 @@ BACK_SECONDS = 180.0
 
 
 def strike(engine: Engine, part: str, rng: random.Random) -> str:
-    """One part gone for a few seconds, and back."""
+    """Takes one part away for a few seconds."""
     container, state = engine.states()[part]
     if state != "running":
         engine.do(container, "start")
@@ -48,7 +48,7 @@ def strike(engine: Engine, part: str, rng: random.Random) -> str:
 
 
 def mend(engine: Engine) -> None:
-    """All that may have been struck runs, also after a chaos that was killed itself."""
+    """Starts every part that may have been struck, also after a chaos that was killed."""
     for part, (container, state) in engine.states().items():
         if part in PARTS and state == "paused":
             engine.do(container, "unpause")
@@ -62,9 +62,9 @@ def sick(engine: Engine) -> list[str]:
 
 
 def come_back(engine: Engine, scribe: Scribe) -> tuple[list[str], list[str]]:
-    """What is still sick, and what is lost, once all is well or patience ends."""
+    """Returns what is still unhealthy and what is lost, once all is well or the time is up."""
     until = time.monotonic() + BACK_SECONDS
-    lost = ["nobody could be asked"]
+    lost = ["no server could be asked"]
     while True:
         ALIVE.touch()
         unwell = sick(engine)

@@ -1,4 +1,4 @@
-"""The few words of Docker's Engine API that chaos speaks, over its socket, from the standard library."""
+"""The part of Docker's Engine API that chaos needs, over its socket, from the standard library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Engine:
         self._path, self._project = path, project
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Service -> id and state, as `running`."""
+        """Returns the id and state, such as `running`, of each service."""
         labels = {"label": [f"com.docker.compose.project={self._project}", "com.docker.compose.oneoff=False"]}
         found = self._ask("GET", f"/containers/json?all=1&filters={quote(json.dumps(labels))}")
         return {one["Labels"]["com.docker.compose.service"]: (one["Id"], one["State"]) for one in found}
@@ -45,7 +45,7 @@ class Engine:
         )
 
     def do(self, container: str, verb: str) -> None:
-        """kill, start, pause or unpause; already so is no fault."""
+        """Sends kill, start, pause or unpause; a container already in that state is no error."""
         self._ask("POST", f"/containers/{container}/{verb}")
 
     def _ask(self, method: str, path: str) -> Any:

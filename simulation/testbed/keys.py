@@ -1,4 +1,4 @@
-"""Makes the database's password, once, as files in volumes: one for Postgres, one for those who connect.
+"""Creates the database's passwords, once, as files in volumes: one for Postgres, one for its clients.
 
 Usage: python -m simulation.testbed.keys
 """
@@ -15,13 +15,13 @@ CLIENTS = Path("/keys/database/pgpass")
 
 def main() -> int:
     if not POSTGRES.exists():
-        keep(POSTGRES, secrets.token_urlsafe(32), 0o444)  # Postgres is another user; the volume is its own
+        keep(POSTGRES, secrets.token_urlsafe(32), 0o444)  # Postgres runs as another user and has its own volume
     keep(CLIENTS, f"postgres:5432:*:gpuwright:{POSTGRES.read_text().strip()}", 0o600)
     return 0
 
 
 def keep(path: Path, text: str, mode: int) -> None:
-    """Whole or not at all."""
+    """Writes the file atomically."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)

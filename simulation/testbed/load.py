@@ -1,8 +1,8 @@
-"""The load of the testbed: Poisson arrivals at the gateway, and every half an hour HetSev's spike.
+"""The load of the testbed: Poisson arrivals at the gateway, and HetSev's spike every half an hour.
 
 Usage: python -m simulation.testbed.load HOST:PORT WORLD.yaml [--begins S] [--hold S] [--period S]
 
-Open loop and bounded: as many requests are open at a service as would make two seconds of its spike.
+Open loop and bounded: a service has at most as many open requests as two seconds of its spike send.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simulation.shapes import Shape, spike
 
 TIMES = 4.0
 RAMP_SECONDS = 30.0
-MOST_PER_SECOND = 300.0  # in all, at the height of the spike
+MOST_PER_SECOND = 300.0  # in total, at the height of the spike
 OPEN_SECONDS = 2.0
 SAID_SECONDS = 10.0
 
@@ -32,7 +32,7 @@ def again(shape: Shape, period_seconds: float) -> Shape:
 
 
 def asked(world: str, shape: Shape) -> list[LoadSource]:
-    """Every service at its declared rate times the shape; ValueError where that is more than the testbed is for."""
+    """Returns every service at its declared rate times the shape; ValueError beyond the testbed's limit."""
     services = [document for document in yaml.safe_load_all(world) if document["kind"] == "Service"]
     made = []
     for service in services:
@@ -42,7 +42,7 @@ def asked(world: str, shape: Shape) -> list[LoadSource]:
         made.append(LoadSource(f"{service['metadata']['tenant']}/{name}", path, rate, shape, most))
     peak = TIMES * sum(one.rate_per_second for one in made)
     if peak > MOST_PER_SECOND:
-        raise ValueError(f"{peak:g} requests a second at the peak are more than {MOST_PER_SECOND:g}")
+        raise ValueError(f"{peak:g} requests a second at the peak exceed the limit of {MOST_PER_SECOND:g}")
     return made
 
 
@@ -74,7 +74,7 @@ def main() -> int:
     parser.add_argument("--begins", type=float, default=120.0, help="seconds before the first spike")
     parser.add_argument("--hold", type=float, default=600.0, help="seconds at its height")
     parser.add_argument("--period", type=float, default=1800.0, help="seconds from one spike to the next")
-    parser.add_argument("--alive", type=Path, default=Path("/tmp/alive"), help="touched while it runs")  # noqa: S108
+    parser.add_argument("--alive", type=Path, default=Path("/tmp/alive"), help="file to touch while it runs")  # noqa: S108
     args = parser.parse_args()
     shape = again(spike(args.begins, TIMES, RAMP_SECONDS, args.hold), args.period)
     with contextlib.suppress(KeyboardInterrupt):

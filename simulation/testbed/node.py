@@ -1,9 +1,9 @@
-"""A node of the testbed: joins with its one-time token, lays out its profiles, and becomes its agent.
+"""A node of the testbed: joins with its one-time token, writes its profiles, and becomes its agent.
 
 Usage: python -m simulation.testbed.node NAME GPU_TYPE KIND GPUS
 
-KIND is what its simulated GPUs are, or `nvml` for those of this machine. Model servers here have no model: each obeys
-the profile of this node's GPU type, which lies among the node's model files.
+KIND is the kind of its simulated GPUs, or `nvml` for those of this machine. Model servers here have no model: each
+follows the profile of this node's GPU type, which is stored with the node's model files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MODELS = STATE / "models"
 TOKENS = Path("/keys/nodes")
 WORLD = Path("/etc/gpuwright/testbed.yaml")
 METRICS = "0.0.0.0:9400"
-MACHINE = {"cpuCores": 40, "memoryGib": 62}  # HetSev's nodes; nothing here needs as much
+MACHINE = {"cpuCores": 40, "memoryGib": 62}  # HetSev's nodes; nothing here needs that much
 AGAIN_SECONDS = 1.0
 
 
 def profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
-    """By model: what its stub obeys on GPUs of this type."""
+    """Returns by model what its stub follows on GPUs of this type."""
     documents = list(yaml.safe_load_all(world))
     specs = [document["spec"] for document in documents if document["kind"] == "Profile"]
     fields = ("latencyMs", "memoryGib", "startSeconds")
@@ -42,7 +42,7 @@ def profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
 
 
 def await_membership(node: str, gpu_type: str, gpus: int) -> None:
-    """Until this node has a credential; a token that was spent or has ended is replaced by the next `tour`."""
+    """Waits until this node has a credential; the next `tour` replaces a token that was used or has expired."""
     folder = StateFolder(STATE)
     said = ""
     while not folder.credential():

@@ -1,7 +1,7 @@
-"""Writes to the control plane and remembers what was acknowledged, to see afterwards that nothing of it is lost.
+"""Writes to the control plane and remembers what was acknowledged, to check afterwards that nothing of it is lost.
 
-A pool of objects, each written with a growing number. What is read back must be the last number that was acknowledged,
-or a later one that was sent and whose answer was lost.
+A pool of objects, each written with a growing number. What is read back must be the last acknowledged number, or a
+later one that was sent and whose answer was lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LABEL = "written"
 
 @dataclass
 class Scribe:
-    """One thread that writes until it is ended."""
+    """One thread that writes until it is stopped."""
 
     server: str
     token: str
@@ -42,7 +42,7 @@ class Scribe:
         self._thread.join()
 
     def lost(self) -> list[str]:
-        """What was acknowledged and is not there; LinkError while nobody can be asked."""
+        """Returns acknowledged writes that are missing; LinkError while no server answers."""
         link = Link(self.server, self.token)
         missing = []
         try:
@@ -50,7 +50,7 @@ class Scribe:
                 read = json.loads(link.request("GET", f"/api/v1/models/{name}", None, SECONDS).body)
                 found = int(read["metadata"]["labels"][LABEL])
                 if not least <= found <= self.sent[name]:
-                    missing.append(f"{name}: {least} was acknowledged, {found} is there")
+                    missing.append(f"{name}: {least} was acknowledged, but {found} is stored")
         finally:
             link.close()
         return missing
@@ -73,7 +73,7 @@ class Scribe:
 
 
 def _model(name: str, number: int) -> dict[str, Any]:
-    """A model that nothing serves, so that no plan changes by it."""
+    """Returns a model that nothing serves, so that no plan changes by it."""
     return {
         "apiVersion": "gpuwright/v1",
         "kind": "Model",

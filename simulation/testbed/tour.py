@@ -2,7 +2,7 @@
 
 Usage: python -m simulation.testbed.tour WORLD.yaml
 
-Said again, it makes only what is missing: what was edited since stays.
+A second run makes only what is missing, and keeps what was edited since.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ every service answers after {seconds:.0f} s. Look around:
 
 
 def first_token() -> str:
-    """The admin's, which `gpuwright up` makes and keeps where there is none that works."""
+    """Returns the admin's token, which `gpuwright up` creates and stores if none works."""
     path = ADMIN / "admin.token"
     words = ["gpuwright", "up", "--empty", "--data-dir", str(ADMIN), "--port", "0", "--host", "127.0.0.1"]
     environment = os.environ | {"GPUWRIGHT_CONFIG": "/tmp/config.json"}  # noqa: S108
@@ -66,7 +66,7 @@ def ask(link: Link, method: str, path: str, body: object = None) -> Any:
 
 
 def until(true: Callable[[], bool], what: str) -> None:
-    """RuntimeError when patience ends."""
+    """Waits; RuntimeError when the time is up."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not true():
         if time.monotonic() > end:
@@ -83,7 +83,7 @@ def reached(link: Link) -> bool:
 
 
 def answers(service: Mapping[str, Any]) -> bool:
-    """Whether the gateway has an answer from one of its copies."""
+    """Returns True if the gateway gets an answer from a copy."""
     name, tenant = service["metadata"]["name"], service["metadata"]["tenant"]
     host, _, port = GATEWAY.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)
@@ -97,10 +97,10 @@ def answers(service: Mapping[str, Any]) -> bool:
 
 
 def tell(link: Link, world: list[dict[str, Any]]) -> None:
-    """The example, and a token for everybody who has none."""
+    """Applies the example, and creates a token for everyone who has none."""
     known = ask(link, "GET", "/api/v1/services")["items"]
     if known:
-        say(f"{len(known)} services are declared already and stay as they are")
+        say(f"{len(known)} services are declared already and stay unchanged")
     else:
         ask(link, "POST", "/api/v1/apply", world)
         say(f"applied {len(world)} manifests")
