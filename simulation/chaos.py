@@ -66,7 +66,7 @@ class Chaos:
     violations: list[str] = field(default_factory=list)
     _spells: list[tuple[float, Callable[[], None]]] = field(default_factory=list)  # when a fault ends, and what ends it
     _hit_at: dict[str, float] = field(default_factory=dict)  # by service
-    _seen: dict[str, tuple[int, int]] = field(default_factory=dict)  # by node: the highest (epoch, generation)
+    _marks: dict[str, tuple[int, int]] = field(default_factory=dict)  # by node: the highest (epoch, generation)
     _ready: dict[str, int] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)  # instances that ran
     _history: list[tuple[LightNode, Assignment]] = field(default_factory=list)
@@ -138,8 +138,8 @@ class Chaos:
     def start_fails(self) -> None:
         for node in self.simulation.fleet.nodes.values():
             if node.seen.assignment and node.seen.assignment.instances:
-                one = self.rng.choice(node.seen.assignment.instances)
-                node.failing[one.id] = self.rng.randint(1, 3)
+                instance = self.rng.choice(node.seen.assignment.instances)
+                node.failing[instance.id] = self.rng.randint(1, 3)
 
     def gateway_away(self) -> None:
         node = self._node()
@@ -242,11 +242,11 @@ class Chaos:
 
     def _never_goes_back(self, node: LightNode) -> None:
         mark = (node.seen.epoch, node.seen.generation)
-        if mark < self._seen.get(node.name, (0, 0)):
-            self._violated("I1", f"{node.name} went back from {self._seen[node.name]} to {mark}")
-        if mark > self._seen.get(node.name, (0, 0)) and node.seen.assignment is not None:
+        if mark < self._marks.get(node.name, (0, 0)):
+            self._violated("I1", f"{node.name} went back from {self._marks[node.name]} to {mark}")
+        if mark > self._marks.get(node.name, (0, 0)) and node.seen.assignment is not None:
             self._history.append((node, node.seen.assignment))
-        self._seen[node.name] = mark
+        self._marks[node.name] = mark
 
     def _fits(self, node: LightNode) -> None:
         total_gib = self.simulation.fleet.truth.kind(node.gpu_type).memory_gib
@@ -256,7 +256,7 @@ class Chaos:
                 self._violated("I6", f"memory of {node.name} {uuid[-4:]}")
             if sum(copy.wanted.sm_percent for copy in copies) <= SUM_OF_SHARES:
                 continue
-            handed = {one.instance for one in copies if sum(other.instance == one.instance for other in copies) > 1}
+            handed = {copy.instance for copy in copies if sum(other.instance == copy.instance for other in copies) > 1}
             settled = {copy.instance: copy.wanted.sm_percent for copy in copies}
             if len(handed) != 1 and sum(settled.values()) > SUM_OF_SHARES:
                 self._violated("I6", f"{node.name} {uuid[-4:]} allots {sum(c.wanted.sm_percent for c in copies)} %")
@@ -299,9 +299,9 @@ class Chaos:
         self._spells.append((self.simulation.clock.seconds + self.rng.uniform(least, most), end))
 
     def _violated(self, invariant: str, what: str) -> None:
-        said = f"{invariant} at {self.simulation.clock.seconds:.0f} s after {self.struck[-3:]}: {what}"
-        if said not in self.violations:
-            self.violations.append(said)
+        violation = f"{invariant} at {self.simulation.clock.seconds:.0f} s after {self.struck[-3:]}: {what}"
+        if violation not in self.violations:
+            self.violations.append(violation)
 
 
 FAULTS: Mapping[str, Callable[[Chaos], None]] = {

@@ -48,11 +48,11 @@ class CopyWork:
         if len(self.queue):
             # The rest is being served or waits.
             longest = min(max(1, self.most_open - batch), LONGEST_QUEUE) if self.most_open else LONGEST_QUEUE
-            left, self.inside, self.free, _, batches, within, failed, turned = serve(
+            remaining, self.inside, self.free, _, batches, within, failed, turned = serve(
                 self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
                 until, wanted.slo_ms / 1000, PATIENCE_S, longest, EDGES_S, self.answered,
             )  # fmt: skip
-            self.queue = self.queue[:left].copy()
+            self.queue = self.queue[:remaining].copy()
             self.turned_away += turned if self.most_open else 0
             self.batches += batches
             self.within += within
@@ -73,7 +73,7 @@ class CopyWork:
     def counters(self) -> Counters:
         return Counters(self.requests, self.errors, tuple(self.answered.tolist()))
 
-    def told(self, copy: NodeCopy) -> CopyTotals:
+    def totals(self, copy: NodeCopy) -> CopyTotals:
         """Returns what is visible from outside: the gateway counts what it served, the copy reports the rest."""
         if not copy.served:
             return CopyTotals(Counters(), "", Served(Counters(), memory_gib=copy.wanted.memory_gib, steps=self.units))

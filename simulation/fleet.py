@@ -29,7 +29,7 @@ EXEC_NOISE = 0.01  # as a share of a batch's time: less than the margin that pla
 class Total:
     """The totals of a service since the beginning."""
 
-    asked: int = 0
+    requests: int = 0
     refused: int = 0  # no copy could answer
     answered: int = 0
     within: int = 0  # of the SLO
@@ -88,7 +88,9 @@ class SimulatedFleet:
         """Follows a changed world: services come and go, and rates change; running copies continue."""
         self.truth = truth
         services = truth.problem.services.values()
-        self.declared = {one.name: one.rate_per_second for one in services if one.name not in self.left_out}
+        self.declared = {
+            service.name: service.rate_per_second for service in services if service.name not in self.left_out
+        }
         self.services = {name: self.services.get(name, Total()) for name in self.declared}
         self.nodes = {name: node for name, node in self.nodes.items() if name in truth.problem.nodes}
         for node in self.nodes.values():
@@ -138,7 +140,7 @@ class SimulatedFleet:
             begun = self._begun.setdefault(name, since)
             expected *= min(1.0, (until - begun) / RAMP_SECONDS)
         whole = int(self._rng.poisson(expected)) if self.poisson else int(expected + self._rng.random())
-        total.asked += whole
+        total.requests += whole
         if not ready:
             total.refused += whole
             total.errors += whole
@@ -163,7 +165,7 @@ class SimulatedFleet:
             clock_mhz = node.clock_mhz(number)
             residents = {copy.id: node.resident(copy) for copy in by_gpu[uuid]}
             for copy in by_gpu[uuid]:
-                beside = [one for name, one in residents.items() if name != copy.id]
+                beside = [resident for name, resident in residents.items() if name != copy.id]
                 work = node.work[copy.id]
                 if copy.served:
                     exec_ms = self.truth.exec_ms(

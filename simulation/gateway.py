@@ -38,9 +38,9 @@ class Gateway:
             return False
         self._due = now + SAY_SECONDS
         self._sequence += 1
-        told = GatewayCounts(began=self._began, sequence=self._sequence, services=tuple(self._services()))
-        kept = self._database.repeatable(lambda connection: gateways.keep(connection, self.name, told))
-        self._sequence = max(self._sequence, kept)
+        counts = GatewayCounts(began=self._began, sequence=self._sequence, services=tuple(self._services()))
+        stored = self._database.repeatable(lambda connection: gateways.keep(connection, self.name, counts))
+        self._sequence = max(self._sequence, stored)
         return True
 
     def restart(self) -> None:
@@ -58,7 +58,7 @@ class Gateway:
             slo_seconds = services[name].slo_ms / 1000
             pressures[name] = update_pressure(self._pressures.get(name), counted, slo_seconds, now)
         self._pressures = pressures
-        self.fleet.most_open = {name: one.most_open for name, one in pressures.items() if one.most_open}
+        self.fleet.most_open = {name: pressure.most_open for name, pressure in pressures.items() if pressure.most_open}
 
     def _birth(self) -> str:
         return f"{self.name}-{self.fleet.clock.seconds:.3f}"
@@ -77,7 +77,7 @@ class Gateway:
                     requests=ended - zero.answered - zero.errors,
                     errors=total.errors - zero.errors,
                     shed=total.turned_away - zero.turned_away,
-                    open=total.asked - ended,
+                    open=total.requests - ended,
                     timed=total.answered - zero.answered,
                     late=total.answered - total.within - (zero.answered - zero.within),
                     latency_counts=tuple(counts),

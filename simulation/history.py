@@ -27,14 +27,16 @@ class AssignmentChange:
 
 def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator[AssignmentChange]:
     """Yields the changes that an assignment makes on its node."""
-    were = {one.id: one for one in before.instances} if before else {}
-    are = {one.id: one for one in after.instances}
-    clocks = [{gpu.index: gpu.clock_mhz for gpu in told.gpus} if told else {} for told in (before, after)]
+    were = {instance.id: instance for instance in before.instances} if before else {}
+    are = {instance.id: instance for instance in after.instances}
+    clocks = [
+        {gpu.index: gpu.clock_mhz for gpu in assignment.gpus} if assignment else {} for assignment in (before, after)
+    ]
     for name in sorted({*were, *are}):
         was, is_ = were.get(name), are.get(name)
-        one = is_ or was
-        assert one is not None
-        owner = one.owner
+        instance = is_ or was
+        assert instance is not None
+        owner = f"{instance.tenant}/{instance.service or instance.job}"
         if was is None or is_ is None:
             yield AssignmentChange(at, after.node, name, owner, "start" if was is None else "stop")
         elif was.gpu != is_.gpu:
@@ -45,8 +47,8 @@ def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator
             yield AssignmentChange(at, after.node, name, owner, "retune")
 
 
-def _knobs(one: AssignedInstance) -> tuple[float, float]:
-    return (one.batch.planned if one.batch else 0.0, round(one.batch_timeout_ms, 9))
+def _knobs(instance: AssignedInstance) -> tuple[float, float]:
+    return (instance.batch.planned if instance.batch else 0.0, round(instance.batch_timeout_ms, 9))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,23 +37,23 @@ class LoadSource:
 class LoadGenerator:
     """Open loop: a request is sent when it is due, whatever happened to earlier ones."""
 
-    def __init__(self, host: str, port: int, asked: LoadSource) -> None:
-        self._host, self._port, self.asked = host, port, asked
+    def __init__(self, host: str, port: int, source: LoadSource) -> None:
+        self._host, self._port, self.source = host, port, source
         self.answered = self.failed = 0
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self._open = asyncio.Semaphore(asked.most_open)
+        self._open = asyncio.Semaphore(source.most_open)
         body = b'{"inputs": [[1.0]]}'
-        head = f"POST /{asked.service}{asked.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        head = f"POST /{source.service}{source.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        rng = random.Random(self.asked.service)  # noqa: S311
+        rng = random.Random(self.source.service)  # noqa: S311
         while not await self._is_served():
             await asyncio.sleep(0.5)
         began = due = time.monotonic()
         while True:
-            rate = self.asked.rate_per_second * max(0.01, self.asked.shape(due - began))
+            rate = self.source.rate_per_second * max(0.01, self.source.shape(due - began))
             due += rng.expovariate(rate)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             task = asyncio.create_task(self._ask())

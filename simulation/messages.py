@@ -75,16 +75,16 @@ class Post:
             if line.how == "silent" or not self._is_due(line, now):
                 continue
             line.due, line.last = now + REPORT_SECONDS, now
-            said = line.speaker.reports()
+            reports = line.speaker.reports()
             match line.how:
                 case "lost":
                     continue
                 case "late":
-                    self._late += [(now + LATE_SECONDS, report) for report in said]
+                    self._late += [(now + LATE_SECONDS, report) for report in reports]
                 case "doubled":
-                    sent += [*said, *said]
+                    sent += [*reports, *reports]
                 case _:
-                    sent += said
+                    sent += reports
         sent += [report for due, report in self._late if due <= now]
         self._late = [(due, report) for due, report in self._late if due > now]
         for at in range(0, len(sent), AT_ONCE):
@@ -106,7 +106,7 @@ class Post:
         answers = self.intake.keep(reports, raws)
         for report, answer in zip(reports, answers, strict=True):
             speaker = self.lines[report.node].speaker
-            speaker.heard(report, [one.what for one in answer.dropped if one.reason == "future"])
+            speaker.heard(report, [drop.what for drop in answer.dropped if drop.reason == "future"])
             speaker.start_above(answer.incarnation)
 
 

@@ -135,8 +135,8 @@ class LightNode:
         return (copy.wanted.model, copy.wanted.variant, self.gpu_type)
 
     def clock_mhz(self, gpu: int) -> float:
-        told = {one.index: one for one in self.seen.assignment.gpus} if self.seen.assignment else {}
-        frame = told[gpu].clock_mhz if gpu in told else None
+        gpus = {gpu_plan.index: gpu_plan for gpu_plan in self.seen.assignment.gpus} if self.seen.assignment else {}
+        frame = gpus[gpu].clock_mhz if gpu in gpus else None
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
     def resident(self, copy: NodeCopy) -> SimulatedResident:
@@ -168,7 +168,7 @@ class LightNode:
         )
 
     def totals(self) -> dict[str, CopyTotals]:
-        return {copy.id: self.work[copy.id].told(copy) for copy in self.alive()}
+        return {copy.id: self.work[copy.id].totals(copy) for copy in self.alive()}
 
     # Helpers.
 
@@ -183,7 +183,7 @@ class LightNode:
         if assignment is None:
             return False
         now = self.clock.seconds
-        wanted = [WantedInstance(one, self._meant(one)) for one in assignment.instances]
+        wanted = [WantedInstance(instance, self._meant(instance)) for instance in assignment.instances]
         node = deciding.NodeConstraints(
             memory_gib=dict.fromkeys(self.uuids, self.truth.kind(self.gpu_type).memory_gib),
             fenced={self.uuids[gpu]: "it is lost" for gpu in self.lost},
@@ -199,10 +199,10 @@ class LightNode:
             self._move(self.copies[going.copy], Stage.DRAINING, going.reason)
         for start in decision.start:
             self._start(start.wanted)
-        for one in wanted:
-            right = deciding.right_copy(one, [copy for copy in self.alive() if copy.instance == one.instance.id])
-            if right is not None and right.wanted != one.instance:  # its knobs are set, and its process stays
-                self.copies[right.id] = msgspec.structs.replace(right, wanted=one.instance)
+        for want in wanted:
+            right = deciding.right_copy(want, [copy for copy in self.alive() if copy.instance == want.instance.id])
+            if right is not None and right.wanted != want.instance:  # its knobs are set, and its process stays
+                self.copies[right.id] = msgspec.structs.replace(right, wanted=want.instance)
         return bool(decision.take_down or decision.start)
 
     def _meant(self, instance: AssignedInstance) -> str:
@@ -210,14 +210,14 @@ class LightNode:
 
     def _start(self, wanted: WantedInstance) -> None:
         self._born += 1
-        now, one = self.clock.seconds, wanted.instance
-        name = f"{one.id}.{self.seen.incarnation}.{self._born}"
+        now, instance = self.clock.seconds, wanted.instance
+        name = f"{instance.id}.{self.seen.incarnation}.{self._born}"
         copy = NodeCopy(
             name,
-            one,
+            instance,
             wanted.gpu,
-            port=20000 + self._born % 20000 if one.service else 0,
-            largest_batch=one.batch.max if one.batch else 0.0,
+            port=20000 + self._born % 20000 if instance.service else 0,
+            largest_batch=instance.batch.max if instance.batch else 0.0,
             running=Running(name, 1000 + self._born, int(now * 100), "simulated"),
             born=now,
             since=now,
@@ -265,7 +265,7 @@ class LightNode:
         self.copies[copy.id] = msgspec.structs.replace(gone, ended_at=max(self.date(), copy.started_at or self.date()))
         self.news = True
 
-    def told(self, opened: Mapping[str, str]) -> None:
+    def note_usage(self, opened: Mapping[str, str]) -> None:
         """Forgets ended copies whose usage the control plane has stored."""
         for name, what in opened.items():
             copy = self.copies.get(name)

@@ -39,7 +39,7 @@ class Speaker:
         self.node = node
         self._sequence = 0
         self._incarnation = node.seen.incarnation
-        self._told_inventory = False
+        self._inventory_sent = False
 
     def reports(self) -> list[Report]:
         """Returns the last minute's end, if one is due, and the current state."""
@@ -56,8 +56,8 @@ class Speaker:
     def heard(self, report: Report, dropped: Sequence[str]) -> None:
         """Notes that the report was stored."""
         if report.inventory is not None:
-            self._told_inventory = True
-        self.node.told(
+            self._inventory_sent = True
+        self.node.note_usage(
             {
                 interval.id: "closed" if interval.ended_at else "opened"
                 for interval in report.usage
@@ -68,7 +68,7 @@ class Speaker:
     def _report(self, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         node = self.node
         if node.seen.incarnation != self._incarnation:
-            self._incarnation, self._sequence, self._told_inventory = node.seen.incarnation, 0, False
+            self._incarnation, self._sequence, self._inventory_sent = node.seen.incarnation, 0, False
         sequence, self._sequence = self._sequence, self._sequence + 1
         index = {uuid: number for number, uuid in enumerate(node.uuids)}
         alive = node.alive()
@@ -86,7 +86,7 @@ class Speaker:
             generation=node.seen.generation,
             assignment_version=node.version,
             stale_assignments=node.stale,
-            inventory=None if self._told_inventory else inventory(node),
+            inventory=None if self._inventory_sent else inventory(node),
             gpus=gpus,
             instances=_instances(minute, alive, index, totals),
             usage=tuple(interval for interval in usage if interval is not None)[: reporting.MOST_OF_A_KIND],
@@ -96,33 +96,35 @@ class Speaker:
 
     def _copy(self, copy: NodeCopy, index: int) -> SaidCopy:
         """Describes a copy without an address, so that no real gateway sends it requests."""
-        said = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
-        return msgspec.structs.replace(said, address="")
+        report = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY)
+        return msgspec.structs.replace(report, address="")
 
     def _gpu(self, minute: ReportMinute, number: int) -> GpuMinute:
         node = self.node
-        said = minute.gpu(node.uuids[number], number, node.energy_mj[node.uuids[number]])
+        gpu_minute = minute.gpu(node.uuids[number], number, node.energy_mj[node.uuids[number]])
         if number in node.lost:
-            return msgspec.structs.replace(said, health="failed", reason="lost", fenced=True)
+            return msgspec.structs.replace(gpu_minute, health="failed", reason="lost", fenced=True)
         clock = node.clock_mhz(number)
-        return msgspec.structs.replace(said, health="ok", requested={"clockMhz": clock}, applied={"clockMhz": clock})
+        return msgspec.structs.replace(
+            gpu_minute, health="ok", requested={"clockMhz": clock}, applied={"clockMhz": clock}
+        )
 
 
 def _instances(
     minute: ReportMinute, copies: Sequence[NodeCopy], index: Mapping[str, int], totals: Mapping[str, CopyTotals]
 ) -> tuple[InstanceMinute, ...]:
-    said = minute.instances(copies, index, totals)
+    minutes = minute.instances(copies, index, totals)
     for copy in copies:
         wanted = copy.wanted
-        asked = {"smPercent": wanted.sm_percent, "memoryGib": wanted.memory_gib}
+        fields = {"smPercent": wanted.sm_percent, "memoryGib": wanted.memory_gib}
         batch = {"batch": wanted.batch.planned} if wanted.batch else {}
-        said[copy.instance] = msgspec.structs.replace(
-            said[copy.instance],
-            requested=asked | batch,
+        minutes[copy.instance] = msgspec.structs.replace(
+            minutes[copy.instance],
+            requested=fields | batch,
             applied=batch or None,
             measured={"memoryGib": wanted.memory_gib} | batch,
         )
-    return tuple(said.values())
+    return tuple(minutes.values())
 
 
 def _worst(gpus: Sequence[GpuMinute]) -> str:

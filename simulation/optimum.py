@@ -68,7 +68,7 @@ def optimum(day: Day) -> PlanSequence:
         path.append(int(before[path[-1]]))
     path.reverse()
     churn = float(sum(changes[a, b] for a, b in pairwise(path)))
-    return PlanSequence(tuple(standings[one] for one in path), float(totals[at]) - churn, churn)
+    return PlanSequence(tuple(standings[index] for index in path), float(totals[at]) - churn, churn)
 
 
 def churn_between(day: Day, before: Standing, after: Standing) -> float:

@@ -27,8 +27,12 @@ def served(connection: Connection) -> ServedProgress:
     wanted = {f"{tenant}/{name}" for kind, tenant, name, _ in observed.world(connection) if kind == "Service"}
     owner: dict[str, str] = {}
     for _, _, body in observed.told(connection, 0):
-        told = msgspec.json.decode(body, type=Assignment)
-        owner |= {one.id: one.owner for one in told.instances if one.service}
+        assignment = msgspec.json.decode(body, type=Assignment)
+        owner |= {
+            instance.id: f"{instance.tenant}/{instance.service}"
+            for instance in assignment.instances
+            if instance.service
+        }
     ready = [
         owner[copy.instance]
         for _, _, detail in observed.details(connection, EPOCH)

@@ -135,10 +135,10 @@ class RealPart:
 
     def _token(self) -> Path:
         """Returns the gateway's own token, which expires within a week; each start makes a new one."""
-        asked = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
+        request = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
         path = Path(self.order.folder) / "gateway.token"
         path.touch(mode=0o600)
-        path.write_text(str(self._ask("/api/v1/tokens", asked)["token"]))
+        path.write_text(str(self._ask("/api/v1/tokens", request)["token"]))
         return path
 
     def _join(self) -> None:

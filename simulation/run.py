@@ -53,7 +53,7 @@ class Simulation:
         self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
 
     def seconds(self, seconds: float, tick_seconds: float = 1.0) -> Iterator[float]:
-        """Lets time pass; `watch` is called after every tick."""
+        """Lets time pass, and yields after every tick."""
         until = self.clock.seconds + seconds
         while self.clock.seconds < until - 1e-9:
             self.clock.go_on(min(tick_seconds, until - self.clock.seconds))
@@ -82,10 +82,10 @@ class Simulation:
         if self._is_due("lead", RENEW_SECONDS):
             self.planner.lead()
         since = self.clock.seconds - self._cycled_at
-        asked = self.planner.called_for
-        if since >= self.planner.cycle_seconds or (asked and since >= SOONEST_SECONDS):
+        wake = self.planner.called_for
+        if since >= self.planner.cycle_seconds or (wake and since >= SOONEST_SECONDS):
             self._cycled_at = self.clock.seconds
-            self.last = self.planner.cycle(asked or Reason.CYCLE)
+            self.last = self.planner.cycle(wake or Reason.CYCLE)
             self.cycles += 1
         if self._is_due("learn", LEARN_SECONDS):
             self.planner.learn()

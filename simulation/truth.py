@@ -69,7 +69,8 @@ class FleetTruth:
         kind = self.problem.gpu_types[gpu_type]
         ratio = (clock_mhz or kind.top_clock_mhz) / kind.top_clock_mhz
         drawn = sum(
-            busy * at(one.demand.power_w, one.sm_percent) * ratio**one.demand.power_exponent for one, busy in residents
+            busy * at(resident.demand.power_w, resident.sm_percent) * ratio**resident.demand.power_exponent
+            for resident, busy in residents
         )
         return float(kind.idle_w + drawn)
 
@@ -80,10 +81,12 @@ class FleetTruth:
         self, demand: Demand, gpu_type: str, sm_percent: float, beside: Sequence[SimulatedResident], clock_mhz: float
     ) -> float:
         policy = self.problem.policy
-        factor = 1.0 + demand.sensitivity * sum(at(one.demand.pressure, one.sm_percent) for one in beside)
+        factor = 1.0 + demand.sensitivity * sum(
+            at(resident.demand.pressure, resident.sm_percent) for resident in beside
+        )
         if policy.pricing == "share":
-            left = max(0.0, 100.0 - sm_percent - sum(one.sm_percent for one in beside))
-            factor *= 1.0 + demand.sensitivity * policy.share_pressure * left / 100.0
+            remaining = max(0.0, 100.0 - sm_percent - sum(resident.sm_percent for resident in beside))
+            factor *= 1.0 + demand.sensitivity * policy.share_pressure * remaining / 100.0
         top = self.problem.gpu_types[gpu_type].top_clock_mhz
         return float(factor * (top / (clock_mhz or top)) ** demand.clock_exponent)
 

@@ -25,11 +25,11 @@ def exposition(families: Iterable[Family]) -> str:
     """Returns the page. Samples without a finite value are left out, rather than shown as zero."""
     lines: list[str] = []
     for family in families:
-        said = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
-        if said:
+        samples = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
+        if samples:
             lines.append(f"# HELP {family.name} {family.help}")
             lines.append(f"# TYPE {family.name} {family.kind}")
-            lines.extend(f"{family.name}{labels} {_number(value)}" for labels, value in said)
+            lines.extend(f"{family.name}{labels} {_number(value)}" for labels, value in samples)
     return "\n".join(lines) + "\n"
 
 

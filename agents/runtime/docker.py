@@ -70,15 +70,19 @@ class DockerRuntime:
 
     def find(self) -> tuple[Running, ...]:
         with self._engine() as engine:
-            seen = (self._inspect(engine, one["Id"]) for one in self._ours(engine, all=False))
-            found = [self._running(one) for one in seen if one is not None and one["State"]["Running"]]
+            inspected = (self._inspect(engine, container["Id"]) for container in self._ours(engine, all=False))
+            found = [
+                self._running(container)
+                for container in inspected
+                if container is not None and container["State"]["Running"]
+            ]
         return tuple(running for running in found if running.pid)
 
     def alive(self, running: Running) -> bool:
         if running.boot_id != self._boot_id or not running.pid:
             return False
-        seen = proc.see(running.pid)
-        return seen is not None and seen.start_ticks == running.start_ticks and not seen.zombie
+        process = proc.see(running.pid)
+        return process is not None and process.start_ticks == running.start_ticks and not process.zombie
 
     def pids(self, running: Running) -> frozenset[int]:
         """Returns the PIDs of its PID namespace, where orphans go to the first process, with which all end."""
@@ -102,9 +106,9 @@ class DockerRuntime:
     def tidy(self, copies: Collection[str]) -> None:
         """Removes containers that have ended, with their logs; the Engine bounds the others."""
         with self._engine() as engine:
-            for one in self._ours(engine, all=True):
-                if one["State"] != "running" and one["Labels"].get(_COPY) not in copies:
-                    _unless_gone(lambda one=one: engine.remove_container(one["Id"], v=True))  # type: ignore[misc]
+            for container in self._ours(engine, all=True):
+                if container["State"] != "running" and container["Labels"].get(_COPY) not in copies:
+                    _unless_gone(lambda container=container: engine.remove_container(container["Id"], v=True))  # type: ignore[misc]
 
     def close(self) -> None:
         if self._opened is not None:
@@ -150,11 +154,11 @@ class DockerRuntime:
 
     def _running(self, inspected: Any) -> Running:
         pid = int(inspected["State"]["Pid"])
-        seen = proc.see(pid) if pid else None
+        process = proc.see(pid) if pid else None
         copy = inspected["Config"]["Labels"][_COPY]
-        if seen is None:  # it has ended already
+        if process is None:  # it has ended already
             return Running(copy, 0, 0, self._boot_id, inspected["Id"])
-        return Running(copy, pid, seen.start_ticks, self._boot_id, inspected["Id"])
+        return Running(copy, pid, process.start_ticks, self._boot_id, inspected["Id"])
 
     def _ours(self, engine: Any, all: bool) -> list[Any]:  # noqa: A002  the Engine's word
         found: list[Any] = engine.containers(all=all, filters={"label": f"{_FOLDER}={self._folder}"})

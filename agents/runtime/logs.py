@@ -66,8 +66,8 @@ class Logs:
 
 def plain(text: bytes) -> str:
     """Returns what a program printed without terminal control sequences."""
-    said = text.decode(errors="replace").replace("\t", " ")
-    return "".join(letter for letter in said if letter == "\n" or letter.isprintable()).strip()
+    printed = text.decode(errors="replace").replace("\t", " ")
+    return "".join(letter for letter in printed if letter == "\n" or letter.isprintable()).strip()
 
 
 def _last(path: Path, count: int) -> bytes:
@@ -92,10 +92,10 @@ def _cut(path: Path, count: int) -> None:
     """Empties the log even on a full disk; the old lines are lost then."""
     aside = path.with_name(path.name + ".1")
     with suppress(OSError):
-        kept = _last(path, count // 2)
+        end = _last(path, count // 2)
         aside.unlink(missing_ok=True)
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(kept)
+            file.write(end)
     with suppress(OSError):
         handle = _opened(path, os.O_WRONLY)
         try:

@@ -79,15 +79,15 @@ def outputs(pid: int) -> Iterator[str]:
 def descendants(pid: int) -> set[int]:
     """Returns a process, its children, their children, and so on, as long as their parents live."""
     found: set[int] = set()
-    left = [pid]
-    while left:
-        parent = left.pop()
+    pending = [pid]
+    while pending:
+        parent = pending.pop()
         if parent in found:
             continue
         found.add(parent)
         with suppress(OSError), os.scandir(f"/proc/{parent}/task") as threads:
             for thread in threads:
-                left.extend(map(int, read(f"{thread.path}/children").split()))
+                pending.extend(map(int, read(f"{thread.path}/children").split()))
     return found
 
 
@@ -101,8 +101,8 @@ def send(pid: int, start_ticks: int, number: signal.Signals) -> bool:
         return _send_by_number(pid, start_ticks, number)
     try:
         # Checked after the handle was opened: if it is the right process now, so is the handle's.
-        seen = see(pid)
-        if seen is None or seen.start_ticks != start_ticks:
+        process = see(pid)
+        if process is None or process.start_ticks != start_ticks:
             return False
         signal.pidfd_send_signal(handle, number)
         return True
@@ -113,8 +113,8 @@ def send(pid: int, start_ticks: int, number: signal.Signals) -> bool:
 
 
 def _send_by_number(pid: int, start_ticks: int, number: signal.Signals) -> bool:
-    seen = see(pid)
-    if seen is None or seen.start_ticks != start_ticks:
+    process = see(pid)
+    if process is None or process.start_ticks != start_ticks:
         return False
     try:
         os.kill(pid, number)

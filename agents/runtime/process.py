@@ -43,10 +43,10 @@ class ProcessRuntime:
     def start(self, launch: Launch) -> Running:
         environment = self._environment(launch)
         argv = _resolved(launch.filled.argv, environment["PATH"])
-        heard, said = os.pipe2(os.O_CLOEXEC)
+        read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
             log = self._logs.open(launch.copy)
-            marks = (str(said), self._cgroups.make(launch.copy), str(launch.oom_score))
+            marks = (str(write_end), self._cgroups.make(launch.copy), str(launch.oom_score))
             try:
                 child = subprocess.Popen(
                     [sys.executable, "-I", "-S", _LAUNCHER, *marks, *argv],
@@ -57,46 +57,46 @@ class ProcessRuntime:
                     cwd="/",
                     umask=0o077,
                     start_new_session=True,
-                    pass_fds=(said,),
+                    pass_fds=(write_end,),
                 )
             finally:
                 os.close(log)
-                os.close(said)
-            seen = proc.see(child.pid)
-            why_not = _last_words(heard)
+                os.close(write_end)
+            process = proc.see(child.pid)
+            why_not = _last_words(read_end)
         except (OSError, ValueError) as error:
             raise LaunchError(f"{launch.copy}: {error}") from error
         finally:
-            os.close(heard)
+            os.close(read_end)
             self._cgroups.entered(launch.copy)
         self._children[child.pid] = child
-        if seen is None or why_not:  # never None: a child that is not reaped keeps its entry
+        if process is None or why_not:  # never None: a child that is not reaped keeps its entry
             os.killpg(child.pid, signal.SIGKILL)
             raise LaunchError(f"{launch.copy}: {why_not}")
-        return Running(launch.copy, child.pid, seen.start_ticks, self._boot_id)
+        return Running(launch.copy, child.pid, process.start_ticks, self._boot_id)
 
     def find(self) -> tuple[Running, ...]:
         """Returns one process of each copy: its session leader, or another one when that is gone."""
         first: dict[str, proc.ProcessInfo] = {}
-        for copy, seen in self._marked():
+        for copy, process in self._marked():
             known = first.get(copy)
-            if known is None or _order(seen) < _order(known):
-                first[copy] = seen
-        return tuple(Running(copy, seen.pid, seen.start_ticks, self._boot_id) for copy, seen in first.items())
+            if known is None or _order(process) < _order(known):
+                first[copy] = process
+        return tuple(Running(copy, process.pid, process.start_ticks, self._boot_id) for copy, process in first.items())
 
     def alive(self, running: Running) -> bool:
         if running.boot_id != self._boot_id:
             return False
-        seen = proc.see(running.pid)
-        if seen is None or seen.start_ticks != running.start_ticks:
+        process = proc.see(running.pid)
+        if process is None or process.start_ticks != running.start_ticks:
             return False
-        if seen.zombie:
+        if process.zombie:
             self._reap()
-        return not seen.zombie
+        return not process.zombie
 
     def pids(self, running: Running) -> frozenset[int]:
         if not self.alive(running):
-            return frozenset(self._left(running))
+            return frozenset(self._remaining(running))
         group = self._cgroups.of(running.pid, running.copy)
         return frozenset(members(group) if group else proc.descendants(running.pid))
 
@@ -136,29 +136,31 @@ class ProcessRuntime:
         for _ in range(_MOST_SWEEPS):
             alive = self.alive(running)
             group = self._cgroups.of(running.pid, running.copy) if alive else self._cgroups.left(running.copy)
-            pids = self._left(running) | (set(self.pids(running)) if alive else set())
+            pids = self._remaining(running) | (set(self.pids(running)) if alive else set())
             if group:
                 kill(group)
-            found = {(seen.pid, seen.start_ticks) for seen in map(proc.see, pids) if seen and not seen.zombie}
+            found = {
+                (process.pid, process.start_ticks) for process in map(proc.see, pids) if process and not process.zombie
+            }
             if found <= killed:
                 return
             for pid, start_ticks in found - killed:
                 proc.send(pid, start_ticks, signal.SIGKILL)
             killed |= found
 
-    def _left(self, running: Running) -> set[int]:
+    def _remaining(self, running: Running) -> set[int]:
         """Returns every process that carries the copy's mark, in any session."""
         group = self._cgroups.left(running.copy)
-        marked = {seen.pid for copy, seen in self._marked() if copy == running.copy}
+        marked = {process.pid for copy, process in self._marked() if copy == running.copy}
         return marked | (members(group) if group else set())
 
     def _marked(self) -> list[tuple[str, proc.ProcessInfo]]:
         found = []
         for pid in proc.own():
             copy = self._copy_of(pid)
-            seen = proc.see(pid) if copy else None
-            if seen and not seen.zombie:
-                found.append((copy, seen))
+            process = proc.see(pid) if copy else None
+            if process and not process.zombie:
+                found.append((copy, process))
         return found
 
     def _copy_of(self, pid: int) -> str:
@@ -178,8 +180,8 @@ class ProcessRuntime:
             self._cgroups.tidy()
 
 
-def _order(seen: proc.ProcessInfo) -> tuple[bool, int, int]:
-    return (seen.session != seen.pid, seen.start_ticks, seen.pid)
+def _order(process: proc.ProcessInfo) -> tuple[bool, int, int]:
+    return (process.session != process.pid, process.start_ticks, process.pid)
 
 
 def _resolved(argv: Sequence[str], path: str) -> list[str]:
@@ -192,14 +194,14 @@ def _resolved(argv: Sequence[str], path: str) -> list[str]:
     raise LaunchError(f"program {program!r} does not exist or is not executable")
 
 
-def _last_words(heard: int) -> str:
+def _last_words(pipe: int) -> str:
     """Returns the launcher's error; empty when the program runs in its place."""
-    said = b""
+    output = b""
     poll = select.poll()
-    poll.register(heard, select.POLLIN)
+    poll.register(pipe, select.POLLIN)
     while poll.poll(_LAUNCH_SECONDS * 1000):
-        part = os.read(heard, 4096)
+        part = os.read(pipe, 4096)
         if not part:
-            return said.decode(errors="replace")
-        said += part
+            return output.decode(errors="replace")
+        output += part
     return f"not started within {_LAUNCH_SECONDS:g} s"

@@ -97,8 +97,7 @@ class Plant:
     ) -> tuple[float, dict[str, PlantPeriod]]:
         watts, served = self.idle_w, {}
         for server in self.servers:
-            one, drawn = self._serve(server, mhz, batches[server.id], rates[server.id])
-            served[server.id] = one
+            served[server.id], drawn = self._serve(server, mhz, batches[server.id], rates[server.id])
             watts += drawn
         return watts, served
 
@@ -111,25 +110,25 @@ class Plant:
         else:
             batch = _forming(server, slowdown, there / seconds / 1000, most)
             done, busy = there, there / batch * server.batch_ms(batch, slowdown) / 1000 / seconds
-        left = there - done
-        refused = max(0.0, left - capacity * LONGEST_QUEUE_SECONDS)
-        left -= refused
+        remaining = there - done
+        refused = max(0.0, remaining - capacity * LONGEST_QUEUE_SECONDS)
+        remaining -= refused
         takes = server.batch_ms(batch, slowdown)
-        late = takes * (1 + busy) + left / capacity * 1000
+        late = takes * (1 + busy) + remaining / capacity * 1000
         noisy = 1 + self._random.uniform(-self.noise, self.noise)
         drawn = busy * server.peak_w * (mhz / self.top_mhz) ** self.exponent * min(1.0, batch / 32) ** 0.2
-        return PlantPeriod(late * noisy if there > 0 else None, busy, left, batch, done, refused), drawn
+        return PlantPeriod(late * noisy if there > 0 else None, busy, remaining, batch, done, refused), drawn
 
     @staticmethod
     def _whole(ticks: Sequence[PlantPeriod]) -> PlantPeriod:
-        latencies = [one.latency_ms for one in ticks if one.latency_ms is not None]
+        latencies = [tick.latency_ms for tick in ticks if tick.latency_ms is not None]
         return PlantPeriod(
             max(latencies, default=None),
-            sum(one.busy for one in ticks) / TICKS,
-            sum(one.queue for one in ticks) / TICKS,
-            sum(one.batch for one in ticks) / TICKS,
-            sum(one.requests for one in ticks),
-            sum(one.refused for one in ticks),
+            sum(tick.busy for tick in ticks) / TICKS,
+            sum(tick.queue for tick in ticks) / TICKS,
+            sum(tick.batch for tick in ticks) / TICKS,
+            sum(tick.requests for tick in ticks),
+            sum(tick.refused for tick in ticks),
         )
 
 

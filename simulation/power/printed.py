@@ -15,15 +15,19 @@ from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, Po
 from agents.policy.power.settings import PowerSettings
 
 
-def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
+def step(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
     """Runs one period; comments name the algorithm's lines."""
     # line 1: `kept` starts at the planned values
-    clock = kept(state.clock, seen.frame, seen.clocks_mhz) if seen.frame and seen.clocks_mhz else None
-    batches = {one.id: kept(state.batches.get(one.id), one.frame) for one in seen.instances if one.frame}
-    peak, cap = watts(seen) or 0.0, seen.cap_w if seen.cap_w is not None else float("inf")
+    clock = kept(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None
+    batches = {
+        instance.id: kept(state.batches.get(instance.id), instance.frame)
+        for instance in period.instances
+        if instance.frame
+    }
+    peak, cap = watts(period) or 0.0, period.cap_w if period.cap_w is not None else float("inf")
     turn = 0  # of the clock; line 16: one change a period
-    for one in seen.instances:
-        latency = ratio(one)
+    for instance in period.instances:
+        latency = ratio(instance)
         if latency is None:
             continue
         near, early = settings.beta <= latency <= 1, latency < settings.beta
@@ -31,31 +35,31 @@ def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMo
             if near:  # lines 5, 6
                 turn = turn or 1
             elif early:  # lines 7, 8
-                batches = _with(batches, one, 2)
+                batches = _with(batches, instance, 2)
         elif peak > cap:  # line 11
             if near:  # lines 12, 13
-                batches = _with(batches, one, 0.5)
+                batches = _with(batches, instance, 0.5)
             elif early:  # lines 14, 15
                 turn = turn or -1
     if clock and turn:
-        clock = _notch(clock, seen, turn)
-    broken = peak > cap or any((ratio(one) or 0.0) > 1 for one in seen.instances)
+        clock = _notch(clock, period, turn)
+    broken = peak > cap or any((ratio(instance) or 0.0) > 1 for instance in period.instances)
     return _move(state, clock, batches, failed=state.broken + 1 if broken else 0)
 
 
-def _with(batches: dict[str, Knob], one: InstancePeriod, factor: float) -> dict[str, Knob]:
-    knob = batches.get(one.id)
+def _with(batches: dict[str, Knob], instance: InstancePeriod, factor: float) -> dict[str, Knob]:
+    knob = batches.get(instance.id)
     if knob is None:
         return batches
     value = min(knob.highest, max(knob.lowest, int(knob.value * factor)))
-    return {**batches, one.id: replace(knob, value=value)}
+    return {**batches, instance.id: replace(knob, value=value)}
 
 
-def _notch(clock: Knob, seen: GpuPeriod, turn: int) -> Knob:
-    inside = [one for one in seen.clocks_mhz if clock.lowest <= one <= clock.highest]
+def _notch(clock: Knob, period: GpuPeriod, turn: int) -> Knob:
+    inside = [mhz for mhz in period.clocks_mhz if clock.lowest <= mhz <= clock.highest]
     if turn > 0:
-        return replace(clock, value=min((one for one in inside if one > clock.value), default=clock.value))
-    return replace(clock, value=max((one for one in inside if one < clock.value), default=clock.value))
+        return replace(clock, value=min((mhz for mhz in inside if mhz > clock.value), default=clock.value))
+    return replace(clock, value=max((mhz for mhz in inside if mhz < clock.value), default=clock.value))
 
 
 def _move(state: PowerState, clock: Knob | None, batches: dict[str, Knob], failed: int) -> PowerMove:

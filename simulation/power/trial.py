@@ -76,13 +76,13 @@ class PowerRun:
                 id=name,
                 batch=self.batches[name],
                 frame=case.batches[name],
-                latency_ms=one.latency_ms,
+                latency_ms=served.latency_ms,
                 slo_ms=case.slo_ms[name],
-                queue=one.queue,
-                batch_mean=one.batch,
-                busy=one.busy,
+                queue=served.queue,
+                batch_mean=served.batch,
+                busy=served.busy,
             )
-            for name, one in found.served.items()
+            for name, served in found.served.items()
         )
         return GpuPeriod(
             index=0,
@@ -121,9 +121,11 @@ def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:
     least = idle + full * (lowest / CLOCKS_MHZ[-1]) ** exponent
     cap = draw.uniform(max(0.5 * (idle + full), 1.1 * least), idle + full)
     planned = draw.choice([clock for clock in CLOCKS_MHZ if clock >= 900])
-    batches = {one.id: Frame(float(draw.choice((4, 8, 16))), 1.0, 32.0) for one in servers}
+    batches = {server.id: Frame(float(draw.choice((4, 8, 16))), 1.0, 32.0) for server in servers}
     slowdown = CLOCKS_MHZ[-1] / planned
-    slo = {one.id: draw.uniform(2.2, 4.0) * one.batch_ms(batches[one.id].planned, slowdown) for one in servers}
+    slo = {
+        server.id: draw.uniform(2.2, 4.0) * server.batch_ms(batches[server.id].planned, slowdown) for server in servers
+    }
     return PowerCase(
         servers, slo, batches, Frame(float(planned), float(lowest), float(CLOCKS_MHZ[-1])), cap, idle, exponent,
         knows_idle=draw.random() < 0.5, has_limit=has_limit,
@@ -138,6 +140,7 @@ def capacity(case: PowerCase, server: PlantServer, clock_mhz: float, batch: floa
 def random_rates(case: PowerCase, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
     """Returns rates between these shares of each server's capacity at its planned values."""
     return {
-        one.id: draw.uniform(least, most) * capacity(case, one, case.clock.planned, case.batches[one.id].planned)
-        for one in case.servers
+        server.id: draw.uniform(least, most)
+        * capacity(case, server, case.clock.planned, case.batches[server.id].planned)
+        for server in case.servers
     }

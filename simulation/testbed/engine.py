@@ -37,7 +37,10 @@ class Engine:
         """Returns the id and state, such as `running`, of each service."""
         labels = {"label": [f"com.docker.compose.project={self._project}", "com.docker.compose.oneoff=False"]}
         found = self._ask("GET", f"/containers/json?all=1&filters={quote(json.dumps(labels))}")
-        return {one["Labels"]["com.docker.compose.service"]: (one["Id"], one["State"]) for one in found}
+        return {
+            container["Labels"]["com.docker.compose.service"]: (container["Id"], container["State"])
+            for container in found
+        }
 
     def healthy(self, container: str) -> bool:
         return bool(

@@ -40,7 +40,7 @@ def asked(world: str, shape: Shape) -> list[LoadSource]:
         path = f"/v1/models/{service['spec']['model']}:infer"
         most = max(8, round(rate * TIMES * OPEN_SECONDS))
         made.append(LoadSource(f"{service['metadata']['tenant']}/{name}", path, rate, shape, most))
-    peak = TIMES * sum(one.rate_per_second for one in made)
+    peak = TIMES * sum(source.rate_per_second for source in made)
     if peak > MOST_PER_SECOND:
         raise ValueError(f"{peak:g} requests a second at the peak exceed the limit of {MOST_PER_SECOND:g}")
     return made
@@ -48,7 +48,7 @@ def asked(world: str, shape: Shape) -> list[LoadSource]:
 
 async def run(address: str, all_asked: Sequence[LoadSource], alive: Path) -> None:
     host, _, port = address.rpartition(":")
-    askers = [LoadGenerator(host, int(port), one) for one in all_asked]
+    askers = [LoadGenerator(host, int(port), source) for source in all_asked]
     tasks = [asyncio.create_task(asker.run()) for asker in askers]
     began = time.monotonic()
     before = [(0, 0)] * len(askers)
@@ -59,7 +59,7 @@ async def run(address: str, all_asked: Sequence[LoadSource], alive: Path) -> Non
                 task.result()
         now = [(asker.answered, asker.failed) for asker in askers]
         parts = [
-            f"{asker.asked.service} {(good - was_good + bad - was_bad) / SAID_SECONDS:.1f}/s, {bad - was_bad} failed"
+            f"{asker.source.service} {(good - was_good + bad - was_bad) / SAID_SECONDS:.1f}/s, {bad - was_bad} failed"
             for asker, (good, bad), (was_good, was_bad) in zip(askers, now, before, strict=True)
         ]
         print(f"{time.monotonic() - began:.0f} s: {'; '.join(parts)}", flush=True)  # noqa: T201

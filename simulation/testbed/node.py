@@ -44,15 +44,15 @@ def profiles(world: str, gpu_type: str) -> dict[str, dict[str, Any]]:
 def await_membership(node: str, gpu_type: str, gpus: int) -> None:
     """Waits until this node has a credential; the next `tour` replaces a token that was used or has expired."""
     folder = StateFolder(STATE)
-    said = ""
+    error_text = ""
     while not folder.credential():
         try:
             token = (TOKENS / f"{node}.token").read_text().strip()
             join(folder, SERVER, token, node, {"gpuType": gpu_type, "gpus": gpus, **MACHINE})
         except (OSError, LinkError, msgspec.MsgspecError) as error:
-            if str(error) != said:
-                said = str(error)
-                print(f"not joined yet: {said}", file=sys.stderr, flush=True)  # noqa: T201
+            if str(error) != error_text:
+                error_text = str(error)
+                print(f"not joined yet: {error_text}", file=sys.stderr, flush=True)  # noqa: T201
             time.sleep(AGAIN_SECONDS)
 
 

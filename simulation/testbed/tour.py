@@ -107,7 +107,7 @@ def tell(link: Link, world: list[dict[str, Any]]) -> None:
     if not GATEWAY_TOKEN.exists():
         wanted = {"scope": "gateway", "gateway": "testbed", "label": "testbed"}
         keep(GATEWAY_TOKEN, ask(link, "POST", "/api/v1/tokens", wanted)["token"], 0o444)
-    for node in (*(one["metadata"]["name"] for one in world if one["kind"] == "Node"), REAL_NODE):
+    for node in (*(manifest["metadata"]["name"] for manifest in world if manifest["kind"] == "Node"), REAL_NODE):
         made = ask(link, "POST", "/api/v1/jointokens", {"node": node, "expiresInSeconds": DAY_SECONDS})
         keep(NODE_TOKENS / f"{node}.token", made["token"], 0o444)
 

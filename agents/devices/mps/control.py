@@ -76,9 +76,9 @@ class MpsControl:
                 self._program.say(uuid, f"quit -t {self._quit_seconds}\n", patience_seconds)
             except DeviceError:
                 until = 0.0  # it did not receive the command
-            while left := processes.all_of(pipe):
+            while leftover := processes.all_of(pipe):
                 if time.monotonic() > until:
-                    self._kill(pipe, left)
+                    self._kill(pipe, leftover)
                     return
                 time.sleep(PAUSE_SECONDS)
 
@@ -103,8 +103,8 @@ class MpsControl:
             return False
         commands = [f"terminate_client {server} {pid}" for server in servers]
         try:
-            said = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
-            outcomes = [grammar.terminated(reply) for reply in said]
+            replies = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
+            outcomes = [grammar.terminated(reply) for reply in replies]
         except grammar.UnreadableMpsOutput as error:
             raise no_answer(uuid, error) from error
         return all(outcomes)
@@ -142,9 +142,9 @@ class MpsControl:
     def _clear(self, pipe: Path) -> None:
         """Kills servers of a daemon that was killed, which would block the GPU, and removes its files."""
         self._kill(pipe, processes.all_of(pipe))
-        for left in pipe.iterdir():
-            if not left.is_dir():
-                left.unlink(missing_ok=True)
+        for leftover in pipe.iterdir():
+            if not leftover.is_dir():
+                leftover.unlink(missing_ok=True)
 
     def _kill(self, pipe: Path, pids: Sequence[int]) -> None:
         for pid in pids:

@@ -54,25 +54,25 @@ class DaemonReader:
 
     def _look(self, uuid: str, until: float) -> DaemonStatus:
         for _ in range(_TRIES):
-            asked = sorted(self._servers.get(uuid, frozenset()))
+            servers_asked = sorted(self._servers.get(uuid, frozenset()))
             # Each list is requested twice to detect a spoiled reply.
             commands = ["get_server_list", "get_server_list"]
-            for server in asked:
+            for server in servers_asked:
                 commands += [f"get_server_status {server}", f"get_client_list {server}", f"get_client_list {server}"]
-            first, second, *said = self._program.ask(uuid, commands, until)
+            first, second, *replies = self._program.ask(uuid, commands, until)
             servers = grammar.pids(first)
             if grammar.pids(second) != servers:
                 raise grammar.UnreadableMpsOutput("the list of servers keeps changing")
-            if servers == frozenset(asked):
-                return self._read(uuid, asked, said)
+            if servers == frozenset(servers_asked):
+                return self._read(uuid, servers_asked, replies)
             self._servers[uuid] = servers
         raise grammar.UnreadableMpsOutput("the list of servers keeps changing")
 
-    def _read(self, uuid: str, servers: Sequence[int], said: Sequence[Sequence[str]]) -> DaemonStatus:
+    def _read(self, uuid: str, servers: Sequence[int], replies: Sequence[Sequence[str]]) -> DaemonStatus:
         states: list[MpsState] = []
         clients: dict[int, frozenset[int]] = {}
         for at, server in enumerate(servers):
-            state, first, second = said[3 * at : 3 * at + 3]
+            state, first, second = replies[3 * at : 3 * at + 3]
             states.append(grammar.status(state))
             clients[server] = grammar.pids(first)
             if grammar.pids(second) != clients[server]:

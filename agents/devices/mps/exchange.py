@@ -28,7 +28,7 @@ class Printed:
     output: bytes
 
 
-def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], seconds: float) -> Printed:
+def run(argv: Sequence[str], commands: bytes, environment: Mapping[str, str], seconds: float) -> Printed:
     """Runs it. Raises TooLate, or OSError where the program cannot be started."""
     until = time.monotonic() + seconds
     # Its own session, so that its children are killed with it.
@@ -45,7 +45,7 @@ def run(argv: Sequence[str], said: bytes, environment: Mapping[str, str], second
     assert process.stdout is not None
     try:
         with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(said)  # far less than a pipe holds, so it does not block
+            process.stdin.write(commands)  # far less than a pipe holds, so it does not block
         output = _read(process.stdout.fileno(), until)
         try:
             return Printed(process.wait(max(0.0, until - time.monotonic())), output)
@@ -91,8 +91,8 @@ def _read(descriptor: int, until: float) -> bytes:
     poll.register(descriptor, select.POLLIN)
     output = b""
     while len(output) <= LONGEST_ANSWER:
-        left = until - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
+        remaining = until - time.monotonic()
+        if remaining <= 0 or not poll.poll(remaining * 1000):
             raise TooLate
         part = os.read(descriptor, LONGEST_ANSWER)
         if not part:

@@ -30,13 +30,13 @@ class Program:
         printed = self.say(uuid, grammar.script(commands), until - time.monotonic())
         return grammar.replies(printed, len(commands))
 
-    def say(self, uuid: str, said: str, seconds: float) -> bytes:
+    def say(self, uuid: str, commands: str, seconds: float) -> bytes:
         """Returns the output if the program could talk to the daemon; DeviceError DOWN where there is none."""
         pipe = self.pipe(uuid)
         if not pipe.is_dir():
             raise DeviceError(Trouble.DOWN, uuid, "no MPS daemon is running")
         with self._bounded(uuid):
-            printed = run([self._program], said.encode(), self._environment(uuid), seconds)
+            printed = run([self._program], commands.encode(), self._environment(uuid), seconds)
         if printed.status == 0:
             return printed.output
         if grammar.NO_DAEMON.encode() in printed.output or processes.daemon(pipe) is None:
@@ -50,8 +50,8 @@ class Program:
         with self._bounded(uuid):
             status = detach([self._program, "-d"], environment, printed, seconds)
         if status != 0:
-            said = printed.read_bytes()[:200].decode("ascii", "replace").strip()
-            raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon does not start: {said or status}")
+            output = printed.read_bytes()[:200].decode("ascii", "replace").strip()
+            raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon does not start: {output or status}")
 
     @contextmanager
     def _bounded(self, uuid: str) -> Iterator[None]:

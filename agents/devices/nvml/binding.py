@@ -55,7 +55,7 @@ class Binding:
         self._reopen_seconds = self._pause_seconds = reopen_seconds
         self._driver = DriverThread("nvml")
         self._workers: dict[int, DriverThread] = {_EVENTS: DriverThread("nvml-events")}
-        self._seen = _Enumeration()
+        self._enumeration = _Enumeration()
         self._lock = threading.RLock()  # of enumerating and reopening
         self.generation = 0  # counts openings of NVML: handles and event sets are valid within one
         self._opened_at = 0.0
@@ -75,7 +75,7 @@ class Binding:
 
     def slots(self) -> dict[str, NvmlSlot]:
         """Returns the last enumeration by UUID."""
-        return dict(self._seen.slots)
+        return dict(self._enumeration.slots)
 
     def enumerate(self) -> dict[str, NvmlSlot]:
         """Finds every GPU again. One that is lost or hangs is left out and hides no other."""
@@ -87,7 +87,7 @@ class Binding:
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
             if not missing:
                 self._pause_seconds = self._reopen_seconds
-            return dict(self._seen.slots)
+            return dict(self._enumeration.slots)
 
     def call(self, uuid: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Runs `function(handle, *arguments)` in the GPU's own thread."""
@@ -105,17 +105,17 @@ class Binding:
 
     def slot(self, uuid: str) -> NvmlSlot:
         """Returns the slot of an enumerated GPU; DeviceError explains what happened to any other."""
-        if not self._seen.slots and not self._seen.troubles:
+        if not self._enumeration.slots and not self._enumeration.troubles:
             self.enumerate()
-        slot = self._seen.slots.get(uuid)
+        slot = self._enumeration.slots.get(uuid)
         if slot is None:
-            raise DeviceError(self._seen.troubles.get(uuid, Trouble.LOST), uuid, "is not a GPU of this node")
+            raise DeviceError(self._enumeration.troubles.get(uuid, Trouble.LOST), uuid, "is not a GPU of this node")
         return slot
 
     def together(self, what: Callable[[NvmlSlot], Any]) -> dict[str, Any]:
         """Runs the same call on every GPU at once; returns a result or a DeviceError for each."""
         started: dict[str, tuple[NvmlSlot, DriverCall | None]] = {}
-        for uuid, slot in self._seen.slots.items():
+        for uuid, slot in self._enumeration.slots.items():
             try:
                 started[uuid] = (slot, slot.worker.start(partial(what, slot)))
             except DriverHangs:
@@ -153,7 +153,7 @@ class Binding:
     def _enumerate(self) -> bool:
         """Returns True if a known GPU, or an index that should have one, is missing."""
         count = int(self._of_driver("count the GPUs", pynvml.nvmlDeviceGetCount))
-        before = self._seen
+        before = self._enumeration
         names = {slot.index: uuid for uuid, slot in before.slots.items()}
         now = _Enumeration(troubles=dict(before.troubles))
         jobs: list[tuple[int, DriverCall | None]] = []
@@ -179,7 +179,7 @@ class Binding:
             now.troubles.setdefault(uuid, Trouble.LOST)
         for uuid in now.slots:
             now.troubles.pop(uuid, None)
-        self._seen = now
+        self._enumeration = now
         return unnamed or bool(now.troubles)
 
     def _outcome(self, uuid: str, slot: NvmlSlot, job: DriverCall | None, until: float) -> Any:

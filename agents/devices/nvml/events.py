@@ -34,13 +34,13 @@ class Events:
         """Returns the events since the last call, waiting up to `seconds` for the first."""
         until = time.monotonic() + seconds
         while True:
-            left = max(0.0, until - time.monotonic())
+            remaining = max(0.0, until - time.monotonic())
             try:
                 self._refresh()
                 if self._set is None:
-                    self._closing.wait(left)
+                    self._closing.wait(remaining)
                     return ()
-                came = self._ask(min(left, self._slice_seconds))
+                came = self._ask(min(remaining, self._slice_seconds))
             except DriverHangs:
                 raise DeviceError(
                     Trouble.TIMEOUT, "", "wait for events: NVML is still busy with an earlier call"
@@ -50,8 +50,8 @@ class Events:
                     raise translated(error, "", "wait for events") from error
                 self._free()
                 came = ()
-                self._closing.wait(min(left, self._slice_seconds))
-            if came or left <= 0 or self._closing.is_set():
+                self._closing.wait(min(remaining, self._slice_seconds))
+            if came or remaining <= 0 or self._closing.is_set():
                 return came
 
     def close(self) -> None:

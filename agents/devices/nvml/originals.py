@@ -37,8 +37,8 @@ class Originals:
         self._lock = threading.Lock()
         self._gpus: Mapping[str, Original] = {}
         if path.exists():
-            kept = msgspec.json.decode(path.read_bytes(), type=_File)
-            self._gpus = kept.gpus if kept.boot_id == self._boot else {}
+            stored = msgspec.json.decode(path.read_bytes(), type=_File)
+            self._gpus = stored.gpus if stored.boot_id == self._boot else {}
 
     def of(self, uuid: str) -> Original:
         return self._gpus.get(uuid, Original())
@@ -53,13 +53,13 @@ class Originals:
         """
         with self._lock:
             known = self.of(uuid)
-            kept = Original(
+            stored = Original(
                 known.clock_locked or knob.clock_locked,
                 knob.power_mw if known.power_mw is None else known.power_mw,
                 knob.compute_mode if known.compute_mode is None else known.compute_mode,
             )
-            if kept != known:
-                self._write({**self._gpus, uuid: kept})
+            if stored != known:
+                self._write({**self._gpus, uuid: stored})
 
     def forget(self, uuid: str) -> None:
         """Forgets a GPU whose settings are restored."""

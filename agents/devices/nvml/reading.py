@@ -63,14 +63,14 @@ def processes(handle: Any) -> tuple[GpuProcess, ...]:
     The MPS server also holds a context for all of its clients; it is left out.
     """
     # Versioned names: the plain ones raise something other than NVMLError for a missing symbol.
-    asked = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
+    calls = (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
     memory: dict[int, int | None] = {}
     answered = False
-    for function in asked:
+    for function in calls:
         try:
             listed = _grown(function, handle)
         except pynvml.NVMLError as error:
-            if trouble(error) in GONE or (function is asked[-1] and not answered):
+            if trouble(error) in GONE or (function is calls[-1] and not answered):
                 raise
             continue
         answered = True

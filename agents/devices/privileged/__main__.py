@@ -38,12 +38,12 @@ def main(words: list[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    asked = argparse.ArgumentParser(prog="python -m agents.devices.privileged", description=__doc__)
-    asked.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
-    asked.add_argument("--group", metavar="NAME", help="or the agent's primary group")
-    asked.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
-    asked.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
-    return asked
+    arguments = argparse.ArgumentParser(prog="python -m agents.devices.privileged", description=__doc__)
+    arguments.add_argument("--user", metavar="NAME", help="the agent's user, by name or number")
+    arguments.add_argument("--group", metavar="NAME", help="or the agent's primary group")
+    arguments.add_argument("--socket", metavar="FILE", type=Path, default=SOCKET, help="default %(default)s")
+    arguments.add_argument("--state-dir", metavar="DIR", type=Path, default=STATE, help="default %(default)s")
+    return arguments
 
 
 def _number(name: str | None, kind: str, look_up: Callable[[str], int]) -> int | None:

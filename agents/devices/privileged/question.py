@@ -39,12 +39,12 @@ def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
     while True:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
             connection.settimeout(seconds)
-            said = b""
+            reply = b""
             with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
                 connection.connect(str(path))  # BlockingIOError means that the queue is full
-                said = _spoken(connection, line)
-        if said:
-            return said
+                reply = _spoken(connection, line)
+        if reply:
+            return reply
         if time.monotonic() >= deadline:
             raise TimeoutError
         time.sleep(0.02)
@@ -53,10 +53,10 @@ def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
 def _spoken(connection: socket.socket, line: bytes) -> bytes:
     with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was read; the answer is there already
         connection.sendall(line)
-    said = b""
-    while len(said) <= MOST_REPLY_BYTES and not said.endswith(b"\n"):
+    reply = b""
+    while len(reply) <= MOST_REPLY_BYTES and not reply.endswith(b"\n"):
         more = connection.recv(MOST_REPLY_BYTES)
         if not more:
             break
-        said += more
-    return said
+        reply += more
+    return reply

@@ -9,14 +9,14 @@ class RateLimiter:
     def __init__(self, most: float, per_second: float) -> None:
         self._most = most
         self._per_second = per_second
-        self._left = most
+        self._tokens = most
         self._at = 0.0
 
     def take(self, now: float) -> bool:
         """Takes one token; False when none is left."""
-        self._left = min(self._most, self._left + max(0.0, now - self._at) * self._per_second)
+        self._tokens = min(self._most, self._tokens + max(0.0, now - self._at) * self._per_second)
         self._at = now
-        if self._left < 1.0:
+        if self._tokens < 1.0:
             return False
-        self._left -= 1.0
+        self._tokens -= 1.0
         return True

@@ -60,7 +60,7 @@ def serve(place: HelperSetup, board: RootDevices) -> None:
 class _Peer:
     connection: socket.socket
     deadline: float
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
 
 class _Loop:
@@ -137,16 +137,16 @@ class _Loop:
 
     def _hear(self, peer: _Peer) -> None:
         try:
-            heard = peer.connection.recv(MOST_BYTES + 1)
+            received = peer.connection.recv(MOST_BYTES + 1)
         except BlockingIOError:
             return
         except OSError:
-            heard = b""
-        if not heard:
+            received = b""
+        if not received:
             self._part(peer)
             return
-        peer.heard += heard
-        line, end, _ = peer.heard.partition(b"\n")
+        peer.received += received
+        line, end, _ = peer.received.partition(b"\n")
         if len(line) > MOST_BYTES:
             self._refuse("a line is longer than %s bytes", MOST_BYTES)
             self._answer(peer, no(Trouble.GARBLED, f"a request has at most {MOST_BYTES} bytes"))

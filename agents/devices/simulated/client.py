@@ -42,16 +42,16 @@ def attach(
     `failed` is called once, from the client's own thread, when the context is gone for good: terminated, hit by a fatal
     fault, or the daemon was away for 5 s.
     """
-    asked = read_limits(environ)
-    if asked is None:
+    limits = read_limits(environ)
+    if limits is None:
         return None
-    client = SimulatedClient(asked, memory_gib, failed)
+    client = SimulatedClient(limits, memory_gib, failed)
     try:
         client.open()
     except (FileNotFoundError, ConnectionRefusedError):
         return None  # as CUDA does: silently without limits
     except OSError as error:
-        raise CudaRefusal(CANNOT_CONNECT, f"{asked.folder / SOCKET}: {error}") from error
+        raise CudaRefusal(CANNOT_CONNECT, f"{limits.folder / SOCKET}: {error}") from error
     threading.Thread(target=client.listen, name="mps-client", daemon=True).start()
     return client
 
@@ -59,10 +59,10 @@ def attach(
 class SimulatedClient:
     """An attached client. `sm_count` is the number of multiprocessors that it may use."""
 
-    def __init__(self, asked: ClientLimits, memory_gib: float, failed: Callable[[str], object]) -> None:
+    def __init__(self, limits: ClientLimits, memory_gib: float, failed: Callable[[str], object]) -> None:
         self.sm_count = 0
         self.memory_gib = memory_gib
-        self.limits = asked
+        self.limits = limits
         self._failed = failed
         self._closed = False
         self._speaking = threading.Lock()  # one question at a time
@@ -115,10 +115,10 @@ class SimulatedClient:
             connection = self._connection
             assert connection is not None
             try:
-                said = self._line(connection)
+                message = self._line(connection)
             except (OSError, ValueError):
-                said = None
-            if said is None:
+                message = None
+            if message is None:
                 connection.close()
                 self._answers.put(None)
                 if self._closed:
@@ -127,12 +127,12 @@ class SimulatedClient:
                 if reason:
                     self._failed(reason)
                     return
-            elif said.get("error") == TERMINATED:
+            elif message.get("error") == TERMINATED:
                 self._answers.put(None)
                 self._closed = True  # the connection stays open: the process is a client until it exits
-                self._failed(f"CUDA error {TERMINATED}: {said.get('message', 'terminated by the MPS daemon')}")
+                self._failed(f"CUDA error {TERMINATED}: {message.get('message', 'terminated by the MPS daemon')}")
             else:
-                self._answers.put(said)
+                self._answers.put(message)
 
     def _come_back(self) -> str:
         until = time.monotonic() + RECONNECT_SECONDS
@@ -168,10 +168,10 @@ class SimulatedClient:
                 return None
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
-        said = json.loads(line)
-        if not isinstance(said, dict):
+        message = json.loads(line)
+        if not isinstance(message, dict):
             raise ValueError(f"malformed answer of the daemon: {line[:80]!r}")
-        return said
+        return message
 
 
 def _raise_refusal(answer: Mapping[str, Any]) -> None:

@@ -56,10 +56,10 @@ class DriverConnections:
     def _exchange(self, request: bytes) -> bytes:
         """Asks on a connection of its own; one that died meanwhile, as in a restart, is replaced."""
         with self._lock:
-            kept = self._idle.pop() if self._idle else None
-        if kept is not None:
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
             try:
-                return self._over(kept, request)
+                return self._over(idle, request)
             except TimeoutError:
                 raise
             except OSError:

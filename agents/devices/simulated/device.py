@@ -27,7 +27,7 @@ class SimulatedDevice:
         self._machine = machine
         self._clock = clock
         self._wait = wait
-        self._seen, _ = machine.events_since(0)
+        self._event_count, _ = machine.events_since(0)
 
     def gpus(self) -> tuple[GpuDevice, ...]:
         self._driver()
@@ -89,7 +89,7 @@ class SimulatedDevice:
         self._driver()
         until = self._clock() + seconds
         while True:
-            self._seen, events = self._machine.events_since(self._seen)
+            self._event_count, events = self._machine.events_since(self._event_count)
             if events or self._wait is no_time_passes or self._clock() >= until:
                 return events
             self._wait(min(POLL_SECONDS, until - self._clock()))

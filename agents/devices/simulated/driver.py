@@ -88,13 +88,13 @@ class Driver:
             answer = {"refused": refused.code, "what": refused.message}
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
             answer = {"trouble": "garbled", "uuid": "", "what": f"{type(error).__name__}: {error}"[:500]}
-        said = msgspec.json.encode(answer, enc_hook=str)
+        message = msgspec.json.encode(answer, enc_hook=str)
         for pipe in self._pipes.values():
             pipe.follow()
         if self._owed:
-            self._loop.after(sum(self._owed), lambda: peer.say(said))
+            self._loop.after(sum(self._owed), lambda: peer.say(message))
         else:
-            peer.say(said)
+            peer.say(message)
 
     def _call(self, line: bytes) -> Any:
         words = json.loads(line)

@@ -185,8 +185,8 @@ class SimulatedGpu:
         final, border = self._final_c(), COOL_C if self.hot else HOT_C
         if (final <= border) if not self.hot else (final >= border):
             return math.inf
-        left = (self.temperature_c - final) / (border - final)
-        return self.now + THERMAL_SECONDS * math.log(left) if left > 1 else self.now
+        remaining = (self.temperature_c - final) / (border - final)
+        return self.now + THERMAL_SECONDS * math.log(remaining) if remaining > 1 else self.now
 
     def _pass(self, seconds: float) -> None:
         self.energy_j += self.power_w * seconds

@@ -46,7 +46,7 @@ class Loop:
                 return
             except OSError:  # no file descriptors left: it would be ready again at once
                 self.forget(listener)
-                self.after(PAUSE_SECONDS, lambda: self._again(listener, accept))
+                self.after(PAUSE_SECONDS, lambda: self._listen_again(listener, accept))
                 return
             meet(connection)
 
@@ -55,10 +55,10 @@ class Loop:
     def attend(self, peer: Peer) -> None:
         self._selector.register(peer.connection, selectors.EVENT_READ, peer.readable)
 
-    def forget(self, one: socket.socket) -> None:
-        if one.fileno() >= 0 and one in self._selector.get_map():
-            self._selector.unregister(one)
+    def forget(self, watched: socket.socket) -> None:
+        if watched.fileno() >= 0 and watched in self._selector.get_map():
+            self._selector.unregister(watched)
 
-    def _again(self, listener: socket.socket, accept: Callable[[], None]) -> None:
+    def _listen_again(self, listener: socket.socket, accept: Callable[[], None]) -> None:
         if listener.fileno() >= 0:
             self._selector.register(listener, selectors.EVENT_READ, accept)

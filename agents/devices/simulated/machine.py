@@ -89,9 +89,9 @@ class Machine:
         slot.gpu.advance(self.now)
         return slot
 
-    def events_since(self, seen: int) -> tuple[int, tuple[XidEvent, ...]]:
+    def events_since(self, known: int) -> tuple[int, tuple[XidEvent, ...]]:
         """Returns the events after the first `seen`, and their total, which is the next call's `seen`."""
-        return self._event_count, tuple(event for number, event in self._events if number > seen)
+        return self._event_count, tuple(event for number, event in self._events if number > known)
 
     # Processes.
 
@@ -114,7 +114,7 @@ class Machine:
     def vacate(self, pid: int) -> None:
         """Closes the device for a process outside MPS, on every GPU."""
         for uuid, slot in self.slots.items():
-            for context in [one for one in slot.gpu.contexts if one.pid == pid and not one.under_mps]:
+            for context in [context for context in slot.gpu.contexts if context.pid == pid and not context.under_mps]:
                 self.close(uuid, context)
 
     def hold(self, uuid: str, context: SimulatedContext, memory_gib: float) -> None:

@@ -53,7 +53,7 @@ class Pipe:
             self._listener = None
             self._path.unlink(missing_ok=True)
         for client in list(self._clients):
-            if not client.told:
+            if not client.informed:
                 client.peer.end()
 
     def _meet(self, connection: socket.socket) -> None:
@@ -98,7 +98,7 @@ class _Client:
         gone: Callable[[_Client], None],
     ) -> None:
         self.peer = Peer(connection, LONGEST_LINE, self._line, self._ended)
-        self.told = False  # informed of its end
+        self.informed = False  # informed of its end
         self._pid = peer_pid(connection)
         self._uuid = uuid
         self._machine = machine
@@ -112,12 +112,12 @@ class _Client:
 
     def follow(self) -> None:
         context = self._context
-        if context is None or context.error is None or self.told:
+        if context is None or context.error is None or self.informed:
             return
         if context.error == 0:  # its daemon is gone, so no one reports the error
             self.peer.end()
             return
-        self.told = True
+        self.informed = True
         self._say({"error": context.error, "message": "terminated, or hit by a fatal fault"})
 
     def _line(self, line: bytes) -> None:

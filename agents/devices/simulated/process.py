@@ -103,13 +103,13 @@ class Process:
     def _open(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool) -> SimulatedContext:
         if lost:
             raise CudaRefusal(NO_DEVICE, "the GPU is lost")
-        asked = read_limits(self.launch.limits)
+        limits = read_limits(self.launch.limits)
         memory_gib = self.behaviour.memory_gib
-        if asked is None or self.behaviour.misses_mps or not daemon.up:
+        if limits is None or self.behaviour.misses_mps or not daemon.up:
             return daemon.let_past(self.pid, memory_gib or 0.0)
         if memory_gib is None:
-            memory_gib = 0.9 * (asked.memory_gib or 0.0)
-        return daemon.attach(self.pid, asked.sm_percent, asked.memory_gib, memory_gib)
+            memory_gib = 0.9 * (limits.memory_gib or 0.0)
+        return daemon.attach(self.pid, limits.sm_percent, limits.memory_gib, memory_gib)
 
     def _come_back(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool, now: float) -> None:
         """Reconnects if its daemon was restarted; waits if it may be soon."""

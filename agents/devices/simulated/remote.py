@@ -39,9 +39,9 @@ class RemoteDevice:
 
     def __init__(self, line: DriverConnections) -> None:
         self._line = line
-        self._seen = 0
+        self._event_count = 0
         with contextlib.suppress(DeviceError):
-            self._seen, _ = line.ask("machine", "events_since", 0)
+            self._event_count, _ = line.ask("machine", "events_since", 0)
 
     def gpus(self) -> tuple[GpuDevice, ...]:
         return self._ask(tuple[GpuDevice, ...], "gpus")
@@ -64,14 +64,14 @@ class RemoteDevice:
     def events(self, seconds: float) -> tuple[XidEvent, ...]:
         until = time.monotonic() + seconds
         while True:
-            count, said = self._line.ask("machine", "events_since", self._seen)
-            if count < self._seen:  # another driver, which counts from 1
-                count, said = self._line.ask("machine", "events_since", 0)
-            self._seen = count
-            left = until - time.monotonic()
-            if said or left <= 0:
-                return msgspec.convert(said, tuple[XidEvent, ...])
-            time.sleep(min(POLL_SECONDS, left))
+            count, events = self._line.ask("machine", "events_since", self._event_count)
+            if count < self._event_count:  # another driver, which counts from 1
+                count, events = self._line.ask("machine", "events_since", 0)
+            self._event_count = count
+            remaining = until - time.monotonic()
+            if events or remaining <= 0:
+                return msgspec.convert(events, tuple[XidEvent, ...])
+            time.sleep(min(POLL_SECONDS, remaining))
 
     def restore(self) -> None:
         self._line.ask("device", "restore")

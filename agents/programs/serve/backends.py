@@ -149,14 +149,14 @@ class Threaded:
     def _labour(self) -> None:
         assert self._model is not None
         while (work := self._work.get()) is not None:
-            asked, done = work
+            task, done = work
             answers: Answers | Exception
             try:
-                if isinstance(asked, int):
-                    self._model.warm(asked)
+                if isinstance(task, int):
+                    self._model.warm(task)
                     answers = []
                 else:
-                    answers = self._model.predict(asked)
+                    answers = self._model.predict(task)
             except Exception as error:
                 answers = error
             self.memory_gib = self._model.memory_gib()
@@ -194,9 +194,9 @@ def predicted(
 def parsed(body: bytes) -> object:
     """Returns the `inputs` of a JSON body."""
     try:
-        said = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadInput("the body is not valid JSON") from error
-    if not isinstance(said, dict) or "inputs" not in said:
+    if not isinstance(document, dict) or "inputs" not in document:
         raise BadInput('the body must be {"inputs": ...}')
-    return said["inputs"]
+    return document["inputs"]

@@ -226,8 +226,8 @@ class HttpConnection(asyncio.Protocol):
         if self._length > MOST_BODY_BYTES:
             self._refuse(413, "the body is too long")
             return False
-        said = headers.get(b"connection", b"").lower()
-        self._keep = b"close" not in said and (line[3] == b"1" or b"keep-alive" in said)
+        connection = headers.get(b"connection", b"").lower()
+        self._keep = b"close" not in connection and (line[3] == b"1" or b"keep-alive" in connection)
         self._head = line[1] == b"HEAD"
         self._line, self._headers = line, headers
         awaited = headers.get(b"expect", b"").lower() == b"100-continue" and self._length > len(self._buffer)

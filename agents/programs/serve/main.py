@@ -56,33 +56,33 @@ def main(words: list[str] | None = None) -> int:
         default=15.0,
         help="limit for a whole request to arrive, and to read its answer",
     )
-    asked = parser.parse_args(words)
-    most = max(asked.batch, asked.max_batch)
-    if not 1 <= asked.batch <= 4096 or asked.queue < 1 or not 0 <= asked.batch_timeout_ms <= 60_000:
+    args = parser.parse_args(words)
+    most = max(args.batch, args.max_batch)
+    if not 1 <= args.batch <= 4096 or args.queue < 1 or not 0 <= args.batch_timeout_ms <= 60_000:
         parser.error("allowed are --batch 1..4096, --queue from 1 and --batch-timeout-ms 0..60000")
     try:
-        profile = read_file(Path(asked.profile)) if asked.profile else StubProfile()
-        if asked.latency:
-            profile = StubProfile(read_words(asked.latency), profile.memory_gib, profile.start_seconds)
+        profile = read_file(Path(args.profile)) if args.profile else StubProfile()
+        if args.latency:
+            profile = StubProfile(read_words(args.latency), profile.memory_gib, profile.start_seconds)
     except ProfileError as error:
         say(str(error))
         return 2
     try:
-        shape = [int(size) for size in asked.shape.split(",") if size]
+        shape = [int(size) for size in args.shape.split(",") if size]
     except ValueError:
-        parser.error(f"--shape {asked.shape!r} must look like 3,224,224")
-    settings = ServerSettings(asked.name, asked.batch, most, asked.batch_timeout_ms, asked.queue, asked.request_seconds)
+        parser.error(f"--shape {args.shape!r} must look like 3,224,224")
+    settings = ServerSettings(args.name, args.batch, most, args.batch_timeout_ms, args.queue, args.request_seconds)
     # select() keeps time to the microsecond, epoll to the millisecond, which is a fifth of a short batch. The server
     # has at most a few hundred connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     backend: Backend
-    if asked.file:
-        backend = Threaded(loop, lambda: opened(Path(asked.file), shape))
+    if args.file:
+        backend = Threaded(loop, lambda: opened(Path(args.file), shape))
     else:
-        backend = Stub(loop, profile, asked.memory_gib or profile.needs_gib(most), os.environ, asked.device == "cuda")
-    start_seconds = 0.0 if asked.file else asked.start_seconds or profile.start_seconds
+        backend = Stub(loop, profile, args.memory_gib or profile.needs_gib(most), os.environ, args.device == "cuda")
+    start_seconds = 0.0 if args.file else args.start_seconds or profile.start_seconds
     try:
-        return loop.run_until_complete(serve(loop, asked.host, asked.port, settings, backend, start_seconds))
+        return loop.run_until_complete(serve(loop, args.host, args.port, settings, backend, start_seconds))
     finally:
         loop.close()
 

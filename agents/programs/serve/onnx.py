@@ -30,15 +30,15 @@ class OnnxModel:
         return predicted(bodies, self._sample, self._computed)
 
     def _sample(self, body: bytes) -> dict[str, Any]:
-        said = parsed(body)
-        if not isinstance(said, dict):
-            said = {next(iter(self._inputs)): said} if len(self._inputs) == 1 else {}
-        if said.keys() != self._inputs.keys():
+        inputs = parsed(body)
+        if not isinstance(inputs, dict):
+            inputs = {next(iter(self._inputs)): inputs} if len(self._inputs) == 1 else {}
+        if inputs.keys() != self._inputs.keys():
             raise BadInput(f"inputs must be {', '.join(self._inputs)}")
         sample = {}
         for name, (dtype, shape) in self._inputs.items():
             try:
-                sample[name] = self._numpy.asarray(said[name], dtype=dtype)
+                sample[name] = self._numpy.asarray(inputs[name], dtype=dtype)
             except (ValueError, TypeError, OverflowError) as error:
                 raise BadInput(f"{name} is not an array of {dtype}") from error
             wanted = shape[1:]

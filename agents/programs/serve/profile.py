@@ -45,19 +45,19 @@ def at(curve: Curve, x: float) -> float:
 def read_file(path: Path) -> StubProfile:
     """Reads a JSON file with `latencyMs`, `memoryGib` and `startSeconds` as in a Profile; other fields are ignored."""
     try:
-        said = json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise ProfileError(f"{path}: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         raise ProfileError(f"{path}: not an object")
-    latency = said.get("latencyMs", {})
+    latency = document.get("latencyMs", {})
     if not isinstance(latency, dict):
         raise ProfileError(f"{path}: latencyMs is not an object of batches")
     curves = [(_number(batch, "batch"), _curve(points, f"latencyMs.{batch}")) for batch, points in latency.items()]
     return StubProfile(
         tuple(sorted(curves)),
-        _curve(said.get("memoryGib", {}), "memoryGib"),
-        _number(said.get("startSeconds", 0), "startSeconds"),
+        _curve(document.get("memoryGib", {}), "memoryGib"),
+        _number(document.get("startSeconds", 0), "startSeconds"),
     )
 
 

@@ -118,8 +118,8 @@ class ModelServer:
         else:
             methods[request.method](connection, request)
 
-    def _say(self, connection: HttpConnection, status: int, said: Mapping[str, Any], more: str = "") -> None:
-        connection.answer(status, json.dumps(said).encode(), close=self.draining, more=more)
+    def _say(self, connection: HttpConnection, status: int, answer: Mapping[str, Any], more: str = "") -> None:
+        connection.answer(status, json.dumps(answer).encode(), close=self.draining, more=more)
 
     def _healthz(self, connection: HttpConnection, request: HttpRequest) -> None:
         state = "draining" if self.draining else "ready" if self.ready else "starting"
@@ -138,13 +138,16 @@ class ModelServer:
 
     def _get_batch(self, connection: HttpConnection, request: HttpRequest) -> None:
         timeout_ms = round(self._waiting.timeout_seconds * 1000, 6)
-        said = {"batch": self._waiting.batch, "batchTimeoutMs": timeout_ms, "maxBatch": self.settings.max_batch}
-        self._say(connection, 200, said)
+        answer = {"batch": self._waiting.batch, "batchTimeoutMs": timeout_ms, "maxBatch": self.settings.max_batch}
+        self._say(connection, 200, answer)
 
     def _put_batch(self, connection: HttpConnection, request: HttpRequest) -> None:
         try:
-            said = json.loads(request.body)
-            batch, timeout_ms = said["batch"], said.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000)
+            request_body = json.loads(request.body)
+            batch, timeout_ms = (
+                request_body["batch"],
+                request_body.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000),
+            )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self._say(connection, 400, {"error": 'the body must be {"batch": 8, "batchTimeoutMs": 0}'})
             return

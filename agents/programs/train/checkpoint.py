@@ -15,8 +15,8 @@ class Damaged(Exception):
 def load(path: Path) -> int:
     """Returns the steps done so far; 0 when there is no checkpoint."""
     try:
-        said = json.loads(path.read_bytes())
-        steps = said["steps"]
+        document = json.loads(path.read_bytes())
+        steps = document["steps"]
         if type(steps) is not int or steps < 0:
             raise ValueError(f"steps is {steps!r}")
     except FileNotFoundError:

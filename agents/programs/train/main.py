@@ -50,20 +50,20 @@ class TrainingJob:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    asked = _parser().parse_args(argv)
+    args = _parser().parse_args(argv)
     # Blocked and waited for, so that no handler interrupts a step or a write. Threads inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        device = attach(os.environ, asked.memory_gib)
-        job = TrainingJob(asked.checkpoint, device)
+        device = attach(os.environ, args.memory_gib)
+        job = TrainingJob(args.checkpoint, device)
         pages = {"/healthz": lambda: b"ok\n", "/metrics": job.metrics}
-        port = serve((asked.host, asked.port), pages).port if asked.port is not None else 0
+        port = serve((args.host, args.port), pages).port if args.port is not None else 0
     except (CudaRefusal, checkpoint.Damaged, OSError, ValueError) as error:
         print(f"gpuwright-train: {error}", file=sys.stderr)  # noqa: T201  its log is what it prints
         return 1
     share = device.limits.sm_percent if device else 100.0
     print(f"step {job.steps} at {share:g} % of the SMs, port {port}", flush=True)  # noqa: T201
-    _run(job, device, pace.at(asked.speeds, share), asked.steps, asked.checkpoint_seconds)
+    _run(job, device, pace.at(args.speeds, share), args.steps, args.checkpoint_seconds)
     print(f"ended at step {job.steps}, saved {job.saved}", flush=True)  # noqa: T201
     return 0
 
@@ -74,14 +74,14 @@ def _run(job: TrainingJob, device: SimulatedClient | None, per_second: float, st
     save_at, busy_at = now + save_seconds, now
     wait = max(_SHORTEST_WAIT_SECONDS, 1 / per_second if per_second else save_seconds)
     while not steps or job.steps < steps:
-        told = signal.sigtimedwait(_SIGNALS, min(wait, _BUSY_SECONDS))
+        received = signal.sigtimedwait(_SIGNALS, min(wait, _BUSY_SECONDS))
         now = time.monotonic()
         job.steps += due.due(now)
         if steps:
             job.steps = min(job.steps, steps)
-        if told and told.si_signo != signal.SIGUSR1:
+        if received and received.si_signo != signal.SIGUSR1:
             break
-        if told or now >= save_at:
+        if received or now >= save_at:
             job.save()
             save_at = now + save_seconds
         if device and now >= busy_at:

@@ -157,4 +157,4 @@ def test_the_stub_can_hold_a_real_context_and_memory(tmp_path: Path) -> None:
 def test_without_a_driver_there_is_no_real_context() -> None:
     with serving("--device", "cuda", ready=False) as copy:
         assert copy.exit_code() == 1
-        assert "there is no CUDA driver" in "\n".join(copy.log)
+        assert "no CUDA driver is installed" in "\n".join(copy.log)

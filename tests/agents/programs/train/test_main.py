@@ -130,7 +130,7 @@ def test_a_damaged_checkpoint_keeps_the_job_from_starting(start: Start, tmp_path
     process = start(f"--checkpoint={path}")
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "cannot be read" in said
+    assert "cannot read checkpoint" in said
     assert path.read_text() == "{"
 
 
