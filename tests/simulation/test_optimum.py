@@ -67,5 +67,5 @@ def test_no_other_course_is_cheaper() -> None:
 
 
 def test_a_day_that_cannot_be_served_is_said() -> None:
-    with pytest.raises(ValueError, match="do not serve"):
+    with pytest.raises(ValueError, match="cannot serve every step"):
         optimum(day([(300, 80)]))
