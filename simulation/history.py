@@ -36,7 +36,7 @@ def changes(at: float, before: Assignment | None, after: Assignment) -> Iterator
         was, is_ = were.get(name), are.get(name)
         instance = is_ or was
         assert instance is not None
-        owner = f"{instance.tenant}/{instance.service or instance.job}"
+        owner = instance.owner
         if was is None or is_ is None:
             yield AssignmentChange(at, after.node, name, owner, "start" if was is None else "stop")
         elif was.gpu != is_.gpu:

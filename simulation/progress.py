@@ -28,11 +28,7 @@ def served(connection: Connection) -> ServedProgress:
     owner: dict[str, str] = {}
     for _, _, body in observed.told(connection, 0):
         assignment = msgspec.json.decode(body, type=Assignment)
-        owner |= {
-            instance.id: f"{instance.tenant}/{instance.service}"
-            for instance in assignment.instances
-            if instance.service
-        }
+        owner |= {instance.id: instance.owner for instance in assignment.instances if instance.service}
     ready = [
         owner[copy.instance]
         for _, _, detail in observed.details(connection, EPOCH)
