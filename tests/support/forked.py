@@ -14,7 +14,20 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[2]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["pytest", "tests.app.http.small_app", "app.main", "cli.main", "cli.verbs.serve", "tests.support.warm"]
+    [
+        "pytest",
+        "tests.app.http.small_app",
+        "app.main",
+        "cli.main",
+        "cli.verbs.serve",
+        "anyio._backends._asyncio",
+        "apscheduler.triggers.interval",
+        "encodings.idna",
+        "sqlalchemy.dialects.postgresql.psycopg",
+        "uvicorn.lifespan.on",
+        "uvloop",
+        "tests.support.warm",
+    ]
 )
 
 
