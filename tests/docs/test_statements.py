@@ -97,3 +97,13 @@ def test_every_target_of_make_that_a_page_names_exists() -> None:
     }
     assert {"up", "test", "check"} <= named
     assert named <= targets
+
+
+def test_the_architecture_page_lists_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = {
+        str(path.parent.relative_to(ROOT))
+        for top in ("app", "app/control", "agents", "solvers")
+        for path in (ROOT / top).glob("*/__init__.py")
+    }
+    assert sorted(room for room in rooms if f"`{room}/`" not in page) == []
