@@ -1,7 +1,7 @@
-"""The planner: leads or stands by, runs cycles, answers load quickly, and brings nodes to the plan in force.
+"""The planner: leads or stands by, runs cycles, answers load quickly, and rolls out the plan in force.
 
-Everything it rests on is handed in, so that a simulation drives the same code in virtual time. Its methods may be
-called from several threads: what follows from a plan is one at a time, and solving keeps nobody waiting.
+All that it needs is handed in, so that a simulation drives the same code in virtual time. Its methods may be called
+from several threads: rollouts advance one at a time, and none of them waits for the solver.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control.act.jobs import answer, live
-from app.control.act.operating import expire, rolled_back, undoing
-from app.control.act.rolling import bring
+from app.control.act.jobs import JobRounds, apply_plan_to_jobs
+from app.control.act.operating import expire_proposal, is_rollback_asked, roll_back_plan
+from app.control.act.rolling import take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.events import Reason
-from app.control.domain.leading import Deposed, FleetView
+from app.control.domain.leading import Deposed
 from app.control.domain.ports import LoadForecaster, PlanSolver
-from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Snapshot
-from app.control.domain.times import cycle_seconds, start_seconds
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.domain.times import cycle_seconds, declared_rates, start_seconds
+from app.control.fast.base import StepBase
 from app.control.fast.lane import FastLane
 from app.control.formulate.question import Question
-from app.control.jobs import GatheringWindow, count_arrivals
 from app.control.measure import metrics
 from app.control.measure.metrics import PlannerFigures
 from app.control.measure.tracing import phase
@@ -36,21 +36,18 @@ from app.control.tell.outcome import CycleOutcome
 from app.store.database.database import Unavailable
 from app.store.plans import retention
 from app.store.plans.plans import Overtaken
-from solvers.planning.plan import Plan
 
 CYCLE_SECONDS = 30.0
-FORGOTTEN_AT_ONCE = 200
-LONGEST_GAP = timedelta(seconds=15)  # between two looks at a rollout
-LIFE_EVERY = timedelta(seconds=2)
-ENDS = (Reason.JOB_FINISHED, Reason.JOB_FAILED)  # what they held is free
-SET_BACK = timedelta(seconds=5)  # of the database's clock: less is made good by waiting
+MOST_FORGOTTEN = 200  # plans, at a time
+LONGEST_GAP = timedelta(seconds=15)  # between two steps of a rollout; then patience with them begins again
+CLOCK_TOLERANCE = timedelta(seconds=5)  # the database's clock may go back by less: waiting makes that good
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Planner:
-    """One of possibly several; only the one that holds the lease acts."""
+    """One of possibly several; only the holder of the lease acts."""
 
     store: PlannerStore
     solver: PlanSolver
@@ -62,78 +59,56 @@ class Planner:
     _last_question: LastQuestion = field(default_factory=LastQuestion)
     _lane: FastLane = field(init=False)
     _announcer: Announcer = field(init=False)
+    _jobs: JobRounds = field(init=False)
     _last_at: datetime | None = None
-    _lived_at: datetime | None = None
-    _brought_at: datetime | None = None
-    _declared: Sequence[DeclaredObject] | None = None  # that the last cycle knew
-    _window: GatheringWindow = field(default_factory=GatheringWindow)
-    _proven: frozenset[str] = frozenset()
-    _ailing: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())
+    _stepped_at: datetime | None = None
+    _proven: frozenset[str] = frozenset()  # shapes that have run in this fleet
+    _troubles: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())  # GPUs, nodes
     _advancing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._lane = FastLane(self.store, self.solver)
-        self._announcer = Announcer(self.store.database, self.solver, self.currency)
-
-    def world_moved(self) -> bool:
-        """Whether anything is declared otherwise than the last cycle knew; statuses do not count.
-
-        Jobs that come alone wait a little for others: `advance` calls for their cycle.
-        """
-        if self._declared is None:
-            return True
-        came = count_arrivals(self._declared, self.store.world())
-        if came.jobs and not came.others and self._window.since is None:
-            self._window = self._window.arrived(self.store.moment().timestamp(), came.jobs)
-        return came.others > 0
+        self._begin_afresh()
 
     def lead(self) -> bool:
-        """Take or renew the lease; a new leader knows nothing of what the one before it asked."""
+        """Takes or renews the lease. A new leader knows nothing of the last question of the one before it."""
         now = self.store.moment()
-        if self._last_at is not None and now < self._last_at - SET_BACK:
-            # All that we know would be news again only once those times come again: we begin anew.
+        if self._last_at is not None and now < self._last_at - CLOCK_TOLERANCE:
+            # Nothing would count as new until those times come again, so all that is known is dropped.
             log.warning("clock_set_back", extra={"seconds": (self._last_at - now).total_seconds()})
             self.store.epoch = 0
         self._last_at = now
         before = self.store.epoch
-        leads = self.store.lead(self._begin)
+        leads = self.store.lead(self._learn_before_leading)
         if self.store.epoch != before:
             if not leads:
                 self._forget_everything()
             log.info("leader" if leads else "standing_by", extra={"epoch": self.store.epoch})
         return leads
 
-    def _begin(self) -> None:
-        """What a new leader has to know before it may act: a plan made without it would take back what load needs."""
-        self._forget_everything()
-        self._proven = self.store.proven_shapes()
-        self.loads.begin()
+    def world_moved(self) -> bool:
+        """Tells if a declaration changed since the last cycle; statuses do not count.
+
+        Jobs that arrive alone wait a little for others: `advance` calls for their cycle.
+        """
+        return self._jobs.others_arrived(self.store)
 
     def cycle(self, reason: Reason = Reason.CYCLE) -> CycleResult | None:
-        """One full cycle, if we lead."""
+        """Runs one full cycle, if this planner leads."""
         if not self.store.epoch:
             return None
         self.called_for = None
         try:
             with phase("cycle"):
-                self._undo()
-                found = run_cycle(
-                    self.store,
-                    self.solver,
-                    self._expecting,
-                    self._last_question,
-                    self.budget,
-                    reason,
-                    self._announcer.prepare,
-                )
-            metrics.CYCLES.labels(found.outcome).inc()
-            self._last_question = found.last_question
-            self._gathered(found)
-            if found.overtaken:
+                self._roll_back_if_asked()
+                result = self._run_cycle(reason)
+            metrics.CYCLES.labels(result.outcome).inc()
+            self._last_question = result.last_question
+            self._jobs.note_cycle(result)
+            if result.overtaken:
                 self.called_for = reason
-            elif found.snapshot and found.posed:
-                self.loads.set_slos(found.snapshot.declared)
-                self._follow(found, found.snapshot, found.posed)
+            elif result.snapshot and result.posed:
+                self.loads.set_slos(result.snapshot.declared)
+                self._follow_up(result, result.snapshot, result.posed)
             self.loads.store_buckets()
         except Overtaken:
             self.called_for = reason
@@ -142,91 +117,29 @@ class Planner:
             self._step_down(deposed)
             return None
         except Unavailable:
-            # Half of it may have been said: the same question is asked anew, and its answer told again.
+            # Half of it may have been announced: the question is asked again, and its answer announced again.
             self._last_question, self.called_for = LastQuestion(), reason
             raise
-        return found
-
-    def _undo(self) -> None:
-        """What somebody wants undone is undone before anything new is decided."""
-        if undoing(self.store) and rolled_back(self.store, self.store.snapshot(self._expecting), self.store.view()):
-            self._last_question = LastQuestion()
-
-    def _gathered(self, found: CycleResult) -> None:
-        """The cycle has seen all that waited; how long jobs wait for company next follows from what still does."""
-        plan = found.decision.plan if found.decision else Plan(())
-        self._window = self._window.planned(len(plan.unserved), len(plan.unplaced), failed=bool(plan.unplaced))
-        if found.snapshot:
-            self._declared = found.snapshot.declared
-
-    def _follow(self, found: CycleResult, snapshot: Snapshot, posed: Question) -> None:
-        """What a cycle leads to: quick steps start from its plan, and everybody is told what follows from it."""
-        try:
-            if found.decision:
-                answer(self.store.database, self.store.epoch, snapshot, found.decision.plan)
-            self.cycle_seconds = cycle_seconds(snapshot.declared)
-            self._lane.stand(snapshot, posed, found, start_seconds(snapshot.declared))
-            base = self._lane.base
-            if base is not None:
-                shown = found.decision.answer.plan if found.decision and not base.snapshot.target else None
-                # Of the plan in force as the base has it, and of all else as it is now.
-                now = replace(snapshot, in_force=base.snapshot.in_force, target=base.snapshot.target)
-                blamed = {f"{one.tenant}/{one.name}": found.message for one in found.suspects if one.kind == "Service"}
-                after = CycleOutcome(now, base.posed, shown or base.plan, found.decision, blamed)
-                if not self._announcer.tell(self.store.epoch, after):
-                    raise Deposed(f"epoch {self.store.epoch} is over")
-                self._lane.make_ready()  # told first: this keeps a core busy
-            expire(self.store, snapshot)
-        except Overtaken:
-            self.called_for = Reason.OVERTAKEN
-        except Deposed as deposed:
-            self._step_down(deposed)
+        return result
 
     def advance(self) -> bool:
-        """Tell nodes what of the plan in force may be changed now; whether there is more to come."""
-        with self._advancing:  # an older look must not be told after a newer one
-            return self._advanced() if self.store.epoch else False
-
-    def _advanced(self) -> bool:
-        try:
-            look = self.store.view()
-            gap = self._brought_at is None or look.at > self._brought_at + LONGEST_GAP
-            brought = bring(self.store, look, self._proven, self.loads.trials, after_a_gap=gap)
-            self._brought_at = look.at
-            self._lane.moved(brought.moving, look.at)
-            self._live(look)
-        except Deposed as deposed:
-            self._step_down(deposed)
-            return False
-        if self._window.is_due(look.at.timestamp()):
-            self.called_for = self.called_for or Reason.JOB_APPLIED
-        if (look.status.ailing, look.status.lost) != self._ailing:
-            self._ailing = (look.status.ailing, look.status.lost)
-            self.called_for = self.called_for or Reason.NODE_LOST
-        return not brought.done
-
-    def _live(self, look: FleetView) -> None:
-        """Jobs get on; what those that are over held is free for others."""
-        if self._lived_at is not None and look.at < self._lived_at + LIFE_EVERY:
-            return
-        self._lived_at = look.at
-        happened = live(self.store.database, self.store.epoch, look, self.loads.take_job_readings())
-        if over := sum(one.reason in ENDS for one in happened):
-            self._window = self._window.arrived(look.at.timestamp(), over)
+        """Assigns to nodes what of the plan in force may change now; tells if more is to come."""
+        with self._advancing:  # an older view must not be assigned after a newer one
+            return self._advance() if self.store.epoch else False
 
     def quicken(self) -> int:
-        """Answer what moved since the last look, and tell nodes; the step's generation, 0 where none was needed."""
+        """Answers loads that moved since the last call; returns the step's generation, 0 if none was needed."""
         if not self.store.epoch:
             return 0
         began, now = time.perf_counter(), self.store.moment()
 
-        def tell() -> None:
+        def assign() -> None:
             self.advance()
             metrics.FAST_SECONDS.observe(time.perf_counter() - began)
 
-        # Looked at also where nothing stands yet: what is asked decides what will.
+        # Loads are read even before the first plan, which will be made for them.
         try:
-            step = self._lane.answer(self.loads.read_recent(), now, tell)
+            step = self._lane.answer(self.loads.read_recent(), now, assign)
         except Deposed as deposed:
             self._step_down(deposed)
             return 0
@@ -234,7 +147,7 @@ class Planner:
         return step.generation
 
     def learn(self) -> None:
-        """Correct profiles by what was measured: to be called every minute."""
+        """Corrects profiles by what was measured; to be called every minute."""
         base = self._lane.base
         if not self.store.epoch or base is None:
             return
@@ -245,16 +158,80 @@ class Planner:
             self._step_down(deposed)
 
     def forget(self, days: float, most_bytes: float) -> int:
-        """Drop old decisions; how many went."""
+        """Drops old decisions; returns how many."""
         if not self.store.epoch:
             return 0
-        return self.store.database.write(lambda c: retention.forget(c, days, most_bytes, FORGOTTEN_AT_ONCE))
+        return self.store.database.write(lambda c: retention.forget(c, days, most_bytes, MOST_FORGOTTEN))
 
-    def _expecting(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
-        services = {f"{one.tenant}/{one.name}": one for one in known.declared if one.kind == "Service"}
-        rates = {name: float(str(one.spec["ratePerSecond"])) for name, one in services.items()}
-        starts, every = start_seconds(known.declared), cycle_seconds(known.declared)
+    # Parts of a cycle
+
+    def _run_cycle(self, reason: Reason) -> CycleResult:
+        store, solver, question, meanwhile = self.store, self.solver, self._last_question, self._announcer.prepare
+        return run_cycle(store, solver, self._expect_loads, question, self.budget, reason, meanwhile)
+
+    def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
+        rates, starts = declared_rates(known.declared), start_seconds(known.declared)
+        every = cycle_seconds(known.declared)
         return self.loads.expect(rates, known.planned, {name: every + starts[name] for name in rates}, known.at)
+
+    def _roll_back_if_asked(self) -> None:
+        """A rollback comes before anything new is decided."""
+        store = self.store
+        if is_rollback_asked(store) and roll_back_plan(store, store.snapshot(self._expect_loads), store.view()):
+            self._last_question = LastQuestion()
+
+    def _follow_up(self, result: CycleResult, snapshot: Snapshot, posed: Question) -> None:
+        """Quick steps start from the cycle's plan from now on, and what follows from it is announced."""
+        try:
+            if result.decision:
+                apply_plan_to_jobs(self.store.database, self.store.epoch, snapshot, result.decision.plan)
+            self.cycle_seconds = cycle_seconds(snapshot.declared)
+            self._lane.stand(snapshot, posed, result, start_seconds(snapshot.declared))
+            base = self._lane.base
+            if base is not None:
+                self._announce(result, snapshot, base)
+                self._lane.make_ready()  # after the announcement: this keeps a core busy
+            expire_proposal(self.store, snapshot)
+        except Overtaken:
+            self.called_for = Reason.OVERTAKEN
+        except Deposed as deposed:
+            self._step_down(deposed)
+
+    def _announce(self, result: CycleResult, snapshot: Snapshot, base: StepBase) -> None:
+        shown = result.decision.answer.plan if result.decision and not base.snapshot.target else None
+        # The plan in force as the base has it, and all else as it is now.
+        now = replace(snapshot, in_force=base.snapshot.in_force, target=base.snapshot.target)
+        outcome = CycleOutcome(now, base.posed, shown or base.plan, result.decision, result.blamed)
+        if not self._announcer.tell(self.store.epoch, outcome):
+            raise Deposed(f"epoch {self.store.epoch} is over")
+
+    # Parts of a rollout's step
+
+    def _advance(self) -> bool:
+        try:
+            view = self.store.view()
+            gap = self._stepped_at is None or view.at > self._stepped_at + LONGEST_GAP
+            step = take_rollout_step(self.store, view, self._proven, self.loads.trials, after_a_gap=gap)
+            self._stepped_at = view.at
+            self._lane.moved(step.moving, view.at)
+            self._jobs.advance(self.store, view, self.loads.take_job_readings)
+        except Deposed as deposed:
+            self._step_down(deposed)
+            return False
+        if self._jobs.is_due(view.at):
+            self.called_for = self.called_for or Reason.JOB_APPLIED
+        if (view.status.ailing, view.status.lost) != self._troubles:
+            self._troubles = (view.status.ailing, view.status.lost)
+            self.called_for = self.called_for or Reason.NODE_LOST
+        return not step.done
+
+    # Leading
+
+    def _learn_before_leading(self) -> None:
+        """A plan made without what is read here would take back what load needs."""
+        self._forget_everything()
+        self._proven = self.store.proven_shapes()
+        self.loads.begin()
 
     def _step_down(self, deposed: Deposed) -> None:
         log.warning("deposed", extra={"reason": str(deposed)})
@@ -263,8 +240,11 @@ class Planner:
 
     def _forget_everything(self) -> None:
         self._last_question, self.called_for = LastQuestion(), Reason.FIRST_PLAN
-        self._lane = FastLane(self.store, self.solver)
-        self._declared, self._window = None, GatheringWindow()
-        self._brought_at = self._lived_at = None
-        self._announcer = Announcer(self.store.database, self.solver, self.currency)
+        self._stepped_at = None
+        self._begin_afresh()
         metrics.show_figures(PlannerFigures())
+
+    def _begin_afresh(self) -> None:
+        self._lane = FastLane(self.store, self.solver)
+        self._announcer = Announcer(self.store.database, self.solver, self.currency)
+        self._jobs = JobRounds()

@@ -1,25 +1,81 @@
-"""Jobs live between cycles: what nodes say of them is added to what is known, and kept."""
+"""Jobs between cycles: what nodes report of them is recorded, and newly arrived ones are gathered for a cycle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from app.control.domain.events import NewEvent
+from app.control.decide.last_question import CycleResult
+from app.control.domain.events import NewEvent, Reason
 from app.control.domain.leading import Deposed, FleetView
 from app.control.domain.readings import JobReading
-from app.control.domain.snapshot import NodeStatus, Snapshot
-from app.control.jobs import advance_jobs, apply_answer, assigned_places, declared_work, queue_jobs, rows
+from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
+from app.control.jobs import (
+    GatheringWindow,
+    advance_jobs,
+    apply_answer,
+    assigned_places,
+    count_arrivals,
+    declared_work,
+    queue_jobs,
+    rows,
+)
 from app.control.measure import metrics
+from app.control.record.planner_store import PlannerStore
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.world import events
 from solvers.planning.plan import Plan
 
+LIFE_EVERY = timedelta(seconds=2)
+ENDS = (Reason.JOB_FINISHED, Reason.JOB_FAILED)  # their room is free again
 
-def live(database: Database, epoch: int, look: FleetView, readings: Iterable[JobReading]) -> Sequence[NewEvent]:
-    """One moment in the life of every job; what happened."""
+
+@dataclass(slots=True)
+class JobRounds:
+    """When jobs are looked after, and which of them wait together for the next cycle."""
+
+    _declared: Sequence[DeclaredObject] | None = None  # that the last cycle knew
+    _window: GatheringWindow = field(default_factory=GatheringWindow)
+    _advanced_at: datetime | None = None
+
+    def others_arrived(self, store: PlannerStore) -> bool:
+        """Tells if anything but jobs is declared differently than in the last cycle; jobs alone begin a window."""
+        if self._declared is None:
+            return True
+        arrivals = count_arrivals(self._declared, store.world())
+        if arrivals.jobs and not arrivals.others and self._window.since is None:
+            self._window = self._window.arrived(store.moment().timestamp(), arrivals.jobs)
+        return arrivals.others > 0
+
+    def note_cycle(self, result: CycleResult) -> None:
+        """Empties the window; how long the next jobs wait in it follows from what is still not placed."""
+        plan = result.decision.plan if result.decision else Plan(())
+        self._window = self._window.planned(len(plan.unserved), len(plan.unplaced), failed=bool(plan.unplaced))
+        if result.snapshot:
+            self._declared = result.snapshot.declared
+
+    def advance(self, store: PlannerStore, view: FleetView, readings: Callable[[], Iterable[JobReading]]) -> None:
+        """Records how far jobs are, every other second; the room of those that ended is free for others."""
+        if self._advanced_at is not None and view.at < self._advanced_at + LIFE_EVERY:
+            return
+        self._advanced_at = view.at
+        events_now = advance_recorded_jobs(store.database, store.epoch, view, readings())
+        if ended := sum(event.reason in ENDS for event in events_now):
+            self._window = self._window.arrived(view.at.timestamp(), ended)
+
+    def is_due(self, now: datetime) -> bool:
+        """Tells if the gathered jobs are to be planned now."""
+        return self._window.is_due(now.timestamp())
+
+
+def advance_recorded_jobs(
+    database: Database, epoch: int, look: FleetView, readings: Iterable[JobReading]
+) -> Sequence[NewEvent]:
+    """Records one moment in the life of every job; returns what happened."""
     known = declared_work(look.declared)
     told = assigned_places(look.assigned, {node: NodeStatus(node, "lost") for node in look.status.lost})
     heard = list(readings)
@@ -40,8 +96,8 @@ def live(database: Database, epoch: int, look: FleetView, readings: Iterable[Job
     return happened
 
 
-def answer(database: Database, epoch: int, snapshot: Snapshot, plan: Plan) -> None:
-    """What a plan means for the queue: who got a place, and who rests, since nobody had room."""
+def apply_plan_to_jobs(database: Database, epoch: int, snapshot: Snapshot, plan: Plan) -> None:
+    """Records what a plan means for the queue: which jobs got a place, and which rest for lack of room."""
 
     def write(connection: Connection) -> None:
         if not lease.held(connection, epoch):

@@ -17,7 +17,7 @@ from app.control.rollout.rules_of import rules_of
 from app.store.plans import plan_reads
 
 
-def undoing(store: PlannerStore) -> bool:
+def is_rollback_asked(store: PlannerStore) -> bool:
     """Whether somebody wants the plan in force undone, and has no answer yet."""
 
     def asked(connection: Connection) -> bool:
@@ -26,7 +26,7 @@ def undoing(store: PlannerStore) -> bool:
     return store.database.read(asked)
 
 
-def rolled_back(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
+def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
     """Bring back the plan before the one in force, if that was asked; the generation, 0 where nothing was done."""
     if not snapshot.target:
         return 0
@@ -56,7 +56,7 @@ def rolled_back(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int
     return generation
 
 
-def expire(store: PlannerStore, snapshot: Snapshot) -> int:
+def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
     """End the newest proposal if what it was made from no longer holds; its generation, or 0."""
 
     def then(connection: Connection) -> tuple[int, Snapshot] | None:

@@ -25,7 +25,7 @@ GOING = (PlanState.ROLLING, PlanState.DONE)
 
 
 @dataclass(frozen=True, slots=True)
-class BringResult:
+class RolloutStepResult:
     """What came of one step."""
 
     done: bool = True
@@ -33,9 +33,9 @@ class BringResult:
     told: int = 0  # nodes that were given a new assignment
 
 
-def bring(
+def take_rollout_step(
     store: PlannerStore, look: FleetView, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
-) -> BringResult:
+) -> RolloutStepResult:
     """Take the next step from what is told and seen to what the plan in force wants.
 
     `answering` says how copies on trial have answered: they pass by that, and by time where it says nothing.
@@ -43,10 +43,10 @@ def bring(
     """
     plan = look.plan
     if plan is None or plan.state == PlanState.PAUSED:
-        return BringResult()
+        return RolloutStepResult()
     if plan.state not in GOING:
-        _stay(store, look)
-        return BringResult()
+        _keep_aborted(store, look)
+        return RolloutStepResult()
     target = look.target
     rules = rules_of(look.declared)
     rules = replace(rules, unproven=_unproven(look.assigned, target, rules.gpu_types) - proven)
@@ -59,7 +59,7 @@ def bring(
         before = replace(before, pending={name: replace(one, since=now) for name, one in before.pending.items()})
     trials = answering(_on_trial(before, look.assigned)) if before.canaries else {}
     step = advance(target, look.assigned, look.status, before, rules, look.at, trials)
-    state = _state(PlanState(plan.state), step)
+    state = _next_state(PlanState(plan.state), step)
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = RolloutProgress(
             state,
@@ -67,11 +67,11 @@ def bring(
             step.message or None,
             step.desired if state is PlanState.STOPPED else None,
         )
-        was_told = store.assign(plan, step.changed, settled, _said(plan.generation, plan.state, state, step))
+        was_told = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
         if was_told and state != plan.state:
             metrics.ROLLOUTS.labels(state).inc()
-    moving = frozenset(one.owner for one in step.waiting) | _rising(step)
-    return BringResult(step.done or state is PlanState.STOPPED, moving, len(step.changed))
+    moving = frozenset(one.owner for one in step.waiting) | _starting_owners(step)
+    return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed))
 
 
 def _on_trial(state: RolloutState, told: Desired) -> dict[str, AssignedInstance]:
@@ -104,7 +104,7 @@ def _services(desired: Desired) -> list[tuple[str, AssignedInstance]]:
     return [(node, one) for node, wanted in desired.items() for one in wanted.instances if one.service]
 
 
-def _rising(step: Advance) -> frozenset[str]:
+def _starting_owners(step: Advance) -> frozenset[str]:
     """Services of which a copy is on its way up."""
     return frozenset(
         one.owner
@@ -114,7 +114,7 @@ def _rising(step: Advance) -> frozenset[str]:
     )
 
 
-def _stay(store: PlannerStore, look: FleetView) -> None:
+def _keep_aborted(store: PlannerStore, look: FleetView) -> None:
     """Where a rollout was ended half way, what nodes are told is what is wanted of them from now on."""
     plan = look.plan
     if plan is None or plan.state != PlanState.ABORTED or look.target == look.assigned:
@@ -122,7 +122,7 @@ def _stay(store: PlannerStore, look: FleetView) -> None:
     store.assign(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, look.assigned))
 
 
-def _state(before: PlanState, step: Advance) -> PlanState:
+def _next_state(before: PlanState, step: Advance) -> PlanState:
     if before is PlanState.ROLLING and step.stopped_reason:
         return PlanState.STOPPED
     if before is PlanState.ROLLING and step.done:
@@ -130,7 +130,7 @@ def _state(before: PlanState, step: Advance) -> PlanState:
     return before
 
 
-def _said(generation: int, before: str, after: PlanState, step: Advance) -> list[NewEvent]:
+def _events(generation: int, before: str, after: PlanState, step: Advance) -> list[NewEvent]:
     name = f"p{generation}"
     said = [
         event_of(Reason.CANARY_PASSED, f"{key} kept its SLO", kind="Plan", name=name, generation=generation, about=key)

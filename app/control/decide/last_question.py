@@ -50,6 +50,11 @@ class CycleResult:
     overtaken: bool = False  # by another decision, while this one was made
     suspects: tuple[DeclaredObject, ...] = ()  # where the solver failed: what may be the cause
 
+    @property
+    def blamed(self) -> dict[str, str]:
+        """Returns the services that may be why the solver failed, with its message."""
+        return {f"{one.tenant}/{one.name}": self.message for one in self.suspects if one.kind == "Service"}
+
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:
     """What decides over an answer beside the question: who rests, and who may act."""

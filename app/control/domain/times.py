@@ -1,4 +1,4 @@
-"""How long things take, by what is declared: the period of cycles, and the start of each service's instances."""
+"""What declarations say of time: the period of cycles, the start of instances, the requests a second."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def start_seconds(declared: Sequence[DeclaredObject]) -> dict[str, float]:
         for one in declared
         if one.kind == "Service"
     }
+
+
+def declared_rates(declared: Sequence[DeclaredObject]) -> dict[str, float]:
+    """Returns by service the requests a second that its manifest states."""
+    services = (one for one in declared if one.kind == "Service")
+    return {f"{service.tenant}/{service.name}": float(str(service.spec["ratePerSecond"])) for service in services}
