@@ -1,4 +1,4 @@
-"""Whom to look at when the solver fails on a question each time: what was declared since it answered last."""
+"""Names the manifests changed since the solver last answered: the likely cause when it keeps failing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,29 @@ MOST_NAMED = 5
 
 
 def suspects(answered: Sequence[DeclaredObject], declared: Sequence[DeclaredObject]) -> tuple[DeclaredObject, ...]:
-    """What is new or otherwise than in the world of the last answer; nobody where none is known."""
-    known = {(one.kind, one.tenant, one.name): one.spec for one in answered}
+    """Returns the objects that are new or changed since the last answer; none where no answer is known."""
+    known = {
+        (declared_object.kind, declared_object.tenant, declared_object.name): declared_object.spec
+        for declared_object in answered
+    }
     if not known:
         return ()
-    return tuple(one for one in declared if known.get((one.kind, one.tenant, one.name)) != one.spec)
+    return tuple(
+        declared_object
+        for declared_object in declared
+        if known.get((declared_object.kind, declared_object.tenant, declared_object.name)) != declared_object.spec
+    )
 
 
 def describe_suspects(found: Sequence[DeclaredObject]) -> str:
-    """For messages: `declared since it answered last: Service shop/search, Profile resnet-t4`."""
+    """Returns the text for messages: `declared since it last answered: Service shop/search, Profile resnet-t4`."""
     if not found:
         return ""
-    names = [f"{one.kind} {one.tenant}/{one.name}" if one.tenant else f"{one.kind} {one.name}" for one in found]
+    names = [
+        f"{declared_object.kind} {declared_object.tenant}/{declared_object.name}"
+        if declared_object.tenant
+        else f"{declared_object.kind} {declared_object.name}"
+        for declared_object in found
+    ]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"declared since it answered last: {', '.join(names[:MOST_NAMED])}{more}"
+    return f"declared since it last answered: {', '.join(names[:MOST_NAMED])}{more}"

@@ -1,4 +1,4 @@
-"""What a lane of the planner decides, before it is recorded: the words that lanes, rollout, store and API share."""
+"""The planner's decisions before they are recorded: the types that lanes, rollout, store and API share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from solvers.planning.plan import Plan
 
 
 class PlanningLane(StrEnum):
-    """Who decides."""
+    """The part of the planner that decides."""
 
     FULL = "full"  # the cycle
     FAST = "fast"  # between cycles, for one service's load
@@ -22,12 +22,12 @@ class PlanningLane(StrEnum):
 
 
 class PlanState(StrEnum):
-    """A recorded plan's own life."""
+    """The states of a recorded plan."""
 
-    ADVISORY = "advisory"  # shown, and never acted upon
+    ADVISORY = "advisory"  # shown, never acted upon
     PROPOSED = "proposed"  # waits for approval
     REJECTED = "rejected"
-    EXPIRED = "expired"  # what it was made from no longer holds
+    EXPIRED = "expired"  # the fleet that it was made for has changed
     ROLLING = "rolling"
     PAUSED = "paused"
     DONE = "done"
@@ -37,14 +37,14 @@ class PlanState(StrEnum):
 
 
 class SolveOutcome(StrEnum):
-    """What came of asking for a plan."""
+    """The result of asking the solver for a plan."""
 
     SOLVED = "solved"
-    UNCHANGED = "unchanged"  # the same question as before: the answer stands
+    UNCHANGED = "unchanged"  # the same question as before, so its answer still holds
     OUT_OF_TIME = "out_of_time"
-    CRASHED = "crashed"  # the process died
-    WRONG = "wrong"  # the judge refused the answer, or a solver contradicts itself
-    NOTHING = "nothing"  # there is nothing to plan on, or for
+    CRASHED = "crashed"  # the process crashed
+    WRONG = "wrong"  # the judge rejected the answer, or the solver contradicts itself
+    NOTHING = "nothing"  # there is no GPU to plan on, or nothing to place
 
 
 class RecipeKind(StrEnum):
@@ -58,7 +58,7 @@ class RecipeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SolverAnswer:
-    """What the solver's process gave. `recipe` makes the same again anywhere: counted work, no seconds."""
+    """The solver's answer. `recipe` reproduces the plan anywhere, since it counts work and not seconds."""
 
     outcome: SolveOutcome
     plan: Plan | None = None
@@ -74,9 +74,9 @@ class SolverAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeldBackChange:
-    """A change that is not made, and why."""
+    """A change that is not made, and the reason."""
 
-    service: str  # tenant/name; a job's name where it is one
+    service: str  # tenant/name of a service or a job
     reason: str  # not_worth_its_churn, no_room_to_hand_over, advisory, frozen, ...
     message: str
     needs_sm_percent: float = 0.0
@@ -85,16 +85,16 @@ class HeldBackChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A plan as it is to be recorded: on real GPU indexes, judged, with what it changes and what it holds back."""
+    """A judged plan, ready to be recorded, with the services that it changes and the changes that it holds back."""
 
     lane: PlanningLane
     plan: Plan
     desired: Desired
     answer: SolverAnswer
-    reason: str = ""  # what called for it: cycle, service_applied, node_lost, load_rose, ...
+    reason: str = ""  # the trigger: cycle, service_applied, node_lost, load_rose, ...
     message: str = ""
     held_back: tuple[HeldBackChange, ...] = ()
     state: PlanState = PlanState.ROLLING
-    base: int = 0  # the plan that it changes
+    base: int = 0  # generation of the plan that it changes
     services: tuple[str, ...] = ()  # whose instances it changes
-    verdict: Verdict | None = None  # the judge's on the answer
+    verdict: Verdict | None = None  # of the judge, on the answer

@@ -1,4 +1,4 @@
-"""What every node shall run: the form in which a plan becomes assignments."""
+"""The desired state of each node, and the state that nodes report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agents.contract import AssignedGpu, AssignedInstance
 
 @dataclass(frozen=True, slots=True)
 class NodeDesired:
-    """One node's part: instances by id, devices by index. Equal content is not written again."""
+    """The desired state of one node: instances by id, devices by index. An equal state is not written again."""
 
     instances: tuple[AssignedInstance, ...] = ()
     gpus: tuple[AssignedGpu, ...] = ()
@@ -26,25 +26,25 @@ Desired: TypeAlias = Mapping[str, NodeDesired]  # by node
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """What a node last said of one instance."""
+    """The last reported status of an instance."""
 
-    stage: str = ""  # of its most advanced copy; ready once it serves
+    stage: str = ""  # of its most advanced copy; `ready` once it serves
     routed: bool = False
     reason: str = ""  # why it is held back, or failed
     message: str = ""
-    generation: int = 0  # of the assignment that the node holds
-    sm_percent: float = 0.0  # of the copy that serves
+    generation: int = 0  # of the node's current assignment
+    sm_percent: float = 0.0  # of the serving copy
     memory_gib: float = 0.0
-    copies: int = 1  # old and new while it is handed over
+    copies: int = 1  # two during a handover: the old and the new
 
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """What nodes last said of what they run."""
+    """The last reported status of the whole fleet."""
 
     instances: Mapping[str, InstanceStatus] = field(default_factory=dict)  # by instance id
-    generations: Mapping[str, int] = field(default_factory=dict)  # by node: of the assignment it holds
-    silent: frozenset[str] = frozenset()  # nodes that are not heard of
-    ailing: frozenset[tuple[str, int]] = frozenset()  # GPUs that failed or are fenced
-    lost: frozenset[str] = frozenset()  # nodes that have been silent for so long that they count as gone
+    generations: Mapping[str, int] = field(default_factory=dict)  # by node: of its current assignment
+    silent: frozenset[str] = frozenset()  # nodes that do not report
+    ailing: frozenset[tuple[str, int]] = frozenset()  # failed or fenced GPUs
+    lost: frozenset[str] = frozenset()  # nodes that were silent for too long and count as gone
     assigned_generations: Mapping[str, int] = field(default_factory=dict)  # by node: of its newest assignment

@@ -1,4 +1,4 @@
-"""Why things happen, in words that do not change: the one list of reasons for decisions, events and metrics."""
+"""The list of reasons that decisions, events and metrics give; their words do not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["NewEvent", "Reason", "Severity", "event_of", "reason_of"]
 
 
 class Reason(StrEnum):
-    """A reason, how much it matters, and the sentence that explains it to whoever meets it first."""
+    """A reason, its severity, and a sentence that explains it to a person who meets it for the first time."""
 
     severity: Severity
     sentence: str
@@ -28,126 +28,163 @@ class Reason(StrEnum):
         return "".join(part.capitalize() for part in self.value.split("_"))
 
     # What calls for a decision.
-    CYCLE = "cycle", "info", "The period between full plans was over."
-    FIRST_PLAN = "first_plan", "info", "Nothing was planned before."
+    CYCLE = "cycle", "info", "The planning period has passed."
+    FIRST_PLAN = "first_plan", "info", "There was no plan yet."
     JOB_APPLIED = "job_applied", "info", "A job was declared, changed or deleted."
-    FLEET_APPLIED = "fleet_applied", "info", "Nodes, GPU types, models, profiles, tenants or the policy were changed."
-    LOAD_ROSE = "load_rose", "info", "More is asked of a service than its plan was made for."
+    FLEET_APPLIED = "fleet_applied", "info", "A node, GPU type, model, profile, tenant or the policy was changed."
+    LOAD_ROSE = "load_rose", "info", "A service gets more requests than it was planned for."
     OPERATOR = "operator", "info", "A person asked for it."
-    ROLLBACK = "rollback", "info", "A person asked for an earlier plan again."
-    CORRECTED = "corrected", "info", "Measuring moved the correction of a profile far enough to plan anew."
+    ROLLBACK = "rollback", "info", "A person asked to go back to an earlier plan."
+    CORRECTED = "corrected", "info", "Measurements changed the correction of a profile enough to make a new plan."
 
-    # What came of a cycle.
-    PLANNED = "planned", "info", "A new plan was made and recorded."
-    UNCHANGED = "unchanged", "info", "Nothing that decides a plan has changed, so the plan in force stands."
-    NOTHING_TO_PLAN = "nothing_to_plan", "info", "There is no GPU to plan on, or nothing to place."
-    SOLVER_OUT_OF_TIME = "solver_out_of_time", "warning", "The solver had no plan by its deadline; the last one stands."
-    SOLVER_CRASHED = "solver_crashed", "alarm", "The solver's process died; the last plan stands."
-    SOLVER_WRONG = "solver_wrong", "alarm", "The judge refused the solver's plan; the last one stands."
-    OVERTAKEN = "overtaken", "info", "Another decision was recorded after this one's snapshot: it was not recorded."
+    # The result of a cycle.
+    PLANNED = "planned", "info", "A new plan was recorded."
+    UNCHANGED = "unchanged", "info", "Nothing that the plan depends on has changed, so it stays in force."
+    NOTHING_TO_PLAN = "nothing_to_plan", "info", "No GPU is available for planning, or there is nothing to place."
+    SOLVER_OUT_OF_TIME = (
+        "solver_out_of_time",
+        "warning",
+        "The solver found no plan by its deadline; the last plan stays in force.",
+    )
+    SOLVER_CRASHED = "solver_crashed", "alarm", "The solver's process crashed; the last plan stays in force."
+    SOLVER_WRONG = "solver_wrong", "alarm", "The judge rejected the solver's plan; the last plan stays in force."
+    OVERTAKEN = "overtaken", "info", "Another decision was recorded meanwhile, so this one was dropped."
 
-    # Who leads.
-    LEADER_CHANGED = "leader_changed", "info", "Another planner took the lease and leads under a new epoch."
+    # Leadership.
+    LEADER_CHANGED = "leader_changed", "info", "Another planner took the lease and leads now."
 
-    # What is held back.
+    # Changes that are held back.
     TOO_MANY_MOVES = (
         "too_many_moves",
         "info",
-        "A cheaper plan would hand over much of the fleet: a small one was taken.",
+        "A cheaper plan would move much of the fleet, so a smaller change was made instead.",
     )
-    NOT_WORTH_ITS_CHURN = "not_worth_its_churn", "info", "What the change saves over the horizon is less than it costs."
+    NOT_WORTH_ITS_CHURN = (
+        "not_worth_its_churn",
+        "info",
+        "The change would save less over the planning horizon than it costs.",
+    )
     NO_ROOM_TO_HAND_OVER = (
-        "no_room_to_hand_over", "warning", "No order of steps makes the new copies before the old ones end.",
+        "no_room_to_hand_over", "warning", "No order of steps starts the new copies before the old ones end.",
     )  # fmt: skip
-    ADVISORY = "advisory", "info", "The mode is advisory: the change is shown and not made."
+    ADVISORY = "advisory", "info", "The mode is advisory: the change is shown but not made."
     AWAITS_APPROVAL = "awaits_approval", "info", "The mode is approve: the change waits for a person."
-    FROZEN = "frozen", "warning", "The tenant's budget is spent: its services get nothing more than they have."
-    TOO_FEW_GPUS = "too_few_gpus", "warning", "Fewer GPUs may run a service than its minInstances: what stands stays."
-    CORDONED = "cordoned", "info", "The node or GPU is cordoned: nothing new is placed there."
-    NODE_SILENT = "node_silent", "warning", "A node is not heard of: what runs there is presumed to go on."
-    ROLLOUT_UNDER_WAY = "rollout_under_way", "info", "The rollout of an earlier plan is not through yet."
-    CANARY_FIRST = "canary_first", "info", "A new profile or variant is tried on one instance before the others."
+    FROZEN = "frozen", "warning", "The tenant's budget is spent, so its services get no more GPUs than they have."
+    TOO_FEW_GPUS = (
+        "too_few_gpus",
+        "warning",
+        "Fewer GPUs can run the service than its minInstances asks for; its running copies stay.",
+    )
+    CORDONED = "cordoned", "info", "The node or GPU is cordoned, so nothing new is placed there."
+    NODE_SILENT = (
+        "node_silent",
+        "warning",
+        "A node does not report; the planner assumes that its instances keep running.",
+    )
+    ROLLOUT_UNDER_WAY = "rollout_under_way", "info", "The rollout of an earlier plan is still in progress."
+    CANARY_FIRST = "canary_first", "info", "A new profile or variant is tried on a single instance first."
 
     # Rollouts.
-    STEP_FAILED_LATELY = (
-        "step_failed_lately",
-        "info",
-        "Its last step failed a while ago: it rests.",
-    )
-    ROLLOUT_DONE = "rollout_done", "info", "What runs is what the plan says."
-    ROLLOUT_STOPPED = "rollout_stopped", "alarm", "A step failed its check: nothing further is changed."
+    STEP_FAILED_LATELY = "step_failed_lately", "info", "Its last step failed recently; it will be retried later."
+    ROLLOUT_DONE = "rollout_done", "info", "The rollout is complete."
+    ROLLOUT_STOPPED = "rollout_stopped", "alarm", "A step failed its check, so the rollout stopped."
     ROLLOUT_PAUSED = "rollout_paused", "info", "A person paused the rollout."
-    ROLLOUT_RESUMED = "rollout_resumed", "info", "A person let the rollout go on."
-    ROLLOUT_ABORTED = "rollout_aborted", "warning", "A person ended the rollout; what was reached stays."
-    ROLLBACK_REFUSED = "rollback_refused", "warning", "An earlier plan was asked for, and cannot be brought back."
-    ROLLED_BACK = "rolled_back", "warning", "An earlier plan was brought back."
-    STEP_TIMED_OUT = "step_timed_out", "warning", "A node did not bring a copy up in the time that a step has."
-    STEP_FAILED = "step_failed", "warning", "A node could not bring a copy up."
-    CAPACITY_AT_RISK = "capacity_at_risk", "warning", "The next step would leave a service too little: it waits."
-    CANARY_PASSED = "canary_passed", "info", "The first instance kept the SLO: the others follow."
-    CANARY_FAILED = "canary_failed", "alarm", "The first instance missed the SLO: the others stay as they are."
+    ROLLOUT_RESUMED = "rollout_resumed", "info", "A person resumed the rollout."
+    ROLLOUT_ABORTED = "rollout_aborted", "warning", "A person aborted the rollout; the steps already taken stay."
+    ROLLBACK_REFUSED = (
+        "rollback_refused",
+        "warning",
+        "A rollback was requested, but the earlier plan cannot be restored.",
+    )
+    ROLLED_BACK = "rolled_back", "warning", "An earlier plan was restored."
+    STEP_TIMED_OUT = "step_timed_out", "warning", "A node did not start a copy within the time limit of a step."
+    STEP_FAILED = "step_failed", "warning", "A node could not start a copy."
+    CAPACITY_AT_RISK = (
+        "capacity_at_risk",
+        "warning",
+        "The next step would leave a service with too little capacity, so it waits.",
+    )
+    CANARY_PASSED = "canary_passed", "info", "The first instance met the SLO, so the others follow."
+    CANARY_FAILED = "canary_failed", "alarm", "The first instance missed the SLO, so the others stay as they are."
     PLAN_PROPOSED = "plan_proposed", "info", "A plan waits for approval."
     PLAN_APPROVED = "plan_approved", "info", "A person approved a plan."
     PLAN_REJECTED = "plan_rejected", "info", "A person rejected a plan."
-    PLAN_EXPIRED = "plan_expired", "info", "A plan waited until what it was made from no longer held."
+    PLAN_EXPIRED = "plan_expired", "info", "A plan waited for approval until the fleet it was made for had changed."
 
     # Services.
-    SERVED = "served", "info", "The plan carries the whole of what is asked."
-    UNSERVED = "unserved", "warning", "The plan does not carry all that is asked of a service."
-    SLO_ATTAINED = "slo_attained", "info", "A service answers as its SLO says."
-    SLO_MISSED = "slo_missed", "warning", "Too many of a service's requests are late."
-    BURN_FAST = "burn_fast", "alarm", "A service spends its allowance of late requests many times too fast."
-    QUEUEING = "queueing", "warning", "Requests wait at the gateway, up to a limit, for lack of capacity."
-    SHEDDING = "shedding", "alarm", "A share of a service's requests is answered 503 for lack of capacity."
+    SERVED = "served", "info", "The plan serves the whole load of the service."
+    UNSERVED = "unserved", "warning", "The plan does not serve the whole load of a service."
+    SLO_ATTAINED = "slo_attained", "info", "A service meets its SLO."
+    SLO_MISSED = "slo_missed", "warning", "Too many requests of a service are answered late."
+    BURN_FAST = "burn_fast", "alarm", "A service uses up its allowance of late requests many times too fast."
+    QUEUEING = "queueing", "warning", "The gateway queues requests, up to a limit, because capacity is short."
+    SHEDDING = (
+        "shedding",
+        "alarm",
+        "The gateway answers a share of a service's requests with 503 because capacity is short.",
+    )
 
     # Jobs.
-    JOB_QUEUED = "job_queued", "info", "A job waits for a place."
-    JOB_PLACED = "job_placed", "info", "A job got a place."
-    JOB_STARTED = "job_started", "info", "A job runs."
-    JOB_PREEMPTED = "job_preempted", "info", "A job was stopped for what is more urgent, and goes on later."
-    JOB_RESUMED = "job_resumed", "info", "A job goes on where it was stopped."
-    JOB_FINISHED = "job_finished", "info", "A job is done."
-    JOB_FAILED = "job_failed", "warning", "A job ended without being done."
-    JOB_LATE = "job_late", "warning", "At its pace a job will miss its deadline."
+    JOB_QUEUED = "job_queued", "info", "A job waits for room on a GPU."
+    JOB_PLACED = "job_placed", "info", "A job was placed on a GPU."
+    JOB_STARTED = "job_started", "info", "A job started to run."
+    JOB_PREEMPTED = (
+        "job_preempted",
+        "info",
+        "A job was stopped to make room for more urgent work; it will continue later.",
+    )
+    JOB_RESUMED = "job_resumed", "info", "A job continues where it was stopped."
+    JOB_FINISHED = "job_finished", "info", "A job is complete."
+    JOB_FAILED = "job_failed", "warning", "A job ended before it was complete."
+    JOB_LATE = "job_late", "warning", "At its current pace a job will miss its deadline."
 
     # Nodes and devices.
-    NODE_JOINED = "node_joined", "info", "A node reports for the first time."
-    NODE_LOST = "node_lost", "alarm", "A node was silent for longer than lostAfterSeconds: what ran there is replaced."
+    NODE_JOINED = "node_joined", "info", "A node reported for the first time."
+    NODE_LOST = "node_lost", "alarm", "A node was silent for longer than lostAfterSeconds; its instances are replaced."
     NODE_BACK = "node_back", "info", "A node that was silent or lost reports again."
-    NODE_MISMATCH = "node_mismatch", "warning", "A node has other devices than were declared: nothing is planned there."
-    GPU_FAILED = "gpu_failed", "alarm", "A GPU is failed or fenced: what ran there is replaced."
-    GPU_BACK = "gpu_back", "info", "A GPU that was failed or fenced is well again, and has been for a while."
-    NOT_PREEMPTIBLE = "not_preemptible", "warning", "A job that may not be stopped runs there: it goes on to its end."
-    NO_ROOM_ANYWHERE = "no_room_anywhere", "warning", "What runs there would be served nowhere else: it stays."
+    NODE_MISMATCH = "node_mismatch", "warning", "A node has other devices than declared, so nothing is planned there."
+    GPU_FAILED = "gpu_failed", "alarm", "A GPU failed or was fenced; its instances are replaced."
+    GPU_BACK = "gpu_back", "info", "A GPU that had failed or was fenced has been healthy for a while."
+    NOT_PREEMPTIBLE = "not_preemptible", "warning", "A job that must not be stopped runs there until it ends."
+    NO_ROOM_ANYWHERE = (
+        "no_room_anywhere",
+        "warning",
+        "No other place could serve the load of an instance there, so it stays.",
+    )
     CORDON = "cordon", "info", "A person cordoned a node or GPU."
     UNCORDON = "uncordon", "info", "A person lifted a cordon."
-    DRAIN_STARTED = "drain_started", "info", "A person asked for a node or GPU to be emptied."
-    DRAIN_DONE = "drain_done", "info", "Nothing runs any more on what was to be emptied."
-    DRAIN_STUCK = "drain_stuck", "warning", "Something cannot leave what is to be emptied by its deadline."
-    RELEASABLE = "releasable", "info", "A node has been empty for longer than idleMinutes: it could be given back."
-    RENT_MORE = "rent_more", "info", "GPUs that could be rented would serve what is left unserved."
+    DRAIN_STARTED = "drain_started", "info", "A person asked to drain a node or GPU."
+    DRAIN_DONE = "drain_done", "info", "The drained node or GPU is empty."
+    DRAIN_STUCK = "drain_stuck", "warning", "The drain missed its deadline: something there cannot leave."
+    RELEASABLE = "releasable", "info", "A node has been empty for longer than idleMinutes and could be given back."
+    RENT_MORE = "rent_more", "info", "Renting more GPUs would serve the unserved load."
 
     # Tenants.
-    OVER_BUDGET = "over_budget", "alarm", "A tenant has spent its budget of the month."
-    NEAR_BUDGET = "near_budget", "warning", "At its pace a tenant will have spent its budget before the month ends."
-    WITHIN_BUDGET = "within_budget", "info", "A tenant has not spent its budget of the month."
-    BORROWING = "borrowing", "info", "A tenant uses more than its guarantee, of what others leave idle."
-    RECLAIMED = "reclaimed", "warning", "What a tenant had borrowed goes back to those who are entitled to it."
+    OVER_BUDGET = "over_budget", "alarm", "A tenant has spent its monthly budget."
+    NEAR_BUDGET = "near_budget", "warning", "At its current pace a tenant will spend its budget before the month ends."
+    WITHIN_BUDGET = "within_budget", "info", "A tenant is within its monthly budget."
+    BORROWING = "borrowing", "info", "A tenant uses more than its guarantee, on capacity that others leave idle."
+    RECLAIMED = "reclaimed", "warning", "Capacity that a tenant had borrowed goes back to the tenants entitled to it."
 
     # Profiles.
-    PROFILE_CORRECTED = "profile_corrected", "info", "What was measured moved the correction of a profile."
-    PROFILE_WRONG = "profile_wrong", "alarm", "A profile is further from what is measured than a correction may go."
+    PROFILE_CORRECTED = "profile_corrected", "info", "Measurements changed the correction of a profile."
+    PROFILE_WRONG = (
+        "profile_wrong",
+        "alarm",
+        "A profile differs from the measurements by more than a correction may cover.",
+    )
 
     # Gateways.
-    GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer says what it counts."
-    GATEWAY_BACK = "gateway_back", "info", "A gateway says again what it counts."
+    GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer reports its counts."
+    GATEWAY_BACK = "gateway_back", "info", "A gateway reports its counts again."
 
 
+MOST_MESSAGE_CHARACTERS = 2000
 _WORDS = {reason.value: reason for reason in Reason}
 
 
 def reason_of(word: str) -> Reason | None:
-    """The reason of this word; None where it is none of ours."""
+    """Returns the reason with this word, or None for an unknown word."""
     return _WORDS.get(word)
 
 
@@ -155,8 +192,8 @@ def event_of(
     reason: Reason, message: str = "", *, kind: str = "", name: str = "", tenant: str = "",
     generation: int | None = None, about: str = "", severity: Severity | None = None,
 ) -> NewEvent:  # fmt: skip
-    """The event of a reason; without a message its sentence. `name` may be as plans have it, `tenant/name`."""
+    """Returns an event that carries the message, or else the reason's sentence. `name` may be `tenant/name`."""
     if not tenant and "/" in name:
         tenant, name = name.split("/", 1)
-    said = (message or reason.sentence)[:2000]
-    return NewEvent(reason.value, severity or reason.severity, said, kind, tenant, name, generation, about)
+    text = (message or reason.sentence)[:MOST_MESSAGE_CHARACTERS]
+    return NewEvent(reason.value, severity or reason.severity, text, kind, tenant, name, generation, about)

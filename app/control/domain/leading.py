@@ -1,4 +1,4 @@
-"""What a leader holds and how it loses it: the view of a cycle, and the refusal of an epoch that is over."""
+"""The leader's view of a rollout, and the exception that ends an epoch."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from app.store.plans import plans
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a rollout goes by: the plan in force, what nodes were told, and what they say."""
+    """The input of a rollout step: the plan in force, the nodes' assignments, and the reported status."""
 
     at: datetime
     declared: tuple[DeclaredObject, ...]
     plan: plans.PlanInForce | None
-    target: Desired  # what the plan wants
+    target: Desired  # the plan's desired state
     assigned: Desired
     status: FleetStatus
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutProgress:
-    """How far a rollout is."""
+    """The progress of a rollout."""
 
     state: PlanState
     rollout: Mapping[str, Any]
     message: str | None = None
-    desired: Desired | None = None  # in place of what the plan wanted, where it ends somewhere else
+    desired: Desired | None = None  # the state that was reached, where it differs from the plan's
 
 
 class Deposed(Exception):
-    """A newer epoch won: whatever this leader writes is nothing."""
+    """Another planner leads under a newer epoch, so this one must not write any more."""

@@ -1,4 +1,4 @@
-"""Where others join on: who answers the planner's questions, and who knows what is asked of services."""
+"""The protocols of the planner's partners: the solver that answers its questions and the forecast of loads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from app.control.domain.snapshot import Correction, DeclaredObject, ExpectedLoad
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
-Meanwhile: TypeAlias = Callable[[], object]  # what an asker does until its answer is there
+Meanwhile: TypeAlias = Callable[[], object]  # what the caller does while it waits for the answer
 
 
 def just_wait() -> None:
-    """An asker just waits."""
+    """Does nothing while the solver works."""
 
 
 class PlanSolver(Protocol):
-    """Who answers questions: a process with a deadline, or the same in this one for simulations."""
+    """Solves problems: in a process with a deadline, or in this process for simulations."""
 
     def solve(
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
@@ -31,7 +31,7 @@ class PlanSolver(Protocol):
 
 
 class LoadForecaster(Protocol):
-    """Who says what is asked of services, and what will be."""
+    """Knows the load of each service and predicts it."""
 
     def begin(self) -> None: ...
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None: ...

@@ -1,4 +1,4 @@
-"""What nodes and gateways report, as the planner's rooms hand it on."""
+"""Readings of nodes and gateways, as the planner's rooms exchange them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Protocol
 
 
 class LoadReading(Protocol):
-    """What the last seconds of one service were like."""
+    """The load of a service in the last seconds."""
 
     @property
     def rate_per_second(self) -> float: ...
 
     @property
-    def within_slo(self) -> float | None: ...  # share of answers; None where nobody knows
+    def within_slo(self) -> float | None: ...  # share of answers; None where it is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """What a node said of a job's instance. A count of 0 says nothing: a copy that comes up has no other."""
+    """A node's report of a job's instance. A count of 0 means nothing: a starting copy always reports 0."""
 
     job: str
     instance: str
     node: str
-    order: int  # of the report among its node's
+    order: int  # of the report among those of its node
     at: datetime  # by the database's clock
-    units: float = 0.0  # done since the job began, as its process counts: it goes on from what it has saved
+    units: float = 0.0  # done since the job began, as its process counts them: it continues from its last checkpoint
     stage: str = ""
-    reason: str = ""  # why it fell, or is not started
+    reason: str = ""  # why it failed, or was not started
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTrial:
-    """How an instance has answered since it serves."""
+    """The answers of an instance on trial since it began to serve."""
 
     requests: int = 0
     within_percent: float = 100.0  # of its SLO

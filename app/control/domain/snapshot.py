@@ -1,4 +1,4 @@
-"""All that is known at one moment, frozen: what a decision is made from, recorded with it, and replayed from."""
+"""Everything that is known at one moment: a decision is made from it, recorded with it and replayed from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
 
 @dataclass(frozen=True, slots=True)
 class DeclaredObject:
-    """One object of the world, as it was written."""
+    """A declared object, as it was written."""
 
     kind: str
     tenant: str
@@ -25,36 +25,37 @@ class DeclaredObject:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """How a node is, as far as planning goes.
+    """The status of a node, as far as it matters for planning.
 
-    `silent` is not heard of for a while: what runs there goes on, nothing new is sent. `lost` is silent for longer than
-    the policy's lostAfterSeconds: it counts as gone. `mismatch` has other devices than were declared.
+    A `silent` node has not reported for a while: its instances go on, and it gets nothing new. A `lost` node has been
+    silent for longer than the policy's lostAfterSeconds and counts as gone. A node with other devices than declared is
+    a `mismatch`.
     """
 
     name: str
     state: NodeState
     failed_gpus: tuple[int, ...] = ()  # by index: failed or fenced
-    cordoned_gpus: tuple[int, ...] = ()  # nothing new
-    draining_gpus: tuple[int, ...] = ()  # nothing at all
+    cordoned_gpus: tuple[int, ...] = ()  # nothing new is placed there
+    draining_gpus: tuple[int, ...] = ()  # everything has to leave
     uuids: tuple[str, ...] = ()  # by index
-    templates: tuple[str, ...] | None = None  # as reported; None: not known
+    templates: tuple[str, ...] | None = None  # as reported; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedLoad:
-    """What is asked of a service in the time that a plan is for."""
+    """The load of a service that a plan is made for."""
 
-    rate_per_second: float  # to be planned for
-    low: float = 0.0  # the band that the forecast gives
+    rate_per_second: float  # that the plan is made for
+    low: float = 0.0  # lower end of the forecast's band
     high: float = 0.0
     observed_per_second: float = 0.0  # in the last cycle
-    observed_seconds: float = 0.0  # how long it has been watched
+    observed_seconds: float = 0.0  # how long it has been observed
     reason: str = ""  # declared, held, risen, fallen
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What measuring says against a profile."""
+    """Factors by which measurements differ from a profile."""
 
     latency_factor: float = 1.0
     memory_factor: float = 1.0
@@ -63,44 +64,46 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """Where a job is on its way."""
+    """The progress of a job."""
 
     phase: str = "queued"
     done: float = 0.0  # steps or requests
     per_second: float = 0.0
-    attempts: int = 0  # to place it that failed, since it was last placed
-    retry_at: datetime | None = None  # it rests until then, unless room has come free since
-    room: Mapping[str, int] = field(default_factory=dict)  # GPU type -> most free SM% when it last found no place
+    attempts: int = 0  # failed attempts to place it since it was last placed
+    retry_at: datetime | None = None  # not tried before then, unless room has become free since
+    room: Mapping[str, int] = field(default_factory=dict)  # GPU type -> most free SM% when placing it last failed
     reason: str = ""
     relaxation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSpending:
-    """What a tenant has spent in this month, in the currency of prices."""
+    """What a tenant has spent this month, in the currency of prices."""
 
     spent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One consistent read of everything that decides a plan."""
+    """A consistent read of everything that a plan depends on."""
 
     at: datetime
     epoch: int
     declared: tuple[DeclaredObject, ...] = ()
     nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
-    in_force: Mapping[str, NodeDesired] = field(default_factory=dict)  # what the plan in force wants of each node
+    in_force: Mapping[str, NodeDesired] = field(default_factory=dict)  # the plan in force, by node
     expected: Mapping[str, ExpectedLoad] = field(default_factory=dict)  # by tenant/name
     corrections: Mapping[str, Correction] = field(default_factory=dict)  # by model/variant/gpuType
     jobs: Mapping[str, JobProgress] = field(default_factory=dict)  # by tenant/name
     tenants: Mapping[str, TenantSpending] = field(default_factory=dict)
-    resting: Mapping[str, datetime] = field(default_factory=dict)  # whose last step failed, until when
-    moved: int = 0  # full plans of the last hour that moved something
-    is_rolling: bool = False  # the plan in force is not yet what runs
-    rolled_back_at: datetime | None = None  # since when the plan in force is one that somebody brought back
-    target: int = 0  # generation of the plan that is in force; 0: none yet
+    resting: Mapping[str, datetime] = field(
+        default_factory=dict
+    )  # services and jobs whose last step failed: when they may be tried again
+    moved: int = 0  # full plans of the last hour that changed something
+    is_rolling: bool = False  # the plan in force is not fully rolled out
+    rolled_back_at: datetime | None = None  # when the plan in force was restored by a rollback
+    target: int = 0  # generation of the plan in force; 0: none yet
 
     def spec(self, kind: str, name: str, tenant: str = "") -> Mapping[str, JSON] | None:
-        """What was declared under this name."""
+        """Returns the spec of the object with this name, or None."""
         return next((d.spec for d in self.declared if (d.kind, d.tenant, d.name) == (kind, tenant, name)), None)

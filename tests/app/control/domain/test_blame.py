@@ -53,7 +53,7 @@ def test_a_service_that_the_solver_dies_of_is_named_and_the_last_plan_stands_unt
         assert ready >= 1
         put(simulation.database, world(service("a", 200.0), service("b", 50.0)))
         simulation.go_on(70)
-        told = "the solver's process ended with SIGSEGV; declared since it answered last: Service shop/b"
+        told = "the solver's process ended with SIGSEGV; declared since it last answered: Service shop/b"
         assert {one for (one,) in rows(simulation, "SELECT message FROM event WHERE reason = 'solver_crashed'")} == {
             told
         }
@@ -79,7 +79,7 @@ def test_what_is_new_or_changed_is_suspected_and_nothing_where_no_answer_is_know
 def test_few_are_named_of_many() -> None:
     many = tuple(DeclaredObject("Service", "shop", f"s{number}", {}) for number in range(7))
     assert describe_suspects(many) == (
-        "declared since it answered last: Service shop/s0, Service shop/s1, Service shop/s2, Service shop/s3, "
+        "declared since it last answered: Service shop/s0, Service shop/s1, Service shop/s2, Service shop/s3, "
         "Service shop/s4 and 2 more"
     )
     assert describe_suspects(()) == ""
