@@ -1,1 +1,1 @@
-"""The traffic of a fleet: reports in, assignments out."""
+"""Traffic of nodes and gateways: reports in; assignments and endpoints out."""

@@ -1,10 +1,10 @@
-"""Agents that wait for their next assignment: one query a change for all of them, not one each."""
+"""Answers agents that wait for their next assignment: one query per change for all of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,14 +20,14 @@ from app.store.fleet import assignments
 from app.tokens import UNAUTHORIZED
 
 PAUSE_SECONDS = 1.0
-LOOK_SECONDS = 30.0  # notices look at the versions themselves every second; this only bounds a stop
+RECHECK_SECONDS = 30.0  # notices check the versions every second; this only bounds a stop
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Poll:
-    """One agent that waits."""
+    """An agent that waits."""
 
     who: Principal
     node: str
@@ -36,26 +36,26 @@ class Poll:
 
 
 class AssignmentPolls:
-    """Knows the newest version of every node's assignment, and who waits for a newer one."""
+    """Keeps the newest version of every node's assignment, and the agents that wait for a newer one."""
 
     def __init__(self, database: Database, notices: Notices) -> None:
         self._database = database
         self._notices = notices
         self._newest: dict[str, int] = {}
-        self._seen = 0
+        self._version = 0
         self._loaded = False
         self._polls: dict[str, set[Poll]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins to follow; called in the event loop that the polls run in."""
+        """Starts to follow changes; called in the event loop that the polls run in."""
         self._tasks = [
-            asyncio.create_task(self._forever("assignment", self._follow_assignments())),
-            asyncio.create_task(self._forever("token", self._follow_tokens())),
+            asyncio.create_task(self._forever("assignment", self._follow_assignments)),
+            asyncio.create_task(self._forever("token", self._follow_tokens)),
         ]
 
     async def stop(self) -> None:
-        """Ends the following and lets every poll go with nothing new."""
+        """Stops, and ends every poll with nothing new."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -63,13 +63,13 @@ class AssignmentPolls:
             poll.body.cancel()
 
     def newest(self, node: str) -> int:
-        """The version of the node's assignment, as far as this process has heard; 0 for none."""
+        """Returns the version of the node's assignment, as far as this process knows; 0 for none."""
         return self._newest.get(node, 0)
 
     async def wait(self, who: Principal, node: str, after: int, seconds: float) -> str | None:
-        """The node's assignment once its version is another than `after`; None when time is up."""
+        """Returns the node's assignment once its version differs from `after`; None when the time is up."""
         if not self._loaded or self.newest(node) != after:
-            # Also when it is lower than the agent's: the database was restored, and what it says counts.
+            # Also when it is lower than the agent's: the database was restored, and its content counts.
             found = await run_in_threadpool(
                 self._database.read, lambda connection: assignments.of_node(connection, node)
             )
@@ -81,14 +81,14 @@ class AssignmentPolls:
         waiting = self._polls.setdefault(node, set())
         waiting.add(poll)
         try:
-            if self.newest(node) > after:  # it came while we asked the database
+            if self.newest(node) > after:  # it arrived during the read
                 await self._serve({node})
             return await asyncio.wait_for(poll.body, seconds)
         except TimeoutError:
             return None
         except asyncio.CancelledError:
             if poll.body.cancelled() and not _cancelling():
-                return None  # we stop; the agent itself is still there
+                return None  # this server stops; the agent is still connected
             raise
         finally:
             waiting.discard(poll)
@@ -97,17 +97,17 @@ class AssignmentPolls:
 
     async def _follow_assignments(self) -> None:
         while True:
-            version = await self._notices.wait("assignment", self._seen, LOOK_SECONDS)
-            if version > self._seen or not self._loaded:
-                await self._look(version)
+            version = await self._notices.wait("assignment", self._version, RECHECK_SECONDS)
+            if version > self._version or not self._loaded:
+                await self._read_changes(version)
 
-    async def _look(self, version: int) -> None:
+    async def _read_changes(self, version: int) -> None:
         waiting = list(self._polls)
         rows = await run_in_threadpool(
-            self._database.read, lambda connection: assignments.since(connection, self._seen, waiting)
+            self._database.read, lambda connection: assignments.since(connection, self._version, waiting)
         )
         # Versions become visible in commit order, so nothing below the last one is still to come.
-        self._seen = max([version, self._seen, *(row[1] for row in rows)])
+        self._version = max([version, self._version, *(row[1] for row in rows)])
         self._loaded = True
         missed = set()
         for node, newest, body in rows:
@@ -120,7 +120,7 @@ class AssignmentPolls:
             await self._serve(missed)
 
     async def _serve(self, nodes: set[str]) -> None:
-        """Answer polls that began while we were reading."""
+        """Answers polls that began during the read."""
         for node in nodes:
             found = await run_in_threadpool(
                 self._database.read, lambda connection, node=node: assignments.of_node(connection, node)
@@ -134,10 +134,10 @@ class AssignmentPolls:
                 poll.body.set_result(body)
 
     async def _follow_tokens(self) -> None:
-        seen = self._notices.current("token")
+        known = self._notices.current("token")
         while True:
-            version = await self._notices.wait("token", seen, LOOK_SECONDS)
-            if version == seen:
+            version = await self._notices.wait("token", known, RECHECK_SECONDS)
+            if version == known:
                 continue
             ids = sorted({poll.who.id for poll in self._all()})
             live = await run_in_threadpool(
@@ -146,21 +146,20 @@ class AssignmentPolls:
             for poll in self._all():
                 if poll.who.id in set(ids) - live and not poll.body.done():
                     poll.body.set_exception(HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED))
-            seen = version
+            known = version
 
     def _all(self) -> list[Poll]:
         return [poll for polls in self._polls.values() for poll in polls]
 
-    async def _forever(self, what: str, follow: Coroutine[Any, Any, None]) -> None:
+    async def _forever(self, what: str, follow: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
             try:
-                await follow
+                await follow()
             except Unavailable as error:
                 log.warning("polls_wait_for_database", extra={"stream": what, "error": str(error)})
             except Exception:
                 log.exception("polls_failed", extra={"stream": what})
             await asyncio.sleep(PAUSE_SECONDS)
-            follow = self._follow_assignments() if what == "assignment" else self._follow_tokens()
 
 
 def _cancelling() -> bool:

@@ -1,4 +1,4 @@
-"""A report's bytes into a report that can be stored: what is wrong with it is said here, and counted."""
+"""Decodes a report that can be stored; refuses every other one by name, and counts the refusals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _DECODER = msgspec.json.Decoder(Report)
 
 
 def decode_report(raw: bytes) -> Report:
-    """The report; 422 for anything that must not reach the database."""
+    """Returns the report; 422 for anything that must not reach the database."""
     try:
         report = _DECODER.decode(raw)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
         raise refuse(_reason(message), path.strip("`.") or "report", message) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # NaN and Infinity are no JSON; they get the name of what they are.
+        # NaN and Infinity are not JSON; they get a reason of their own.
         reason = "not_finite" if any(word in raw for word in (b"NaN", b"Infinity")) else "malformed"
         raise refuse(reason, "report", str(error)) from None
     except RecursionError:
@@ -30,11 +30,11 @@ def decode_report(raw: bytes) -> Report:
 
 
 def refuse(reason: str, field: str, message: str) -> HttpProblem:
-    """The refusal of a whole report, counted."""
+    """Returns the refusal of a whole report, and counts it."""
     metrics.REFUSED.labels(reason).inc()
     return HttpProblem(
         "invalid",
-        f"the report was not kept ({reason}); contract version {CONTRACT} is understood here",
+        f"the report was not stored ({reason}); this server understands contract version {CONTRACT}",
         faults=[ManifestFault(document="report", field=field, message=message)],
     )
 
@@ -48,17 +48,17 @@ def _check(report: Report) -> None:
     if minute.second or minute.microsecond:
         raise refuse("invalid", "minute", f"{minute.isoformat()} is not the beginning of a minute")
     if len({gpu.index for gpu in report.gpus}) != len(report.gpus):
-        raise refuse("invalid", "gpus", "a GPU's index is there twice")
+        raise refuse("invalid", "gpus", "the index of a GPU occurs twice")
     if len({instance.id for instance in report.instances}) != len(report.instances):
-        raise refuse("invalid", "instances", "an instance's id is there twice")
-    told_gpus = report.inventory.gpus if report.inventory else ()
-    if len({gpu.index for gpu in told_gpus}) != len(told_gpus) or len({g.uuid for g in told_gpus}) != len(told_gpus):
-        raise refuse("invalid", "inventory", "a GPU's index or UUID is there twice")
+        raise refuse("invalid", "instances", "the id of an instance occurs twice")
+    listed = report.inventory.gpus if report.inventory else ()
+    if len({gpu.index for gpu in listed}) != len(listed) or len({g.uuid for g in listed}) != len(listed):
+        raise refuse("invalid", "inventory", "the index or UUID of a GPU occurs twice")
     wrong = misnamed(report.instances)
     if wrong:
         raise refuse("invalid", "instances", wrong)
-    for told in report.usage:
-        if bool(told.service) == bool(told.job):
-            raise refuse("invalid", "usage", f"{told.id} must name a service or a job, and not both")
-        if told.ended_at is not None and told.ended_at < told.started_at:
-            raise refuse("invalid", "usage", f"{told.id} ends before it starts")
+    for interval in report.usage:
+        if bool(interval.service) == bool(interval.job):
+            raise refuse("invalid", "usage", f"{interval.id} must name either a service or a job")
+        if interval.ended_at is not None and interval.ended_at < interval.started_at:
+            raise refuse("invalid", "usage", f"{interval.id} ends before it starts")

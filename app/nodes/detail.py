@@ -1,4 +1,4 @@
-"""What a report says beside its numbers: copies, what is held back, excursions, ailing devices. Mostly unchanged."""
+"""The part of a report that rarely changes: copies, what is held back, excursions, ailing GPUs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 from agents.contract import Copy, Excursion, GpuMinute, HeldBack, Report
 
-AGAIN_SECONDS = 60.0  # written again after so long: the database may have been restored under us
+REWRITE_SECONDS = 60.0  # an unchanged detail is written again: the database may have been restored meanwhile
 MOST_NODES = 50_000
 
 
 class AilingGpu(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A device that is not well, or fenced."""
+    """A GPU that is unhealthy or fenced."""
 
     index: int
     health: str = "ok"
@@ -23,7 +23,7 @@ class AilingGpu(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class InstanceOwner(msgspec.Struct, omit_defaults=True):
-    """Whose an instance is."""
+    """The tenant and the service or job of an instance."""
 
     tenant: str = ""
     service: str = ""
@@ -31,7 +31,7 @@ class InstanceOwner(msgspec.Struct, omit_defaults=True):
 
 
 class NodeDetail(msgspec.Struct, rename="camel", omit_defaults=True):
-    """As it is stored, one row a node."""
+    """The detail as it is stored, one row per node."""
 
     gpus: tuple[AilingGpu, ...] = ()
     copies: tuple[Copy, ...] = ()
@@ -42,7 +42,7 @@ class NodeDetail(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def detail_of(report: Report) -> NodeDetail:
-    """What of the report is kept until the node says something else."""
+    """Returns the part of the report that is kept until the node reports something else."""
     named = {copy.instance for copy in report.copies} | {held.instance for held in report.held_back}
     named |= {excursion.instance for excursion in report.excursions}
     owners = {
@@ -63,10 +63,10 @@ def encode(report: Report) -> bytes:
 
 
 def fingerprint(report: Report) -> bytes:
-    """Sixteen bytes that stay the same while the node says the same."""
+    """Returns sixteen bytes that stay the same while the detail does."""
     unwell = [describe_ailing(gpu) for gpu in report.gpus if _unwell(gpu)]
-    said = (unwell, report.copies, report.held_back, report.excursions, report.repartition)
-    return blake2b(msgspec.json.encode(said), digest_size=16).digest()
+    detail = (unwell, report.copies, report.held_back, report.excursions, report.repartition)
+    return blake2b(msgspec.json.encode(detail), digest_size=16).digest()
 
 
 def describe_ailing(gpu: GpuMinute) -> AilingGpu:
@@ -78,26 +78,30 @@ def _unwell(gpu: GpuMinute) -> bool:
 
 
 class StoredDetails:
-    """What each node was last stored to have said, by this process.
+    """Remembers the last detail of each node that this process has stored.
 
-    That the report before is the one stored here proves that no other replica has stored anything since: only
-    then may the same words be left unwritten.
+    An unchanged detail may stay unwritten only if this process stored the report right before: then no other replica
+    has stored one since.
     """
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[int, bytes, float]] = {}  # newest ordinal, its words, until when that is enough
+        self._last: dict[str, tuple[int, bytes, float]] = {}  # newest ordinal, its fingerprint, when to write again
 
-    def known(self, node: str, ordinal: int, words: bytes, now: float) -> bool:
-        """Whether this report says what the one right before it said, and that one is stored."""
-        before = self._said.get(node)
-        return before is not None and before[0] == ordinal - 1 and before[1] == words and now < before[2]
+    def is_known(self, node: str, ordinal: int, fingerprint: bytes, now: float) -> bool:
+        """Tells if the report right before this one had the same detail and is stored."""
+        before = self._last.get(node)
+        return before is not None and before[0] == ordinal - 1 and before[1] == fingerprint and now < before[2]
 
-    def stored(self, node: str, ordinal: int, words: bytes, now: float) -> None:
-        """The report is in the database, or a newer one is."""
-        before = self._said.get(node)
+    def remember(self, node: str, ordinal: int, fingerprint: bytes, now: float) -> None:
+        """Remembers that this report, or a newer one, is in the database."""
+        before = self._last.get(node)
         if before is not None and before[0] >= ordinal:
             return
-        if before is None and len(self._said) >= MOST_NODES:
-            self._said.clear()
-        until = before[2] if before is not None and self.known(node, ordinal, words, now) else now + AGAIN_SECONDS
-        self._said[node] = (ordinal, words, until)
+        if before is None and len(self._last) >= MOST_NODES:
+            self._last.clear()
+        until = (
+            before[2]
+            if before is not None and self.is_known(node, ordinal, fingerprint, now)
+            else now + REWRITE_SECONDS
+        )
+        self._last[node] = (ordinal, fingerprint, until)

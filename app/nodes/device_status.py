@@ -1,4 +1,4 @@
-"""A Node's status follows what its agent says of the devices: written on change, a few nodes at a time."""
+"""Writes what agents report of their devices into the status of nodes: on change, a few nodes at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.contract import Inventory
 from app.manifests.model import JSON, Key, Kind
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition
-from app.nodes.reporting_condition import AT_ONCE, SYSTEM
+from app.nodes.reporting_condition import NODES_AT_ONCE, SYSTEM
 from app.store.database import clock, versions
 from app.store.fleet import node_state
 from app.store.fleet.node_state import ReportedDevices
@@ -27,11 +27,11 @@ Types = Mapping[str, Mapping[str, JSON]]
 
 
 def update_device_statuses(connection: Connection) -> int:
-    """Bring statuses in line with what was reported; how many nodes were looked at."""
+    """Updates the statuses from the reports; returns how many nodes it looked at."""
     if not node_state.news(connection, 1):
         return 0
     latest = versions.lock(connection, "object")
-    found = node_state.news(connection, AT_ONCE)
+    found = node_state.news(connection, NODES_AT_ONCE)
     inventories = {news.node: msgspec.convert(news.inventory, Inventory) for news in found}
     stored = objects.get_many(connection, [Key(Kind.NODE, "", news.node) for news in found])
     types = _types(connection, list(stored.values()), list(inventories.values()))
@@ -43,25 +43,25 @@ def update_device_statuses(connection: Connection) -> int:
         if after is not before:
             decisions.append(ObjectDecision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
-    node_state.noted(connection, found)  # last: reports of these nodes wait for it
+    node_state.noted(connection, found)  # last, because reports of these nodes wait for it
     return len(found)
 
 
 def apply_inventory(
     before: StoredObject, inventory: Inventory, news: ReportedDevices, types: Types, now: datetime
 ) -> StoredObject:
-    """The node with a status that says what its agent says; itself where it does already."""
+    """Returns the node with its reported status; the same object where nothing has changed."""
     fixed_before = before.status.get("gpus") or []
     gpus = fix_indexes(fixed_before, inventory, msgspec.convert(news.gpus or [], list[AilingGpu]))  # type: ignore[arg-type]
-    said: dict[str, JSON] = {
+    reported: dict[str, JSON] = {
         "gpus": gpus,  # type: ignore[dict-item]
         "templates": [*sorted(inventory.templates)],
         "agentVersion": inventory.agent_version,
         "driverVersion": inventory.driver_version,
     }
     after = before
-    if any(before.status.get(name) != value for name, value in said.items()):
-        after = replace(before, status={**before.status, **said}, updated_at=now)
+    if any(before.status.get(name) != value for name, value in reported.items()):
+        after = replace(before, status={**before.status, **reported}, updated_at=now)
     after = with_condition(after, mismatch_condition(find_mismatches(before.spec, types, gpus, inventory)), now)
     return with_condition(after, health_condition(gpus), now)
 

@@ -1,4 +1,4 @@
-"""Gateways that wait for other endpoints: one reading a change for all of them, of the nodes that it is about."""
+"""Answers gateways that wait for changed endpoints: one read per change for all of them, of the changed nodes only."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from app.store.fleet import endpoints
 from app.tokens import UNAUTHORIZED
 
 PAUSE_SECONDS = 1.0
-LOOK_SECONDS = 30.0
-GATHER_SECONDS = 0.05  # between two readings: a rollout changes many nodes in a row
+RECHECK_SECONDS = 30.0
+GATHER_SECONDS = 0.05  # between two reads: a rollout changes many nodes in a row
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +35,23 @@ _assignment = msgspec.json.Decoder(Assignment)
 
 @dataclass(frozen=True, slots=True)
 class EndpointSnapshot:
-    """The endpoints as they were read last."""
+    """The endpoints as of the last read."""
 
     read: int = -1  # up to this version of the stream
-    told: Endpoints = field(default_factory=lambda: Endpoints(0))  # its version: when they last became others
+    endpoints: Endpoints = field(default_factory=lambda: Endpoints(0))  # with the version of their last change
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEndpoints:
-    """What a node said and was told, as it was read last."""
+    """The copies of a node as of the last read."""
 
     stamp: endpoints.Stamp
     copies: tuple[ServiceCopy, ...]
 
 
 class EndpointPolls:
-    """Knows the endpoints, and who waits for others."""
+    """Keeps the current endpoints, and the gateways that wait for newer ones."""
 
     def __init__(self, database: Database, notices: Notices) -> None:
         self._database = database
@@ -64,11 +64,11 @@ class EndpointPolls:
         self._stopping = False
 
     def start(self) -> None:
-        """Begins to follow; called in the event loop that the polls run in."""
+        """Starts to follow changes; called in the event loop that the polls run in."""
         self._task = asyncio.create_task(self._forever())
 
     async def stop(self) -> None:
-        """Ends the following and lets every poll go with nothing new."""
+        """Stops, and ends every poll with nothing new."""
         self._stopping = True
         self._release()
         if self._task is not None:
@@ -76,7 +76,7 @@ class EndpointPolls:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:
-        """The endpoints, of one service or all, once any are newer than `after`; None when time is up."""
+        """Returns the endpoints, of one service or all, once they are newer than `after`; None when the time is up."""
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
         until = time.monotonic() + seconds
@@ -85,8 +85,8 @@ class EndpointPolls:
             await self._read()
         while True:
             changed, known = self._changed, self._known
-            # Above all that there is: the database was restored, and what it says counts.
-            if known.told.version > after or after > known.read:
+            # A version above the newest: the database was restored, and its content counts.
+            if known.endpoints.version > after or after > known.read:
                 break
             left = until - time.monotonic()
             if left <= 0 or self._stopping:
@@ -96,10 +96,10 @@ class EndpointPolls:
             except TimeoutError:
                 return None
         if self._notices.current("token") != token_version:
-            await self._insist_on_life(who)
+            await self._refuse_revoked(who)
         return _body(known, who, service)
 
-    async def _insist_on_life(self, who: Principal) -> None:
+    async def _refuse_revoked(self, who: Principal) -> None:
         live = await run_in_threadpool(self._database.read, lambda connection: tokens.live_ids(connection, [who.id]))
         if who.id not in live:
             raise HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
@@ -107,7 +107,7 @@ class EndpointPolls:
     async def _forever(self) -> None:
         while True:
             try:
-                version = await self._notices.wait("endpoint", max(self._known.read, 0), LOOK_SECONDS)
+                version = await self._notices.wait("endpoint", max(self._known.read, 0), RECHECK_SECONDS)
                 if version != self._known.read:
                     await self._read()
                 await asyncio.sleep(GATHER_SECONDS)
@@ -120,14 +120,14 @@ class EndpointPolls:
 
     async def _read(self) -> None:
         async with self._reading:
-            read, nodes, told = await run_in_threadpool(self._database.read, self._look)
+            read, nodes, found = await run_in_threadpool(self._database.read, self._read_all)
             before = self._known
-            version = read if told != before.told.services or not before.body else before.told.version
+            version = read if found != before.endpoints.services or not before.body else before.endpoints.version
             self._nodes = nodes
-            if version == before.told.version and before.body:
-                self._known = EndpointSnapshot(read, before.told, before.body)
+            if version == before.endpoints.version and before.body:
+                self._known = EndpointSnapshot(read, before.endpoints, before.body)
                 return
-            fresh = Endpoints(version, told)
+            fresh = Endpoints(version, found)
             self._known = EndpointSnapshot(read, fresh, msgspec.json.encode(fresh))
             self._release()
 
@@ -135,29 +135,29 @@ class EndpointPolls:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _look(self, connection: Connection) -> tuple[int, dict[str, NodeEndpoints], tuple[ServiceEndpoints, ...]]:
-        """One consistent moment; of nodes that say and are told the same as before, nothing is read."""
+    def _read_all(self, connection: Connection) -> tuple[int, dict[str, NodeEndpoints], tuple[ServiceEndpoints, ...]]:
+        """Reads one consistent moment, and nothing of nodes whose reports and assignments have not changed."""
         version = endpoints.version(connection)
         stamps = endpoints.stamps(connection)
         nodes = {node: held for node, held in self._nodes.items() if stamps.get(node) == held.stamp}
-        news = stamps.keys() - nodes.keys()
-        for node, detail, body in endpoints.of_nodes(connection, news) if news else ():
+        changed = stamps.keys() - nodes.keys()
+        for node, detail, body in endpoints.of_nodes(connection, changed) if changed else ():
             nodes[node] = NodeEndpoints(stamps[node], _placed(node, detail, body))
         limits = endpoints.limits(connection)
-        return version, nodes, list_services((copy for heard in nodes.values() for copy in heard.copies), limits)
+        return version, nodes, list_services((copy for known in nodes.values() for copy in known.copies), limits)
 
 
 def _placed(node: str, detail: object, body: str | None) -> tuple[ServiceCopy, ...]:
-    said = msgspec.convert(detail or {}, NodeDetail)
-    return list_copies(node, said, _assignment.decode(body) if body else None)
+    stored = msgspec.convert(detail or {}, NodeDetail)
+    return list_copies(node, stored, _assignment.decode(body) if body else None)
 
 
 def _body(known: EndpointSnapshot, who: Principal, service: str) -> bytes:
     if not who.tenant and not service:
         return known.body
-    told: Sequence[ServiceEndpoints] = known.told.services
+    shown: Sequence[ServiceEndpoints] = known.endpoints.services
     if who.tenant:
-        told = filter_tenant(told, who.tenant)
+        shown = filter_tenant(shown, who.tenant)
     if service:
-        told = [one for one in told if one.service == service]
-    return msgspec.json.encode(Endpoints(known.told.version, tuple(told)))
+        shown = [endpoint for endpoint in shown if endpoint.service == service]
+    return msgspec.json.encode(Endpoints(known.endpoints.version, tuple(shown)))

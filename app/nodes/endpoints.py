@@ -1,8 +1,8 @@
-"""Which copies serve which service, for gateways: from what nodes report and what they were told.
+"""Derives the endpoints of services, for gateways, from what nodes report and what they are assigned.
 
-A copy is an endpoint from when its node wants it routed until its node says that it has gone. It is drained as soon
-as its node drains it, or as nobody is told any more to run its instance while another copy of the service is up:
-never the last one that serves.
+A copy is an endpoint from when its node wants it routed until its node reports that it has gone. It is drained as soon
+as its node drains it, or when its instance is no longer assigned while another copy of the service is up: never the
+last copy that serves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.nodes.detail import InstanceOwner, NodeDetail
 from app.store.fleet.endpoints import GatewayLimit
 
 UP = ("routing", "ready")
-GOING = ("draining", "ending")  # and requests that it still answers
+GOING = ("draining", "ending")  # while it still answers requests
 SMALLEST_WEIGHT = 1e-6
 
 
@@ -28,7 +28,7 @@ class ServiceCopy:
     service: str  # tenant/name
     instance: str
     copy: EndpointCopy
-    told: AssignedInstance | None  # None: nobody is told to run it any more
+    assigned: AssignedInstance | None  # None: no node is assigned it any more
 
     @property
     def up(self) -> bool:
@@ -36,11 +36,11 @@ class ServiceCopy:
 
 
 def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) -> tuple[ServiceCopy, ...]:
-    """The copies of services that a node has, as gateways should treat them if there were no others."""
-    told = {one.id: one for one in (assignment.instances if assignment else ())}
+    """Returns the copies of services on a node, as gateways should treat them without regard to other copies."""
+    assigned = {line.id: line for line in (assignment.instances if assignment else ())}
     found = []
     for copy in detail.copies:
-        instance = told.get(copy.instance)
+        instance = assigned.get(copy.instance)
         owner = (
             InstanceOwner(instance.tenant, instance.service)
             if instance
@@ -55,23 +55,23 @@ def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) ->
 
 
 def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit]) -> tuple[ServiceEndpoints, ...]:
-    """Every service that has a copy or a limit, by name."""
+    """Returns every service that has a copy or a limit, by name."""
     by_service: dict[str, list[ServiceCopy]] = {name: [] for name in limits}
     known = list(copies)
-    told = {one.instance for one in known if one.told is not None}
-    for one in known:
-        if one.told is not None or one.instance not in told:  # else a node speaks of what another one was told to run
-            by_service.setdefault(one.service, []).append(one)
+    assigned = {copy.instance for copy in known if copy.assigned is not None}
+    for copy in known:
+        if copy.assigned is not None or copy.instance not in assigned:  # otherwise the instance belongs to another node
+            by_service.setdefault(copy.service, []).append(copy)
     return tuple(_service(name, by_service[name], limits.get(name, GatewayLimit())) for name in sorted(by_service))
 
 
 def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> ServiceEndpoints:
-    promised = next((one.told for one in copies if one.told is not None), None)
-    wanted = any(one.up and one.told is not None for one in copies)
-    routed = [_without_orders(one) if wanted and one.told is None else one for one in copies]
+    promised = next((copy.assigned for copy in copies if copy.assigned is not None), None)
+    is_served = any(copy.up and copy.assigned is not None for copy in copies)
+    routed = [_drain(copy) if is_served and copy.assigned is None else copy for copy in copies]
     return ServiceEndpoints(
         name,
-        tuple(one.copy for one in sorted(routed, key=lambda one: (one.copy.node, one.copy.id))),
+        tuple(copy.copy for copy in sorted(routed, key=lambda copy: (copy.copy.node, copy.copy.id))),
         limit.queue_limit,
         limit.shed_share,
         limit.retry_after_seconds,
@@ -80,14 +80,14 @@ def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> Servi
     )
 
 
-def _without_orders(one: ServiceCopy) -> ServiceCopy:
-    """Its node will drain it, and needs not be waited for: others serve."""
-    return replace(one, copy=msgspec.structs.replace(one.copy, drained=True))
+def _drain(copy: ServiceCopy) -> ServiceCopy:
+    """Drains a copy at once: its node will drain it as well, and others serve."""
+    return replace(copy, copy=msgspec.structs.replace(copy.copy, drained=True))
 
 
-def filter_tenant(told: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:
-    """A tenant's own services, without addresses: a copy takes commands where it takes requests."""
-    mine = [one for one in told if one.service.startswith(f"{tenant}/")]
+def filter_tenant(endpoints: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:
+    """Returns a tenant's own services without addresses: a copy takes commands at the address of its requests."""
+    mine = [one for one in endpoints if one.service.startswith(f"{tenant}/")]
     return tuple(
         msgspec.structs.replace(one, copies=tuple(msgspec.structs.replace(copy, address="") for copy in one.copies))
         for one in mine

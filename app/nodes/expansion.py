@@ -1,4 +1,4 @@
-"""Finished minutes become rows, a few nodes at a time, so that nobody else waits long for it."""
+"""Expands finished minutes into rows, a few nodes at a time, so that other writers never wait long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECODER = msgspec.json.Decoder(Report)
 
 
 class Expanded(msgspec.Struct):
-    """One node's minute as telemetry.expand takes it."""
+    """A minute of a node as telemetry.expand takes it."""
 
     minute: datetime
     node: str
@@ -36,7 +36,7 @@ class Expanded(msgspec.Struct):
 
 
 def expand_finished(database: Database, pace: WorkPace) -> int:
-    """Expand every minute that is over; how many minutes of nodes that were."""
+    """Expands every minute that is over; returns how many minutes of nodes there were."""
     days = database.read(telemetry.days_due)
     if not days:
         return 0
@@ -48,7 +48,7 @@ def expand_finished(database: Database, pace: WorkPace) -> int:
         except Unavailable:
             raise
         except Exception:
-            # One of them cannot be stored. Alone, it is found and given up; the others go on.
+            # One of them cannot be stored: found alone, it is given up, and the others are stored.
             log.exception("expansion_failed")
             count = _one_by_one(database)
         metrics.EXPANDED.inc(count)
@@ -89,6 +89,6 @@ def _give_up(connection: Connection) -> str:
 def _decoded(reports: Sequence[MinuteReport]) -> str:
     expanded = []
     for report in reports:
-        told = _DECODER.decode(zlib.decompress(report.body))
-        expanded.append(Expanded(report.minute, report.node, report.ordinal, told.gpus, told.instances))
+        sent = _DECODER.decode(zlib.decompress(report.body))
+        expanded.append(Expanded(report.minute, report.node, report.ordinal, sent.gpus, sent.instances))
     return msgspec.json.encode(expanded).decode()

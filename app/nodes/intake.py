@@ -1,4 +1,4 @@
-"""Reports into Postgres: all that wait go in one transaction, and each caller is answered once it is stored."""
+"""Stores reports in Postgres: all that wait in one transaction; each caller is answered once its report is stored."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from app.store.fleet import node_reports, node_state
 
 LONGEST_BATCH = 100
 GATHER_SECONDS = 0.003
-MOST_WAITING = 2000  # beyond it a report would wait for longer than its agent does
-PAUSE_SECONDS = 2.0  # after a failure: callers are turned away at once instead of queueing for the next one
+MOST_WAITING = 2000  # reports; beyond it an agent would give up waiting
+PAUSE_SECONDS = 2.0  # after a failure: callers are rejected at once instead of waiting for the next failure
 RETRY_SECONDS = 5
 LONGEST_USAGE = timedelta(days=400)
 SEQUENCE_BITS = 31
-NOT_ASSIGNED = "not_assigned"  # usage that is kept, and bills nobody but whom the instance was assigned for
-ZIP_LEVEL = 1  # higher ones take three times as long for a tenth
+NOT_ASSIGNED = "not_assigned"  # usage that is kept, but bills only the tenant that the instance was assigned for
+ZIP_LEVEL = 1  # higher levels take three times as long and save a tenth
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class StoredReport:
-    """What became of a report."""
+    """The result of storing a report."""
 
     now: datetime
     incarnation: int
@@ -47,7 +47,7 @@ class StoredReport:
 
 @dataclass(frozen=True, slots=True)
 class WaitingReport:
-    """A report, as sent and as read, and who waits for it."""
+    """A report, as sent and as decoded, and the future of its caller."""
 
     report: Report
     raw: bytes
@@ -55,7 +55,7 @@ class WaitingReport:
 
 
 class Intake:
-    """One thread that writes; the event loop hands it reports and gets their answers back."""
+    """Writes in one thread; the event loop hands it reports and gets their results back."""
 
     def __init__(self, database: Database, retention: timedelta) -> None:
         self._database = database
@@ -63,7 +63,7 @@ class Intake:
         self._waiting: deque[WaitingReport] = deque()
         self._news = threading.Event()
         self._stopping = False
-        self._told = StoredDetails()
+        self._last = StoredDetails()
         self._closed_until = 0.0
         self._closed_reason = ""
         self._thread: threading.Thread | None = None
@@ -74,7 +74,7 @@ class Intake:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stores what waits, then ends."""
+        """Stores the waiting reports, then stops."""
         self._stopping = True
         self._news.set()
         if self._thread is not None:
@@ -98,7 +98,7 @@ class Intake:
         while True:
             self._news.wait()
             while self._waiting:
-                # Company is worth a few milliseconds: a batch costs ten times what one more report in it does.
+                # A few milliseconds pay off: a batch costs ten times as much as one more report in it.
                 if len(self._waiting) < LONGEST_BATCH and not self._stopping:
                     time.sleep(GATHER_SECONDS)
                 self._news.clear()
@@ -115,7 +115,7 @@ class Intake:
             self._close(error)
             _deliver(batch, [turn_away(self._closed_reason)] * len(batch))
         except Exception as error:
-            if len(batch) > 1:  # none may fail for another's fault
+            if len(batch) > 1:  # a faulty report must not fail the others
                 for one in batch:
                     self._write([one])
             else:
@@ -129,13 +129,13 @@ class Intake:
         metrics.WAITING.set(len(self._waiting))
 
     def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[StoredReport]:
-        """Store these reports now, as read and as sent; one statement. Raises Unavailable."""
+        """Stores these reports now in one statement, as decoded and as sent. Raises Unavailable."""
         bodies = [_compressed(report, raw) for report, raw in zip(batch, raws, strict=True)]
-        words = [detail.fingerprint(report) for report in batch]
-        details = self._details(batch, words)
+        fingerprints = [detail.fingerprint(report) for report in batch]
+        details = self._details(batch, fingerprints)
         answers = self._database.repeatable(lambda connection: self._store(connection, batch, bodies, details))
-        for report, said in zip(batch, words, strict=True):
-            self._told.stored(report.node, ordinal_of(report), said, time.monotonic())
+        for report, fingerprint in zip(batch, fingerprints, strict=True):
+            self._last.remember(report.node, ordinal_of(report), fingerprint, time.monotonic())
         if self.stored_since is None:
             self.stored_since = answers[0].now
         return answers
@@ -147,13 +147,13 @@ class Intake:
         self.stored_since = None
         log.error("reports_shed", extra={"reason": self._closed_reason, "error": str(error)})
 
-    def _details(self, batch: Sequence[Report], words: Sequence[bytes]) -> list[node_reports.ReportedDetail]:
-        """Of the reports that say something else than the one before: all others are spared the writing."""
+    def _details(self, batch: Sequence[Report], fingerprints: Sequence[bytes]) -> list[node_reports.ReportedDetail]:
+        """Returns the details of the reports whose detail has changed: the others need no write."""
         now = time.monotonic()
         return [
             node_reports.ReportedDetail(report.node, ordinal_of(report), msgspec.Raw(detail.encode(report)))
-            for report, said in zip(batch, words, strict=True)
-            if not self._told.known(report.node, ordinal_of(report), said, now)
+            for report, fingerprint in zip(batch, fingerprints, strict=True)
+            if not self._last.is_known(report.node, ordinal_of(report), fingerprint, now)
         ]
 
     def _store(
@@ -163,23 +163,23 @@ class Intake:
         bodies: Sequence[bytes],
         details: Sequence[node_reports.ReportedDetail],
     ) -> list[StoredReport]:
-        now, late, strange = node_reports.keep(
+        now, late, unassigned = node_reports.keep(
             connection,
-            [_told(report) for report in batch],
+            [_head(report) for report in batch],
             bodies,
             [_inventory(report) for report in batch if report.inventory is not None],
             details,
-            [_interval(report.node, told) for report in batch for told in report.usage],
+            [_interval(report.node, interval) for report in batch for interval in report.usage],
             self._retention,
             LONGEST_USAGE,
         )
         known = node_state.ordinals(connection, late) if late else {}
-        return [self._stored(report, now, known, strange) for report in batch]
+        return [self._stored(report, now, known, unassigned) for report in batch]
 
     def _stored(
-        self, report: Report, now: datetime, known: Mapping[str, int], strange: Set[tuple[str, str]]
+        self, report: Report, now: datetime, known: Mapping[str, int], unassigned: Set[tuple[str, str]]
     ) -> StoredReport:
-        """The answer to a report: what of it was not kept, and why."""
+        """Returns the answer to a report: which parts were not stored, and why."""
         dropped = []
         ordinal = ordinal_of(report)
         newest = known.get(report.node, ordinal)
@@ -192,18 +192,18 @@ class Intake:
             reason = _out_of_time(interval.ended_at or interval.started_at, now, LONGEST_USAGE)
             if reason:
                 dropped.append(Dropped(f"usage {interval.id}", reason))
-            elif (report.node, interval.id) in strange:
-                dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _strange(interval)))
+            elif (report.node, interval.id) in unassigned:
+                dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _unassigned(interval)))
         return StoredReport(now, max(newest, ordinal) >> SEQUENCE_BITS, dropped)
 
 
 def ordinal_of(report: Report) -> int:
-    """One number that orders the reports of a node over restarts of its agent."""
+    """Returns one number that orders the reports of a node across restarts of its agent."""
     return report.incarnation << SEQUENCE_BITS | report.sequence
 
 
 def turn_away(reason: str) -> HttpProblem:
-    """The report could not be stored now; the agent says the same again later."""
+    """Rejects a report that cannot be stored now; the agent repeats its content later."""
     metrics.SHED.labels(reason).inc()
     return HttpProblem(
         "unavailable",
@@ -218,7 +218,7 @@ def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
     return "too_old" if moment < now - longest else ""
 
 
-def _strange(interval: UsageInterval) -> str:
+def _unassigned(interval: UsageInterval) -> str:
     whose = interval.owner
     return f"instance {interval.instance} on GPU {interval.gpu} was never assigned to this node for {whose}"
 
@@ -227,7 +227,7 @@ def _compressed(report: Report, raw: bytes) -> bytes:
     return zlib.compress(raw, ZIP_LEVEL) if report.gpus or report.instances else b""
 
 
-def _told(report: Report) -> node_reports.ReportedNode:
+def _head(report: Report) -> node_reports.ReportedNode:
     return node_reports.ReportedNode(
         report.node,
         ordinal_of(report),
@@ -268,7 +268,7 @@ def _interval(node: str, told: UsageInterval) -> node_reports.Interval:
 
 
 def _deliver(batch: Sequence[WaitingReport], answers: Sequence[StoredReport | Exception]) -> None:
-    """Hand the answers to the loops that wait for them, one wake-up a loop."""
+    """Hands the results to the event loops that wait for them, with one wake-up per loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[StoredReport], StoredReport | Exception]]] = {}
     for one, answer in zip(batch, answers, strict=True):
         by_loop.setdefault(one.answer.get_loop(), []).append((one.answer, answer))

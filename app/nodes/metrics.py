@@ -8,11 +8,11 @@ from app.http.metrics import REGISTRY
 
 REPORTS = Counter("gpuwright_reports", "Node reports stored.", registry=REGISTRY)
 REFUSED = Counter(
-    "gpuwright_reports_refused", "Node reports, or parts of one, not kept.", ["reason"], registry=REGISTRY
+    "gpuwright_reports_refused", "Node reports, or parts of them, that were not stored.", ["reason"], registry=REGISTRY
 )
 SHED = Counter(
     "gpuwright_reports_shed",
-    "Node reports turned away because they could not be stored.",
+    "Node reports rejected because they could not be stored.",
     ["reason"],
     registry=REGISTRY,
 )
@@ -24,14 +24,14 @@ BATCH = Histogram(
 )
 WRITE_SECONDS = Histogram(
     "gpuwright_report_write_seconds",
-    "Time of such a transaction.",
+    "Duration of such a transaction.",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2, 10),
     registry=REGISTRY,
 )
-WAITING = Gauge("gpuwright_reports_waiting", "Reports that wait to be stored.", registry=REGISTRY)
+WAITING = Gauge("gpuwright_reports_waiting", "Reports waiting to be stored.", registry=REGISTRY)
 EXPANDED = Counter("gpuwright_report_minutes_expanded", "Minutes of nodes turned into rows.", registry=REGISTRY)
 NODE_TOKEN_REUSE = Counter(
-    "gpuwright_node_token_reuse", "Node tokens that came again after their successor: copied?", registry=REGISTRY
+    "gpuwright_node_token_reuse", "Node tokens used again after their successor: copied?", registry=REGISTRY
 )
 HOUSEKEEPING_FAILED = Counter(
     "gpuwright_housekeeping_failed", "Housekeeping jobs that failed.", ["job"], registry=REGISTRY

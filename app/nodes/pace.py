@@ -1,4 +1,4 @@
-"""Long work in portions, with rests between them that are longer than the portions."""
+"""Paces long work: portions, and pauses between them that are longer than the portions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterable, Iterator
 from threading import Event
 
-RESTS = 2.0  # a third of one core at most: the rest is for those who wait for an answer
+PAUSE_FACTOR = 2.0  # pauses last twice as long as work: at most a third of a core, the rest answers requests
 
 
 class WorkPace:
-    """How housekeeping goes about its work, until it is told to stop."""
+    """The pace of housekeeping, until it is stopped."""
 
-    def __init__(self, rests: float = RESTS) -> None:
-        self._rests = rests
+    def __init__(self, pause_factor: float = PAUSE_FACTOR) -> None:
+        self._pause_factor = pause_factor
         self._stopping = Event()
 
     def stop(self) -> None:
@@ -25,9 +25,9 @@ class WorkPace:
         return self._stopping.is_set()
 
     def portions(self, of: Iterable[int] | None = None) -> Iterator[int]:
-        """Each of `of` (or 0, 1, 2, ...) after a rest as long as the one before deserves."""
+        """Yields each of `of` (or 0, 1, 2, ...), and pauses after it as long as its work deserves."""
         for portion in itertools.count() if of is None else of:
             started = time.monotonic()
             yield portion
-            if self._stopping.wait(self._rests * (time.monotonic() - started)):
+            if self._stopping.wait(self._pause_factor * (time.monotonic() - started)):
                 return

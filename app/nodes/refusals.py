@@ -1,4 +1,4 @@
-"""An agent refuses what its templates do not allow: who asked for it should be known, so it goes into the audit."""
+"""Audits what agents refuse because their templates do not allow it, so that its origin can be found."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from app.world.write import Actor
 
 REASONS = ("refused_arguments", "refused_template")
 MOST_KNOWN = 100_000
-_AUDITED = Buckets(0.1, 20.0)  # of one node; what is too much now is told again in ten seconds
+_AUDITED = Buckets(0.1, 20.0)  # by node; the next report repeats the rest in ten seconds
 
 Known = set[tuple[str, str, int]]  # (node, instance, generation)
 
 
 def find_new(report: Report, known: Known) -> list[HeldBack]:
-    """The refusals of the report that are to be written down now; few, however many there are."""
+    """Returns the refusals of the report to audit now; only a few, however many there are."""
     fresh = []
     for held in report.held_back:
         if held.reason not in REASONS or (report.node, held.instance, report.generation) in known:
@@ -37,7 +37,7 @@ def find_new(report: Report, known: Known) -> list[HeldBack]:
 
 
 def write_refusals(connection: Connection, actor: Actor, report: Report, fresh: Sequence[HeldBack]) -> None:
-    """One audit record an instance and generation, however often and to whichever replica it is told."""
+    """Writes one audit record per instance and generation, however often and to whichever replica it is reported."""
     noted = refusals.note(connection, report.node, report.generation, [held.instance for held in fresh])
     if not noted:
         return

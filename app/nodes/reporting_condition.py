@@ -1,4 +1,4 @@
-"""The condition Reporting of each Node: whether its agent is heard."""
+"""The condition Reporting of each node: whether its agent sends reports."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
 PATIENCE = timedelta(seconds=35)  # three reports missed
-AT_ONCE = 25  # other writers of objects wait for no longer than this takes
+NODES_AT_ONCE = 25  # in one transaction, which makes other writers wait
 
 SYSTEM = Actor(Principal("housekeeping", Scope.ADMIN), "housekeeping")
 
 
 def make_condition(reason: str, heard: datetime | None) -> ObjectCondition:
-    """What is said of a node; constant while it lasts, so that silence is one change and not many."""
+    """Returns the condition; it is constant while the node is silent, so that silence is a single change."""
     match reason:
         case "Reporting":
             return ObjectCondition("Reporting", "True", reason, "reports arrive")
@@ -31,20 +31,20 @@ def make_condition(reason: str, heard: datetime | None) -> ObjectCondition:
             return ObjectCondition("Reporting", "Unknown", reason, "no agent of this node has reported yet")
         case _:
             since = rfc3339(heard) if heard else "ever"
-            message = f"no report since {since}; what runs there is presumed to go on"
+            message = f"no report since {since}; its copies are presumed to run on"
             return ObjectCondition("Reporting", "Unknown", "Silent", message)
 
 
 def update_reporting(connection: Connection, since: datetime) -> int:
-    """Bring the conditions in line with what was heard; how many changed.
+    """Updates the conditions; returns how many have changed.
 
-    `since` is when we began to listen without a gap. Silence is counted from then on, so that neither our own
-    absence nor the database's makes a whole fleet look lost.
+    `since` is when this server began to receive reports without a gap. Silence counts from then on, so that a stop of
+    the server or of the database does not make a whole fleet look lost.
     """
     if not node_state.turned(connection, since, PATIENCE, 1):
         return 0
     latest = versions.lock(connection, "object")
-    found = node_state.turned(connection, since, PATIENCE, AT_ONCE)
+    found = node_state.turned(connection, since, PATIENCE, NODES_AT_ONCE)
     stored = objects.get_many(connection, [Key(Kind.NODE, "", name) for name, _, _ in found])
     now = clock.now(connection)
     decisions = []

@@ -1,4 +1,4 @@
-"""What runs on a node, for people: copies with their owners; to a tenant its own, the others as numbers."""
+"""Shows what runs on a node: copies with their owners; a tenant sees its own, and the number of others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ANOTHER = "another tenant"
 
 
 def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, InstanceOwner]:
-    """Whose each instance is: as assigned, and as the node says of what is no longer assigned."""
+    """Returns the owner of each instance: as assigned, or as reported where it is no longer assigned."""
     assigned = assignment.instances if assignment else ()
     return dict(detail.owners) | {one.id: InstanceOwner(one.tenant, one.service, one.job) for one in assigned}
 
 
 def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> dict[str, Any]:
-    """Everything, with its owner beside it."""
+    """Returns everything with its owner."""
     return {
         "copies": _owned(detail.copies, owners),
         "heldBack": _owned(detail.held_back, owners),
@@ -30,10 +30,10 @@ def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> dict[str
 
 
 def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> dict[str, Any] | None:
-    """What is the tenant's, and how much more there is; None where nothing is the tenant's.
+    """Returns the tenant's own copies, and how much more there is; None where it has none here.
 
-    Of what is shared, clocks and re-partitions, those of GPUs that the tenant runs on. A sentence that names what
-    is another's is left out, as are addresses.
+    Clocks and re-partitions are shown for GPUs that the tenant runs on. Addresses are left out, and so are sentences
+    that name something of another tenant.
     """
 
     def mine(instance: str) -> bool:
@@ -59,9 +59,9 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
     }
 
 
-def _owned(told: Iterable[Any], owners: Mapping[str, InstanceOwner]) -> list[dict[str, Any]]:
+def _owned(lines: Iterable[Any], owners: Mapping[str, InstanceOwner]) -> list[dict[str, Any]]:
     return [
-        {**msgspec.to_builtins(owners.get(one.instance, InstanceOwner())), **msgspec.to_builtins(one)} for one in told
+        {**msgspec.to_builtins(owners.get(one.instance, InstanceOwner())), **msgspec.to_builtins(one)} for one in lines
     ]
 
 
@@ -71,7 +71,7 @@ def _shown(one: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
 
 
 def _foreign(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> set[str]:
-    """Every word by which something of another tenant could be named."""
+    """Returns every name of something that belongs to another tenant."""
     named = {copy.instance for copy in detail.copies} | {held.instance for held in detail.held_back} | owners.keys()
     others = {name: owners.get(name, InstanceOwner()) for name in named}
     words = set[str]()

@@ -122,7 +122,7 @@ def test_what_is_not_as_declared_is_a_condition_until_it_is(heard: Heard) -> Non
     heard.report(2, inventory={**INVENTORY, "gpus": GPUS[:3]})
     said = heard.condition("InventoryMismatch")
     assert said["status"] == "True"
-    assert said["message"] == "4 GPUs are declared and 3 were found; GPU 3 (GPU-3) is missing"
+    assert said["message"] == "4 GPUs are declared, but 3 were found; GPU 3 (GPU-3) is missing"
     assert [gpu["health"] for gpu in heard.gpus] == ["ok", "ok", "ok", "failed"]
     heard.report(3, inventory=INVENTORY)
     assert heard.condition("InventoryMismatch")["status"] == "False"
@@ -133,12 +133,12 @@ def test_another_declaration_is_compared_anew(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY)
     heard.declare(node("node-1", gpus=8))
     heard.settle()
-    assert "8 GPUs are declared and 4 were found" in heard.condition("InventoryMismatch")["message"]
+    assert "8 GPUs are declared, but 4 were found" in heard.condition("InventoryMismatch")["message"]
 
 
 def test_another_declaration_of_the_type_is_compared_anew(heard: Heard) -> None:
     heard.report(1, inventory={**INVENTORY, "gpus": [{**gpu, "memoryGib": 31.7} for gpu in GPUS]})
-    assert "GPU 0 (GPU-0) has 31.7 GiB, a v100-16gb has 16" in heard.condition("InventoryMismatch")["message"]
+    assert "GPU 0 (GPU-0) has 31.7 GiB, but a v100-16gb has 16" in heard.condition("InventoryMismatch")["message"]
     heard.declare(gpu_type(memoryGib=32))
     heard.settle()
     assert heard.condition("InventoryMismatch")["status"] == "False"

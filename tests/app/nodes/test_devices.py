@@ -52,27 +52,27 @@ def test_a_gpu_beside_those_of_before_gets_an_index_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("inventory", "said"),
     [
-        (machine(gpu(0), gpu(1)), ["3 GPUs are declared and 2 were found", "GPU 2 (GPU-2) is missing"]),
-        (machine(gpu(0), gpu(1), gpu(2), gpu(3)), ["3 GPUs are declared and 4 were found"]),
+        (machine(gpu(0), gpu(1)), ["3 GPUs are declared, but 2 were found", "GPU 2 (GPU-2) is missing"]),
+        (machine(gpu(0), gpu(1), gpu(2), gpu(3)), ["3 GPUs are declared, but 4 were found"]),
         (
             machine(gpu(0, "GPU-1"), gpu(1, "GPU-0"), gpu(2)),
             ["GPU 0 (GPU-0) is now at index 1", "GPU 1 (GPU-1) is now at index 0"],
         ),
-        (machine(gpu(0), gpu(1, "GPU-new"), gpu(2)), ["GPU 1 is GPU-new and was GPU-1"]),
+        (machine(gpu(0), gpu(1, "GPU-new"), gpu(2)), ["GPU 1 is now GPU-new, and was GPU-1"]),
         (
             machine(gpu(0), gpu(1, "GPU-2")),
             [
-                "3 GPUs are declared and 2 were found",
+                "3 GPUs are declared, but 2 were found",
                 "GPU 1 (GPU-1) is missing",
                 "GPU 2 (GPU-2) is now at index 1",
             ],
         ),
         (
             machine(gpu(0, memory_gib=79.6), gpu(1), gpu(2)),
-            ["GPU 0 (GPU-0) has 79.6 GiB, a v100-16gb has 16"],
+            ["GPU 0 (GPU-0) has 79.6 GiB, but a v100-16gb has 16"],
         ),
-        (machine(gpu(0, sm_count=108), gpu(1), gpu(2)), ["GPU 0 (GPU-0) has 108 SMs, a v100-16gb has 80"]),
-        (machine(gpu(0, gpu_type="t4"), gpu(1), gpu(2)), ["GPU 0 (GPU-0) is a t4, declared is v100-16gb"]),
+        (machine(gpu(0, sm_count=108), gpu(1), gpu(2)), ["GPU 0 (GPU-0) has 108 SMs, but a v100-16gb has 80"]),
+        (machine(gpu(0, gpu_type="t4"), gpu(1), gpu(2)), ["GPU 0 (GPU-0) is a t4, but v100-16gb is declared"]),
         (machine(gpu(0, gpu_type="tesla-v100-sxm2"), gpu(1), gpu(2)), []),  # the driver's name of it
         (machine(gpu(0, memory_gib=0, sm_count=0), gpu(1), gpu(2)), []),  # it does not say
     ],

@@ -31,7 +31,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def expand_finished(database: Database) -> int:
-    return expansion.expand_finished(database, WorkPace(rests=0))
+    return expansion.expand_finished(database, WorkPace(pause_factor=0))
 
 
 def put(database: Database, body: dict[str, Any], quiet_seconds: float = 60) -> None:

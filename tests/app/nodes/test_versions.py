@@ -111,7 +111,7 @@ def test_case_32_an_agent_two_versions_ahead_is_told_which_this_server_speaks(
     server: RunningServer, token: str
 ) -> None:
     refused = send(server, token, replayed(RECORDED_LATER_REPORT, 40, contract=3))
-    assert (refused.status, "contract version 1 is understood here" in refused.json["detail"]) == (422, True)
+    assert (refused.status, "this server understands contract version 1" in refused.json["detail"]) == (422, True)
 
 
 def test_case_32_agents_of_both_versions_take_turns_on_one_node(server: RunningServer, token: str) -> None:

@@ -74,7 +74,7 @@ def test_the_cheapest_addition_serves_what_was_unserved() -> None:
 def test_a_type_that_cannot_keep_the_slo_is_not_rented() -> None:
     found, _ = rented(fleet(service("shop/a", 300.0, slo_ms=12.0), spare={"big": 4, "old": 8}))
     assert set(found.gpus) == {"big"}
-    assert found.words == f"{found.gpus['big']} more big, {found.price_per_hour:g} an hour, would serve shop/a"
+    assert found.words == f"{found.gpus['big']} more big at {found.price_per_hour:g} an hour would serve shop/a"
 
 
 def test_what_renting_does_not_help_is_named() -> None:
@@ -85,7 +85,7 @@ def test_what_renting_does_not_help_is_named() -> None:
 
 def test_what_could_be_rented_may_serve_a_part() -> None:
     found, _ = rented(fleet(service("shop/a", 3000.0), spare={"old": 1}))
-    assert found.words == "1 more old, 0.5 an hour, would serve a part of shop/a"
+    assert found.words == "1 more old at 0.5 an hour would serve a part of shop/a"
 
 
 def test_a_tenant_at_its_limit_is_not_helped_by_more_gpus() -> None:
