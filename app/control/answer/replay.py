@@ -1,7 +1,7 @@
-"""A recorded decision made again, offline: by counted steps, and whatever the machine is, it comes out the same.
+"""Replays a recorded decision offline: steps are counted, so the result is the same on any machine.
 
-What ended a search then, its seconds or a death, is on record with the steps that were done: nothing is waited for.
-The bound is not found again: it is another process's, and changes nothing of the plan.
+The record says after how many steps a search ended, by its deadline or by a crash, so a replay never waits for time.
+The bound is not computed again: another process finds it, and it does not change the plan.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from app.control.solve.versions import other_versions
 from solvers.planning.plan import Certificate, Plan
 from solvers.planning.problem import Problem
 
-SECONDS = 3600.0  # steps are counted, not time: this is a guard against a fault of ours
+SECONDS = 3600.0  # a guard against a fault: a replay counts steps and not time
 
 
 class ReplayRefused(Exception):
-    """This decision cannot be made again here: the message says why."""
+    """This decision cannot be replayed here; the message says why."""
 
 
 class ReplaySolver(Protocol):
-    """A solver that goes by recipes."""
+    """A solver that follows recipes."""
 
     def again(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
 
@@ -44,7 +44,7 @@ class ReplaySolver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that a decision was made from, and what was decided."""
+    """Everything that a decision was made from, and the decision."""
 
     generation: int
     lane: PlanningLane
@@ -58,7 +58,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Whether the same was decided again, and if not, the first difference."""
+    """The result of a replay: identical, or the first difference."""
 
     is_identical: bool
     difference: str = ""
@@ -66,12 +66,12 @@ class Replayed:
 
 
 def replay(record: Record, solver: ReplaySolver) -> Replayed:
-    """Pose, solve, draft and hold back as it was done then; Refused where that would prove nothing."""
+    """Formulates, solves, drafts and holds back as the planner did; ReplayRefused where that would prove nothing."""
     others = other_versions(record.versions)
     if others:
-        raise ReplayRefused(f"plan {record.generation} was decided by other versions: {'; '.join(others)}")
+        raise ReplayRefused(f"plan {record.generation} was made by other versions: {'; '.join(others)}")
     if record.plan is None:
-        return Replayed(True, message=f"no plan came of it: {record.outcome}; that is what is on record")
+        return Replayed(True, message=f"the cycle made no plan ({record.outcome}), as the record says")
     kind = record.recipe.get("kind", "")
     posed = formulate(record.snapshot)
     if kind == RecipeKind.SOLVE:
@@ -81,7 +81,7 @@ def replay(record: Record, solver: ReplaySolver) -> Replayed:
     elif kind == RecipeKind.QUICKEN:
         decision = _quickened_again(record, posed, solver)
     else:
-        raise ReplayRefused(f"plan {record.generation} was not found by a solver: its lane is {record.lane}")
+        raise ReplayRefused(f"no solver made plan {record.generation}: its lane is {record.lane}")
     differences = [
         _difference(record, record.plan, part) for part in split_by_mode(record.snapshot, decision) or (decision,)
     ]
@@ -96,7 +96,7 @@ def _difference(record: Record, plan: Plan, decision: Decision) -> str:
 
 
 def record_of(connection: Connection, generation: int) -> Record | None:
-    """As the store has it."""
+    """Returns the record of a plan; None where the plan is unknown."""
     one = read_plan(connection, generation)
     if one is None:
         return None
@@ -107,22 +107,22 @@ def record_of(connection: Connection, generation: int) -> Record | None:
 
 
 def to_json(record: Record) -> bytes:
-    """For another machine."""
+    """Encodes a record for another machine."""
     return msgspec.json.encode(record, order="deterministic")
 
 
 def from_json(body: bytes) -> Record:
-    """Refused where it is no record."""
+    """Decodes a record; ReplayRefused where it is none."""
     try:
         return msgspec.json.decode(body, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ReplayRefused(f"no record of a decision: {error}") from None
+        raise ReplayRefused(f"this is not a record of a decision: {error}") from None
 
 
 def _solved_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
     answer = solver.again(posed.problem, record.recipe, seconds=SECONDS)
     if answer.plan is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
+        raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
     decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
     return hold_back(record.snapshot, posed, decision)
 
@@ -130,7 +130,7 @@ def _solved_again(record: Record, posed: Question, solver: ReplaySolver) -> Deci
 def _followed_again(record: Record, posed: Question, solver: ReplaySolver) -> Decision:
     answer = solver.follow(*follow_rates(posed), seconds=SECONDS)
     if answer.plan is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be found again: {answer.message}")
+        raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
     decision = draft_changes(record.snapshot, posed, answer, lane=record.lane)
     return hold_back(record.snapshot, posed, decision)
 
@@ -141,15 +141,15 @@ def _quickened_again(record: Record, posed: Question, solver: ReplaySolver) -> D
     calls = [
         CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()
     ]
-    then = _AsThen(solver, list(recipe["followed"])) if recipe["solver"] else None
-    quick = find_quick_step(base.posed.problem, base.plan, calls, then, strict=recipe["strict"], seconds=SECONDS)
+    as_recorded = _RecordedSolver(solver, list(recipe["followed"])) if recipe["solver"] else None
+    quick = find_quick_step(base.posed.problem, base.plan, calls, as_recorded, strict=recipe["strict"], seconds=SECONDS)
     if quick is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be found again: no quick step helps")
+        raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
     return base.decided(quick)[1]
 
 
-class _AsThen:
-    """A solver that fails where it failed then."""
+class _RecordedSolver:
+    """A solver that fails where it failed in the record."""
 
     def __init__(self, solver: ReplaySolver, outcomes: list[str]) -> None:
         self._solver = solver
@@ -200,6 +200,6 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _unbounded(plan: Plan) -> Plan:
-    """All but what is said of the plan by the clock and by who ran beside its search."""
-    said = plan.certificate
-    return replace(plan, certificate=Certificate(said.cost, None, "", said.work, 0.0) if said else None)
+    """Returns the plan without bound, method and seconds, which a replay does not reproduce."""
+    known = plan.certificate
+    return replace(plan, certificate=Certificate(known.cost, None, "", known.work, 0.0) if known else None)

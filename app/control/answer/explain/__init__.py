@@ -1,1 +1,1 @@
-"""Why: of a service, an instance, a job and a plan. Pure: from a problem and its plan to numbers and sentences."""
+"""Explains services, instances, jobs and plans, in numbers and sentences. Pure."""

@@ -1,4 +1,4 @@
-"""What one instance could be instead, each judged in the plan's place: other GPUs, types, variants and shares."""
+"""Finds alternatives of an instance, each judged within the plan: other GPUs, types, variants and shares."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
-MOST_JUDGED = 12  # alternatives of one instance
-ENOUGH = 1 - 1e-9  # of a rate
-EQUAL = 1e-9  # of a cost
+MOST_JUDGED = 12  # alternatives of an instance
+ENOUGH_SHARE = 1 - 1e-9  # of a rate
+EQUAL_SHARE = 1e-9  # of a cost
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Other instances in place of one, carrying what it carries; what the plan would cost with them."""
+    """Instances that carry the rate of another one in its place, and the plan's cost with them."""
 
     instances: tuple[Instance, ...]
     gpu_type: str
-    opens: bool  # GPUs that nothing ran on
-    adds_per_hour: float  # to the plan's cost; negative: it would be cheaper
-    churn: float  # what changing to it costs, once
+    opens: bool  # GPUs that run nothing else
+    adds_per_hour: float  # to the plan's cost; negative: cheaper
+    churn: float  # the cost of the change, once
     is_right: bool
     broken: str = ""  # the rule that it breaks
 
@@ -42,22 +42,22 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class InstanceAlternatives:
-    """All that was looked at for one instance."""
+    """The alternatives of an instance, and the GPU types without any."""
 
     instance: Instance
-    alternatives: tuple[Alternative, ...]  # right ones first, the cheapest first
+    alternatives: tuple[Alternative, ...]  # valid ones first, the cheapest first
     unfit: tuple[tuple[str, str], ...]  # GPU type, and why nothing there carries it
 
     @property
     def runner_up(self) -> Alternative | None:
-        """The cheapest that is right."""
+        """Returns the cheapest valid alternative."""
         return next((one for one in self.alternatives if one.is_right), None)
 
 
 def find_alternatives(
     problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None
 ) -> InstanceAlternatives:
-    """What else could carry this instance's rate, with everything else kept as it is."""
+    """Finds what else could carry this instance's rate while everything else stays as it is."""
     standing = standing or JudgedPlan(problem, plan, keep)
     before = standing.verdict()
     rest = [one for one in plan.instances if one is not instance]
@@ -76,7 +76,7 @@ def find_alternatives(
 
 
 def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
-    """The fleet's room, but for the instance's own place: what could stand there is another question."""
+    """Yields the free capacity of the fleet, the GPU of the instance as a group of its own."""
     for some in known.lots:
         spots = []
         for spot in some.spots:
@@ -91,16 +91,16 @@ def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance)
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """Instances that carry the rate by what is known of their GPUs; the judge has not seen them."""
+    """Instances that would carry the rate, not yet judged."""
 
     instances: tuple[Instance, ...]
     gpu_type: str
     opens: bool
-    price: float  # roughly, to look at the cheapest first
+    price: float  # an estimate, by which the cheapest are judged first
 
 
 def _drafts(looked: Sequence[ShapeOptions], instance: Instance, terms: ServiceTerms) -> list[_Draft]:
-    """The leanest of each kind: by GPU type, variant, and whether GPUs are opened for it; cheapest first."""
+    """Returns the leanest draft by GPU type, variant, and use of empty GPUs, the cheapest first."""
     best: dict[tuple[object, ...], _Draft] = {}
     for one in looked:
         for row in range(len(one.spot)):
@@ -120,17 +120,17 @@ def _rank(draft: _Draft) -> tuple[object, ...]:
 
 
 def _draft(one: ShapeOptions, row: int, instance: Instance, terms: ServiceTerms) -> _Draft | None:
-    """As few instances as carry the rate in this way, each with as few SMs as do."""
+    """Drafts as few instances as can carry the rate in this way, each with as few SMs as possible."""
     caps, rate = one.cap[row], instance.rate_per_second
     most = float(caps.max())
     if not most > 0:
         return None
     spot = one.lot.spots[int(one.spot[row])]
-    copies = max(1, ceil(rate * ENOUGH / most))
+    copies = max(1, ceil(rate * ENOUGH_SHARE / most))
     if copies > len(spot.places):
         return None
     each = rate / copies
-    sm = int(np.argmax(caps >= each * ENOUGH))
+    sm = int(np.argmax(caps >= each * ENOUGH_SHARE))
     way = one.ways[one.way[row]]
     batch, exec_ms = int(way.at.batches[one.by[row, sm]]), float(one.exec_ms[row, sm])
     judged = exec_ms * (1 + terms.policy.exec_margin)
@@ -153,7 +153,7 @@ def _draft(one: ShapeOptions, row: int, instance: Instance, terms: ServiceTerms)
 
 
 def _is_same(draft: _Draft, instance: Instance) -> bool:
-    """Whether it is what stands there already, or that with another share or batch: of those the instance tells."""
+    """Tells if the draft differs from the instance only in share or batch, which the instance explains itself."""
     first = draft.instances[0]
     return (first.place, first.variant) == (instance.place, instance.variant)
 
@@ -161,7 +161,7 @@ def _is_same(draft: _Draft, instance: Instance) -> bool:
 def _judged(
     problem: Problem, plan: Plan, standing: JudgedPlan, before: Verdict, instance: Instance, draft: _Draft
 ) -> Alternative:
-    """What the judge says of the plan with these in the instance's place; the standing plan is left as it was."""
+    """Judges the plan with the draft in place of the instance, and restores it."""
     places = {instance.place, *(one.place for one in draft.instances)}
     beside = [one for one in plan.instances if one.place in places and one is not instance]
     jobs = [job for job in plan.jobs if job.place in places]
@@ -179,7 +179,7 @@ def _judged(
         instances=tuple(one for one in after if one.id in new),
         gpu_type=draft.gpu_type,
         opens=draft.opens,
-        adds_per_hour=0.0 if abs(adds) <= EQUAL * max(1.0, before.cost.total) else adds,
+        adds_per_hour=0.0 if abs(adds) <= EQUAL_SHARE * max(1.0, before.cost.total) else adds,
         churn=problem.policy.move_price * changed,
         is_right=not broken,
         broken=str(broken[0]) if broken else "",
@@ -187,25 +187,25 @@ def _judged(
 
 
 def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float) -> str:
-    """Why no GPU of a type could carry what the instance does; of a full one, what it would take of it."""
+    """Says why no GPU of this type could carry the rate, or how much of one it would take."""
     service = terms.service
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
-        return "not among its gpuTypes"
+        return "the service does not admit it in gpuTypes"
     profiles = [
         one for key, one in problem.profiles.items()
         if key[0] == service.model and key[1] in service.variants and key[2] == gpu_type
     ]  # fmt: skip
     if not profiles:
-        return "its model has no profile there"
+        return "its model has no profile for it"
     fastest = min(time for one in profiles for curve in one.latency_ms.values() for _, time in curve)
     if fastest * (1 + terms.policy.exec_margin) > service.slo_ms:
-        return f"its fastest exec there, {fastest:.4g} ms, misses the SLO of {service.slo_ms:g} ms"
+        return f"even its fastest execution there takes {fastest:.4g} ms, which misses the SLO of {service.slo_ms:g} ms"
     alike = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
     node = min(alike, key=lambda node: (node.price_per_hour, node.name))
     one = options(problem, lot([empty(problem, node, [(node.name, 0)])]), terms, Notes())
-    enough = (one.cap >= rate * ENOUGH).any(axis=0) if one.cap.size else np.zeros(1, dtype=bool)
+    enough = (one.cap >= rate * ENOUGH_SHARE).any(axis=0) if one.cap.size else np.zeros(1, dtype=bool)
     if not enough.any():
-        return "even an empty one does not carry it alone"
+        return "not even an empty GPU carries the rate alone"
     sm = int(np.argmax(enough))
     worth = node.price_per_hour * (1.0 if service.is_dedicated else sm / 100)
-    return f"it would take {sm} % of one, worth {worth:.3g} an hour, but none has the room"
+    return f"it would take {sm} % of a GPU, worth {worth:.3g} an hour, but no GPU has that much left"

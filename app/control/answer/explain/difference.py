@@ -1,4 +1,4 @@
-"""What changes from one plan to another, service by service: instances, shapes, rates and money before and after."""
+"""Compares two plans service by service: instances, shapes and rates before and after."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Body: TypeAlias = dict[str, JSON]  # a plan in the contract's words
 
 @dataclass(frozen=True, slots=True)
 class ServiceShapes:
-    """How many instances there are of each shape: GPU type or node, variant, batch, SM%."""
+    """The instances of a service by shape: variant, batch, SM%."""
 
     instances: int
     rate_per_second: float
     unserved_per_second: float
-    on: tuple[str, ...]  # `3 on node-1/0..`, in words
+    on: tuple[str, ...]  # `3 x fp16, batch 8, 25 %`
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ServiceDifference:
     resized: int
     retuned: int
     kept: int
-    reasons: tuple[str, ...]  # why it is unserved, or held back
+    reasons: tuple[str, ...]  # why it is unserved or held back
 
     @property
     def is_changed(self) -> bool:
@@ -44,7 +44,7 @@ class ServiceDifference:
 
 
 def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) -> list[ServiceDifference]:
-    """Every service of either plan, those that change first."""
+    """Returns the differences of every service in either plan, changed services first."""
     old, new = _by_service(before), _by_service(after)
     missed_before, missed_after = _unserved(before), _unserved(after)
     held: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def _shapes(mine: Sequence[JSON], missed: JSON) -> ServiceShapes:
 
 
 def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
-    """As the contract counts changes: on the same GPU a keep, retune or resize; starts and stops pair into moves."""
+    """Counts changes as the contract does: keep, retune or resize on the same GPU; starts and stops pair into moves."""
     counts = dict.fromkeys(("started", "stopped", "moved", "resized", "retuned", "kept"), 0)
     left = list(old)
     starts = 0
@@ -111,7 +111,7 @@ def _shape(one: JSON) -> tuple[JSON, ...]:
 
 
 def _tuning(one: JSON, other: JSON) -> bool:
-    """Whether batch, timeout, clock and rate are the same."""
+    """Tells if batch, timeout, clock and rate are the same."""
     return all(
         abs(one[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
         for name in ("batch", "batchTimeoutMs", "clockMhz", "ratePerSecond")
@@ -119,7 +119,7 @@ def _tuning(one: JSON, other: JSON) -> bool:
 
 
 def describe_difference(one: ServiceDifference) -> str:
-    """`2 -> 3 instances: 1 started, 1 resized`."""
+    """Returns `2 -> 3 instances: 1 started, 1 resized`."""
     moves = [
         f"{number} {word}"
         for word, number in (

@@ -1,4 +1,4 @@
-"""Why an instance is where it is and as it is: this GPU, this batch, this SM%, and what the runner-up would cost."""
+"""Explains an instance: its GPU, batch and SM%, and what the runner-up would cost."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
-ENOUGH = 1 - 1e-6  # of a rate
-TYPES_TOLD = 4  # in a sentence
+ENOUGH_SHARE = 1 - 1e-6  # of a rate
+NAMED_TYPES = 4  # in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCarries:
-    """The most that another batch would carry, all else as it is."""
+    """The highest rate that a batch carries, everything else unchanged."""
 
     batch: int
     rate_per_second: float
@@ -30,12 +30,12 @@ class BatchCarries:
 
 @dataclass(frozen=True, slots=True)
 class InstanceWhy:
-    """The reasons of one instance, in numbers and in words."""
+    """Why an instance is as it is, in numbers and in words."""
 
     instance: Instance
     gpu_type: str
-    cost_per_hour: float  # its part of its GPU
-    least_sm_percent: int  # with which its rate is carried, on its GPU beside its neighbours
+    cost_per_hour: float  # its part of the GPU
+    least_sm_percent: int  # that carries its rate on its GPU, next to its neighbours
     batches: tuple[BatchCarries, ...]
     found: InstanceAlternatives
     why_gpu: str
@@ -47,7 +47,7 @@ class InstanceWhy:
 def why_instance(
     problem: Problem, plan: Plan, instance: Instance, standing: JudgedPlan | None = None
 ) -> InstanceWhy:  # fmt: skip
-    """All that can be said of one instance of a plan; the problem is that which the plan answers."""
+    """Explains an instance of a plan; the problem is the one that the plan answers."""
     standing = standing or JudgedPlan(problem, plan, keep)
     found = find_alternatives(problem, plan, instance, standing)
     least = _least_sm(problem, instance)
@@ -67,10 +67,10 @@ def why_instance(
 
 
 def describe_alternative(other: Alternative) -> str:
-    """An alternative in words: `2 instances on a100 (node-3/0), batch 16 at 25 % of SMs`."""
+    """Describes an alternative: `2 instances of fp16 on a100 (node-3/0), batch 16 at 25 % of its SMs`."""
     first = other.first
     where = f"{first.node}/{first.gpu}" + (f" and {len(other.instances) - 1} more" if len(other.instances) > 1 else "")
-    opened = ", a GPU that nothing runs on" if other.opens else ""
+    opened = ", an empty GPU" if other.opens else ""
     return (
         f"{count(len(other.instances), 'instance')} of {first.variant} on {other.gpu_type} ({where}{opened}), "
         f"batch {first.batch} at {first.sm_percent} % of its SMs"
@@ -81,7 +81,7 @@ def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAl
     name = problem.nodes[instance.node].gpu_type
     price = problem.nodes[instance.node].price_per_hour
     beside = [one.service for one in plan.instances if one.place == instance.place and one is not instance]
-    company = f"it shares the GPU with {', '.join(sorted(set(beside)))}" if beside else "no other service runs there"
+    company = f"it shares the GPU with {', '.join(sorted(set(beside)))}" if beside else "no other service runs on it"
     said = f"{name} at {money(price)} an hour; {company}"
     others = {one.gpu_type: one for one in reversed(found.alternatives) if one.is_right and one.gpu_type != name}
     if others:
@@ -92,65 +92,67 @@ def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAl
         return f"{said}; {told}"
     unfit = [f"{kind}: {why}" for kind, why in found.unfit if kind != name]
     if not unfit:
-        return f"{said}; the fleet has no other type"
-    more = f"; and {len(unfit) - TYPES_TOLD} more" if len(unfit) > TYPES_TOLD else ""
-    return f"{said}; no other type has a place for it ({'; '.join(unfit[:TYPES_TOLD])}{more})"
+        return f"{said}; the fleet has no other GPU type"
+    more = f"; and {len(unfit) - NAMED_TYPES} more" if len(unfit) > NAMED_TYPES else ""
+    return f"{said}; no other type has room for it ({'; '.join(unfit[:NAMED_TYPES])}{more})"
 
 
 def _why_batch(instance: Instance, batches: tuple[BatchCarries, ...]) -> str:
     mine = next((one for one in batches if one.batch == instance.batch), None)
     most = max(batches, key=lambda one: (one.rate_per_second, -one.batch), default=None)
     if mine is None or most is None:
-        return f"batch {instance.batch} is not in its profile any more"
-    said = f"batch {mine.batch} carries up to {rate(mine.rate_per_second)} a second at this share within the SLO"
+        return f"its profile no longer has batch {instance.batch}"
+    said = f"batch {mine.batch} carries up to {rate(mine.rate_per_second)} a second within the SLO at this share"
     others = [one for one in batches if one.batch != mine.batch]
     told = ", ".join(
-        f"batch {one.batch} {rate(one.rate_per_second)}" if one.rate_per_second > 0 else f"batch {one.batch} none"
+        f"batch {one.batch} {rate(one.rate_per_second)}" if one.rate_per_second > 0 else f"batch {one.batch} nothing"
         for one in sorted(others, key=lambda one: -one.rate_per_second)[:3]
     )
-    return f"{said}; {told}" if told else f"{said}; its profile has no other"
+    return f"{said}; {told}" if told else f"{said}; its profile has no other batch"
 
 
 def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
     sm, carried = int(instance.sm_percent), rate(instance.rate_per_second)
     if least and least < sm:
-        paid = "a GPU is paid whole, so a larger share costs nothing while nobody else needs it"
-        why = paid if problem.policy.pricing == "gpu" else "the plan left it some slack"
-        return f"{carried} a second would fit in {least} %; {why}"
+        paid = "GPUs are paid whole, so a larger share costs nothing while no other service needs it"
+        why = paid if problem.policy.pricing == "gpu" else "the plan leaves it some slack"
+        return f"{least} % would be enough for {carried} a second; {why}"
     below = max((one.rate_per_second for one in _batches(problem, instance, sm - 1)), default=None)
     if below is None:
-        return f"{sm} % is the least that it was measured at"
-    return f"{sm} % is the least that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
+        return f"{sm} % is the smallest share in its profile"
+    return f"{sm} % is the smallest share that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
 
 
 def _why_not_cheaper(problem: Problem, found: InstanceAlternatives) -> str:
     best = found.runner_up
     if best is None:
-        return "nothing else that was looked at carries its rate and keeps every rule"
+        return "no alternative that was tried carries its rate and keeps every rule"
     told = describe_alternative(best)
     if best.adds_per_hour > 0:
         return f"the runner-up costs {money(best.adds_per_hour)} an hour more: {told}"
     if best.adds_per_hour == 0:
-        return f"the runner-up costs the same, and moving would only be churn: {told}"
+        return f"the runner-up costs the same, so a move would only add churn: {told}"
     saved, horizon = -best.adds_per_hour, problem.policy.horizon_minutes / 60
     if saved * horizon <= best.churn:
         return (
             f"the runner-up would save {money(saved)} an hour, {money(saved * horizon)} over the horizon of "
-            f"{problem.policy.horizon_minutes:g} minutes, and cost {money(best.churn)} to change to: {told}"
+            f"{problem.policy.horizon_minutes:g} minutes, but the change would cost {money(best.churn)}: {told}"
         )
     return f"the runner-up would save {money(saved)} an hour; the search did not find it: {told}"
 
 
 def _least_sm(problem: Problem, instance: Instance) -> int:
-    """The least SM% with which it would carry its rate where it stands, by any batch; 0 where none does."""
+    """Returns the least SM% that carries its rate where it runs, by any batch; 0 where none does."""
     for sm in range(1, int(instance.sm_percent) + 1):
-        if any(one.rate_per_second >= instance.rate_per_second * ENOUGH for one in _batches(problem, instance, sm)):
+        if any(
+            one.rate_per_second >= instance.rate_per_second * ENOUGH_SHARE for one in _batches(problem, instance, sm)
+        ):
             return sm
     return 0
 
 
 def _batches(problem: Problem, instance: Instance, sm_percent: int) -> tuple[BatchCarries, ...]:
-    """What each batch would carry at a share, among its neighbours, at its clock; nothing below what was measured."""
+    """Returns what each batch carries at a share, among its neighbours and at its clock, within its profile."""
     profile = problem.profile(instance.service, instance.variant, instance.node)
     service, policy = problem.services[instance.service], problem.policy
     if profile is None or instance.batch not in profile.latency_ms:
@@ -170,7 +172,7 @@ def _batches(problem: Problem, instance: Instance, sm_percent: int) -> tuple[Bat
 
 
 def describe_instance(why: InstanceWhy) -> list[str]:
-    """The sentences, the most important first."""
+    """Returns the sentences, the most important first."""
     one = why.instance
     head = (
         f"{one.service} runs {one.variant} on {one.node}/{one.gpu} ({why.gpu_type}), batch {one.batch}, "

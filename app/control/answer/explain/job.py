@@ -1,4 +1,4 @@
-"""Why a job runs where it runs and how fast, or why it waits and what would let it run."""
+"""Explains a job: where and how fast it runs, or why it waits and what would let it run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solvers.planning.problem import Job, PlacedJob, Problem
 
 @dataclass(frozen=True, slots=True)
 class JobWhy:
-    """The reasons of one job."""
+    """Why a job runs where it does, or waits."""
 
     name: str
     placed: PlacedJob | None
@@ -39,7 +39,7 @@ def why_job(
     facts: JobProgress = NO_FACTS,
     waiting: Mapping[str, str] = MappingProxyType({}),
 ) -> JobWhy:
-    """All that can be said of one job of a plan; `waiting` are jobs that the queue kept back, and why."""
+    """Explains a job of a plan; `waiting` holds the jobs that the queue keeps back, and why."""
     job = problem.jobs.get(name)
     if job is None:
         reason = waiting.get(name) or ("it is finished" if facts.phase == "finished" else f"it is {facts.phase}")
@@ -57,13 +57,13 @@ def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: date
         f"{job.name} runs on {placed.node}/{placed.gpu} ({node.gpu_type}), {placed.sm_percent} % of the SMs, at "
         f"{speed:.4g} {units} a second; {job.units:,.0f} are left"
     )
-    said = [f"{head}, done about {ends:%Y-%m-%d %H:%M} UTC" if ends else head, _why_there(problem, plan, placed)]
+    said = [f"{head}, to be done about {ends:%Y-%m-%d %H:%M} UTC" if ends else head, _why_there(problem, plan, placed)]
     if job.deadline and ends:
         spare = (job.deadline - ends).total_seconds()
         said.append(
-            f"its deadline is kept with {spare / 3600:.1f} hours to spare"
+            f"it meets its deadline with {spare / 3600:.1f} hours to spare"
             if spare >= 0
-            else f"its deadline passes {-spare / 3600:.1f} hours before it is done"
+            else f"it misses its deadline by {-spare / 3600:.1f} hours"
         )
     said.append(_elsewhere(problem, job, node.gpu_type, units))
     reason = said[1]
@@ -74,26 +74,26 @@ def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
     node = problem.nodes[placed.node]
     services = sorted({one.service for one in plan.instances if one.place == placed.place})
     if services:
-        return f"why this GPU: {', '.join(services)} pay for it, so that the job costs nothing there"
+        return f"why this GPU: {', '.join(services)} pay for it, so the job costs nothing there"
     if node.is_paid_anyway:
-        return f"why this GPU: it is {node.purchase} and paid for in any case"
-    return f"why this GPU: it is opened for the job, at {money(node.price_per_hour)} an hour"
+        return f"why this GPU: it is {node.purchase} and paid for anyway"
+    return f"why this GPU: it was empty and is used for the job, at {money(node.price_per_hour)} an hour"
 
 
 def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:
-    """How fast a whole GPU of each other type would be."""
+    """Says how fast a whole GPU of each other type would be."""
     there = {node.gpu_type for node in problem.nodes.values()}
     told = [
         f"{name} {value_at(profile.units_per_second, 100):.4g}"
         for name, profile in sorted(job.profiles.items())
         if name != here and name in there
     ]
-    return f"a whole GPU of another type would make, in {units} a second: {', '.join(told)}" if told else ""
+    return f"a whole GPU of another type would reach, in {units} a second: {', '.join(told)}" if told else ""
 
 
 def _waiting(plan: Plan, job: Job) -> JobWhy:
     left = next((one for one in plan.unplaced if one.job == job.name), None)
-    reason = left.reason if left and left.reason else "no room beside the services, and no GPU is opened for it"
+    reason = left.reason if left and left.reason else "the services leave no room, and no empty GPU is used for it"
     relaxation = left.relaxation if left else ""
     said = [f"{job.name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
     return JobWhy(job.name, None, "", job.units, None, reason, relaxation, tuple(said))

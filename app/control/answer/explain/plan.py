@@ -1,4 +1,4 @@
-"""Why a plan is as it is, and why nothing changed: the cycle's outcome, what was held back, and the proof."""
+"""Explains a plan and why nothing changed: outcomes of cycles, changes held back, and the proof."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 from app.control.answer.explain.wording import count, money, rate
 
 JSON: TypeAlias = Any
-NAMED = 5  # of each list, in words
+NAMED_LINES = 5  # of each list
 
 
 def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
-    """A recorded plan in words: `row` is what the store keeps beside its body."""
+    """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
     moved = [count(changes[name], name) for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
-    because = f", called for by {row['reason']}" if row.get("reason") else ""
+    because = f", made because of {row['reason']}" if row.get("reason") else ""
     said = [
         f"plan {row['generation']} ({row['lane']}{because}) is {row['state']}: "
         + (f"{', '.join(moved)}; {changes.get('keep', 0)} kept" if moved else "it changes no instance")
@@ -35,7 +35,7 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
     if certificate.get("unservedCost"):
         said += f", {money(certificate['unservedCost'])} of it for what is unserved"
     if certificate.get("bound") is None:
-        return f"{said}; no bound is known ({certificate.get('method', '')})"
+        return f"{said}; it has no bound ({certificate.get('method', '')})"
     gap = certificate.get("gap")
     away = f", {100 * gap:.1f} % away" if gap is not None else ""
     return f"{said}; no plan can cost less than {money(certificate['bound'])}{away} ({certificate.get('method', '')})"
@@ -46,21 +46,26 @@ def _unserved(unserved: Iterable[JSON]) -> list[str]:
     said = [
         f"unserved: {one['service']}, {rate(one['ratePerSecond'])} a second: {one.get('reason') or 'no reason given'}"
         + (f"; least change that helps: {one['relaxation']}" if one.get("relaxation") else "")
-        for one in left[:NAMED]
+        for one in left[:NAMED_LINES]
     ]
-    return said + ([f"and {count(len(left) - NAMED, 'more service')} unserved"] if len(left) > NAMED else [])
+    return said + (
+        [f"and {count(len(left) - NAMED_LINES, 'more service')} unserved"] if len(left) > NAMED_LINES else []
+    )
 
 
 def explain_held_back(held_back: Sequence[JSON]) -> list[str]:
-    """What the plan would have changed and does not."""
+    """Lists the changes that the plan holds back."""
     said = [
-        f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}" for one in held_back[:NAMED]
+        f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}"
+        for one in held_back[:NAMED_LINES]
     ]
-    return said + ([f"and {count(len(held_back) - NAMED, 'more change')} held back"] if len(held_back) > NAMED else [])
+    return said + (
+        [f"and {count(len(held_back) - NAMED_LINES, 'more change')} held back"] if len(held_back) > NAMED_LINES else []
+    )
 
 
 def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
-    """The newest cycles in words, the newest first: what each saw, and what came of it."""
+    """Describes the newest cycles, the newest first."""
     said: list[str] = []
     for same in _runs(cycles):
         first = same[0]
@@ -68,23 +73,23 @@ def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
         many = f", {len(same)} times in a row" if len(same) > 1 else ""
         told = f": {first['message']}" if first.get("message") else ""
         said.append(f"{first['at']}: {what}{many}{told}")
-        if len(said) == NAMED:
+        if len(said) == NAMED_LINES:
             break
     return said or ["no cycle has been recorded yet: is a planner running?"]
 
 
 OUTCOMES = {
     "solved": "a plan was made",
-    "unchanged": "nothing that decides a plan had changed",
-    "out_of_time": "the solver had no plan by its deadline, so the last one stands",
-    "crashed": "the solver's process died, so the last plan stands",
-    "wrong": "the judge refused the solver's plan, so the last one stands",
-    "nothing": "there was nothing to plan on, or for",
+    "unchanged": "nothing relevant had changed",
+    "out_of_time": "the solver had no plan by its deadline, so the last plan stays in force",
+    "crashed": "the solver's process died, so the last plan stays in force",
+    "wrong": "the judge rejected the solver's plan, so the last plan stays in force",
+    "nothing": "there were no GPUs to plan on, or nothing to place",
 }
 
 
 def _runs(cycles: Sequence[Mapping[str, JSON]]) -> Iterable[list[Mapping[str, JSON]]]:
-    """Cycles one after the other with the same outcome, reason and message."""
+    """Groups consecutive cycles with the same outcome and message."""
     same: list[Mapping[str, JSON]] = []
     for one in cycles:
         if same and (one["outcome"], one.get("message")) != (same[0]["outcome"], same[0].get("message")):

@@ -1,4 +1,4 @@
-"""Recorded plans as today's problem sees them: without what it leaves out, with a prediction for every line."""
+"""Adapts recorded plans to today's problem: drops what the problem leaves out, adds missing predictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drop_left_out(problem: Problem, plan: Plan) -> Plan:
 
 
 def add_predictions(problem: Problem, plan: Plan) -> Plan:
-    """The plan with its predictions: lines that were taken over as they ran have none."""
+    """Returns the plan with a prediction for every line: lines that were taken over while running have none."""
     places = {one.place for one in plan.instances if one.exec_ms <= 0}
     places |= {one.place for one in plan.jobs if one.units_per_second <= 0}
     if not places or not _is_profiled(problem, plan):
@@ -33,7 +33,7 @@ def add_predictions(problem: Problem, plan: Plan) -> Plan:
 
 
 def _is_profiled(problem: Problem, plan: Plan) -> bool:
-    """Whether all of it is known where it runs: what has changed or ended since may not be."""
+    """Tells if every line has a profile where it runs; what has changed or ended since may have none."""
     return all(problem.profile(one.service, one.variant, one.node) is not None for one in plan.instances) and all(
         one.job in problem.jobs and problem.nodes[one.node].gpu_type in problem.jobs[one.job].profiles
         for one in plan.jobs

@@ -1,4 +1,4 @@
-"""Explanations as the solver's process gives them: a recorded plan and its snapshot in, sentences and numbers out."""
+"""Explains in the solver's process: a recorded plan and its snapshot in, sentences and numbers out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from solvers.planning.problem import Instance
 
 @dataclass(frozen=True, slots=True)
 class Explain(Aside):
-    """Why one thing of a plan is as it is; the plan is as it was recorded."""
+    """The question why a service, an instance or a job of a recorded plan is as it is."""
 
     snapshot: Snapshot
     plan: Plan
@@ -28,7 +28,7 @@ class Explain(Aside):
     name: str
 
     def answered(self) -> dict[str, Any]:
-        """On the wire; `missing` says what the plan does not know."""
+        """Returns the explanation on the wire; `missing` says what the plan does not have."""
         posed = formulate(self.snapshot)
         plan = add_predictions(posed.problem, drop_left_out(posed.problem, self.plan))
         if self.what == "job":
@@ -45,18 +45,18 @@ class Explain(Aside):
 def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
     if name not in posed.problem.services:
         pinned = [one.id for _, one in posed.pinned if one.service and one.owner == name]
-        late = f"{name} was not there yet when this plan was made; the next cycle plans for it"
-        return {"missing": late if not pinned else f"{name} stands on cordoned GPUs, where it stays as it is"}
+        late = f"{name} was declared after this plan was made; the next cycle plans for it"
+        return {"missing": late if not pinned else f"{name} runs on cordoned GPUs, and stays there unchanged"}
     why = why_service(posed.problem, plan, name)
-    said = describe_service(posed.problem, why)
+    sentences = describe_service(posed.problem, why)
     expected = snapshot.expected.get(name)
     if expected and expected.reason:
-        said.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
+        sentences.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
     return {
         "service": name,
         "ratePerSecond": why.rate_per_second,
         "costPerHour": why.cost_per_hour,
-        "sentences": said,
+        "sentences": sentences,
         "instances": [_placed(one) for one in why.instances],
         "unserved": {
             "ratePerSecond": why.missing.rate_per_second,
@@ -100,11 +100,11 @@ def _forecast(reason: str) -> str:
 
 
 FORECASTS = {
-    "declared": "what was declared",
-    "held": "the forecast holds, as what is asked stays inside its band",
-    "risen": "more is asked than before",
-    "fallen": "less is asked than before",
-    "what_if": "as was asked here",
+    "declared": "the declared rate",
+    "held": "the forecast is unchanged, since the load stays inside its band",
+    "risen": "the load has risen",
+    "fallen": "the load has fallen",
+    "what_if": "as this what-if assumes",
 }
 
 

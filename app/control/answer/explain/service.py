@@ -1,4 +1,4 @@
-"""Why a service is served as it is, or is not: its instances, what they cost, and the least change that would help."""
+"""Explains a service: its instances and their cost, or why it is unserved and the least change that would help."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
-SHAPES_IN_FULL = 2  # of a service: the dearest
+SHAPES_IN_FULL = 2  # of a service: the most expensive
 
 
 @dataclass(frozen=True, slots=True)
 class UnservedWhy:
-    """What of a service is not served, and the least change that would serve it, as it was tried."""
+    """Why a part of a service is unserved, and the least change that would serve it."""
 
     rate_per_second: float
     reason: str
     relaxation: str
-    is_proved: bool  # with the change made, the judge finds the plan right that serves it
+    is_proved: bool  # the judge accepts the plan that serves it after the change
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceWhy:
-    """The reasons of one service."""
+    """Why a service is served as it is."""
 
     name: str
     rate_per_second: float
@@ -42,7 +42,7 @@ class ServiceWhy:
 
 
 def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
-    """All that can be said of one service of a plan."""
+    """Explains a service of a plan."""
     mine = tuple(one for one in plan.instances if one.service == name)
     left = next((one for one in plan.unserved if one.service == name), None)
     standing = JudgedPlan(problem, plan, keep) if mine else None
@@ -57,7 +57,7 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
 
 
 def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedWhy:
-    """The reason in full, and the least change that serves the service while the others keep what they have."""
+    """Finds the full reason, and the least change that serves the service while the others keep what they have."""
     about = explain.case(problem, plan, left.service)
     told = explain.told(about, fleet(problem, about.whole.at))
     change = told.change
@@ -66,14 +66,14 @@ def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedW
 
 
 def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
-    """The problem that the named change makes and the plan that then serves the service; None where none helps."""
+    """Returns the problem after the named change, and the plan that serves the service then; None where none helps."""
     about = explain.case(problem, plan, name)
     change = explain.told(about, fleet(problem, about.whole.at)).change
     return (change.problem, change.plan) if change else None
 
 
 def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]:
-    """One instance of each shape, the dearest shapes first."""
+    """Returns an instance of each shape, the most expensive shapes first."""
     by_shape: dict[tuple[object, ...], list[Instance]] = defaultdict(list)
     for one in mine:
         by_shape[problem.nodes[one.node].gpu_type, one.variant, one.batch].append(one)
@@ -86,24 +86,24 @@ def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]
 
 
 def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
-    """The sentences, the most important first."""
+    """Returns the sentences, the most important first."""
     service = problem.services[why.name]
-    asked = (
+    slo = (
         f"{rate(why.rate_per_second)} requests a second, {service.percentile:g} % of them within {service.slo_ms:g} ms"
     )
     served = sum(one.rate_per_second for one in why.instances)
     if not why.instances:
-        said = [f"{why.name} asks for {asked}; nothing of it is served"]
+        said = [f"{why.name} needs {slo}; nothing of it is served"]
     else:
         slowest = max(one.latency_ms for one in why.instances)
         said = [
-            f"{why.name} asks for {asked}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
+            f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
         ]
     if why.missing:
         gone = why.missing
         said.append(f"unserved: {rate(gone.rate_per_second)} a second: {gone.reason}")
-        proved = " (tried: it then is served, and all others keep what they have)" if gone.is_proved else ""
+        proved = " (verified: it is then served, and all others keep what they have)" if gone.is_proved else ""
         if gone.relaxation:
             said.append(f"least change that helps: {gone.relaxation}{proved}")
     for shape in why.shapes:

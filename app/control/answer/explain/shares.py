@@ -1,4 +1,4 @@
-"""What each instance costs an hour: its part of the GPU that services pay for, by weight of SMs and memory."""
+"""Divides the price of GPUs among the instances on them, by weight of SMs and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from solvers.planning.problem import Instance, Problem
 
 
 def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
-    """Money per hour by instance id: GPUs only, without energy."""
+    """Returns the price per hour by instance id: GPUs only, without energy."""
     on: dict[tuple[str, int], list[Instance]] = defaultdict(list)
     for one in plan.instances:
         on[one.place].append(one)
@@ -25,7 +25,7 @@ def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
 
 
 def costs_of_services(problem: Problem, plan: Plan) -> Mapping[str, float]:
-    """Money per hour by service: what its instances cost together."""
+    """Returns the price per hour by service: what its instances cost together."""
     of = costs_of_instances(problem, plan)
     found: dict[str, float] = dict.fromkeys(problem.services, 0.0)
     for one in plan.instances:

@@ -1,8 +1,8 @@
-"""Three ways to serve what the plan serves, and what each of them would cost a tenant in an hour.
+"""Baselines: three other ways to serve what the plan serves, and what each would cost a tenant per hour.
 
 `one_per_gpu`: every instance has a GPU to itself, of the type on which its service costs least.
-`hetsev`: HetSev's greedy says how many instances of which type each service runs; they share GPUs, first fit.
-`largest`: every service runs on the type with most memory, in the shape that takes least of it; they share, first fit.
+`hetsev`: HetSev's greedy chooses the number and type of instances of each service; they share GPUs by first fit.
+`largest`: every service runs on the type with most memory, in the smallest shape; instances share GPUs by first fit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Literal
 
-from app.control.answer.savings.first_fit import EXACTLY, BaselineInstance, first_fit
+from app.control.answer.savings.first_fit import TOLERANCE_SHARE, BaselineInstance, first_fit
 from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
 from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
@@ -26,23 +26,24 @@ BASELINES: tuple[Baseline, ...] = ("one_per_gpu", "hetsev", "largest")
 
 
 def rates_served(plan: Plan) -> dict[str, float]:
-    """What the plan carries of each service a second."""
+    """Returns the rate that the plan carries by service."""
     found: dict[str, float] = defaultdict(float)
-    for one in plan.instances:
-        found[one.service] += one.rate_per_second
+    for instance in plan.instances:
+        found[instance.service] += instance.rate_per_second
     return dict(found)
 
 
 def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
-    """By baseline and tenant, per hour. A service that a baseline cannot serve counts with what the plan pays."""
+    """Returns the cost per hour by baseline and tenant; a service that a baseline cannot serve counts as in the plan."""
     rates, price = rates_served(plan), prices(problem)
     paid = by_service(problem, list_gpus(problem, plan))
     found: dict[Baseline, dict[str, float]] = {}
     for baseline in BASELINES:
         gpus: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
-        for one in place_baseline(problem, rates, baseline):
-            held = GpuHolding(one.service, one.shape.sm_percent, one.shape.memory_gib)
-            gpus[one.shape.gpu_type, one.gpu].append(held)
+        for instance in place_baseline(problem, rates, baseline):
+            shape = instance.shape
+            holding = GpuHolding(instance.service, shape.sm_percent, shape.memory_gib)
+            gpus[shape.gpu_type, instance.gpu].append(holding)
         is_alone = baseline == "one_per_gpu"
         pays = by_service(problem, (PaidGpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
         found[baseline] = by_tenant(problem, {service: pays.get(service, paid[service]) for service in rates})
@@ -50,12 +51,12 @@ def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
 
 
 def plan_costs(problem: Problem, plan: Plan) -> dict[str, float]:
-    """What tenants' services pay for GPUs in an hour of the plan; energy and jobs are left out on both sides."""
+    """Returns what the services of each tenant pay for GPUs per hour; energy and jobs are left out on both sides."""
     return by_tenant(problem, by_service(problem, list_gpus(problem, plan)))
 
 
 def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[BaselineInstance]:
-    """All instances of a baseline; services that it cannot serve have none."""
+    """Returns all instances of a baseline; services that it cannot serve have none."""
     price = prices(problem)
     largest = max(price, key=lambda name: (problem.gpu_types[name].memory_gib, price[name], name))
     wanted: list[tuple[Service, InstanceShape]] = []
@@ -74,7 +75,7 @@ def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Basel
 
 
 def _needed(service: Service, rate: float, each: float) -> int:
-    return max(ceil(rate / each * (1 - EXACTLY)), service.min_instances, 1)
+    return max(ceil(rate / each * (1 - TOLERANCE_SHARE)), service.min_instances, 1)
 
 
 def _alone(
@@ -94,7 +95,7 @@ def _alone(
 
 
 def _cheapest(service: Service, known: Sequence[InstanceShape], rate: float) -> list[tuple[Service, InstanceShape]]:
-    """Of one type: the shape whose instances together take least of GPUs."""
+    """Chooses, on one GPU type, the shape whose instances together take the smallest share."""
     if not known:
         return []
     shape = min(
@@ -106,7 +107,7 @@ def _cheapest(service: Service, known: Sequence[InstanceShape], rate: float) -> 
 def _hetsev(
     problem: Problem, service: Service, known: Sequence[InstanceShape], rate: float, price: Mapping[str, float]
 ) -> list[tuple[Service, InstanceShape]]:
-    """HetSev's heuristic over one shape a type: the one of least price per rate. It bills the memory that is held."""
+    """Runs HetSev's heuristic over one shape per type: the cheapest by rate. It bills the memory that is held."""
     best: dict[str, InstanceShape] = {}
     for shape in known:
         before = best.get(shape.gpu_type)

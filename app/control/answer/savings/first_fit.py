@@ -1,4 +1,4 @@
-"""Instances on as few GPUs as first fit, the largest first, makes of them."""
+"""Places instances by first fit, the largest first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from app.control.answer.savings.shapes import InstanceShape
 from solvers.planning.problem import Policy, Problem, Service
 
-EXACTLY = 1e-9
+TOLERANCE_SHARE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class BaselineInstance:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenGpu:
     """A GPU that is being filled."""
 
     sm_percent: int = 0
@@ -34,7 +34,7 @@ class _Open:
     def fits(self, service: Service, shape: InstanceShape, whole_gib: float, policy: Policy) -> bool:
         return not (
             self.sm_percent + shape.sm_percent > 100
-            or self.memory_gib + shape.memory_gib > whole_gib * (1 + EXACTLY)
+            or self.memory_gib + shape.memory_gib > whole_gib * (1 + TOLERANCE_SHARE)
             or self.clients >= policy.clients_per_gpu
             or self.models[service.model] >= policy.same_model_per_gpu
             or self.is_dedicated
@@ -50,15 +50,15 @@ class _Open:
 
 
 def first_fit(problem: Problem, wanted: Iterable[tuple[Service, InstanceShape]]) -> list[BaselineInstance]:
-    """Each on the first GPU of its type that has room by SMs, memory, model and clients."""
-    open_gpus: dict[str, list[_Open]] = defaultdict(list)
+    """Places each on the first GPU of its type with room by SMs, memory, model and clients."""
+    open_gpus: dict[str, list[_OpenGpu]] = defaultdict(list)
     found = []
     for service, shape in sorted(wanted, key=lambda one: (-one[1].share, one[0].name)):
         whole_gib, gpus = problem.gpu_types[shape.gpu_type].memory_gib, open_gpus[shape.gpu_type]
         fitting = (n for n, gpu in enumerate(gpus) if gpu.fits(service, shape, whole_gib, problem.policy))
         number = next(fitting, len(gpus))
         if number == len(gpus):
-            gpus.append(_Open())
+            gpus.append(_OpenGpu())
         gpus[number].take(service, shape)
         found.append(BaselineInstance(service.name, shape, number))
     return found

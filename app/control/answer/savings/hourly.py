@@ -1,4 +1,4 @@
-"""Once an hour the plan in force is held against the baselines, from its own record, and what comes of it is kept."""
+"""Compares the plan in force with the baselines once per hour, from its record, and stores the savings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.store.database import lease
 from app.store.money import savings
 from app.store.money.savings import Due, Saving
 
-MOST_PLANS = 3  # looked at in one turn: the rest has its own
+MOST_PLANS = 3  # in one turn; the next turns compare the rest
 NANO = 10**9
 
 
 def record_savings(store: PlannerStore) -> int:
-    """Bring savings up to the last hour that is over; how many hours were added."""
+    """Records savings up to the last hour that is over; returns how many hours were added."""
     if not store.epoch:
         return 0
     known: dict[int, Sequence[Saving]] = {}
@@ -37,11 +37,11 @@ def record_savings(store: PlannerStore) -> int:
 
 
 def compare_plan(snapshot: Snapshot, one: RecordedPlan) -> list[Saving]:
-    """What a recorded plan and the baselines cost each tenant an hour, for what the plan serves."""
+    """Computes what a recorded plan and the baselines cost each tenant per hour for what the plan serves."""
     problem = formulate(snapshot).problem
     services = problem.services.keys()
-    standing = tuple(line for line in one.plan.instances if line.service in services and line.node in problem.nodes)
-    plan = type(one.plan)(standing)
+    instances = tuple(line for line in one.plan.instances if line.service in services and line.node in problem.nodes)
+    plan = type(one.plan)(instances)
     paid, others = plan_costs(problem, plan), costs(problem, plan)
     return [
         Saving(tenant, _nano(paid[tenant]), *(_nano(by.get(tenant, 0.0)) for by in others.values()))

@@ -1,7 +1,7 @@
-"""Shapes that an instance of a service may have on a GPU that it has to itself, or shares with who disturbs nobody.
+"""Finds the shapes that an instance of a service may have on a GPU without interference.
 
-Baselines are spared all interference, and find GPUs in any number at the least price that the fleet pays for their
-type: they come out cheaper than they could be in truth, and what is saved against them is no less than what is said.
+Baselines suffer no interference, and find any number of GPUs at the lowest price that the fleet pays for their type.
+They come out cheaper than they could be, so the true savings are at least as high as reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from solvers.planning.search.promise import accepted_loads
 
 @dataclass(frozen=True, slots=True)
 class InstanceShape:
-    """An instance on one GPU type, and the most that it carries within the SLO."""
+    """An instance on a GPU type, and the highest rate that it carries within the SLO."""
 
     gpu_type: str
     variant: str
@@ -31,7 +31,7 @@ class InstanceShape:
 
 
 def find_shapes(problem: Problem, service: Service) -> list[InstanceShape]:
-    """By GPU type and SM%, the batch and variant that carry most."""
+    """Returns by GPU type and SM% the batch and variant that carry most."""
     types = sorted({node.gpu_type for node in problem.nodes.values()})
     found: dict[tuple[str, int], InstanceShape] = {}
     for gpu_type in types:
@@ -47,7 +47,7 @@ def find_shapes(problem: Problem, service: Service) -> list[InstanceShape]:
 
 
 def prices(problem: Problem) -> dict[str, float]:
-    """The least that a GPU of each type costs an hour in this fleet."""
+    """Returns the lowest price per hour of each GPU type in this fleet."""
     found: dict[str, float] = {}
     for node in problem.nodes.values():
         found[node.gpu_type] = min(found.get(node.gpu_type, node.price_per_hour), node.price_per_hour)

@@ -1,4 +1,4 @@
-"""Who pays what for GPUs that are shared: their price by weight, the larger of SMs and memory."""
+"""Divides the price of shared GPUs by weight: the larger of SMs and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from solvers.planning.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class GpuHolding:
-    """What an instance holds of its GPU."""
+    """The part of a GPU that an instance holds."""
 
     service: str
     sm_percent: float
@@ -22,7 +22,7 @@ class GpuHolding:
 
 @dataclass(frozen=True, slots=True)
 class PaidGpu:
-    """A GPU that services run on. `is_whole`: they pay all of it, whatever the policy's pricing."""
+    """A GPU that services run on. `is_whole`: they pay all of it, whatever the pricing of the policy."""
 
     gpu_type: str
     price_per_hour: float
@@ -31,7 +31,7 @@ class PaidGpu:
 
 
 def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
-    """The GPUs that a plan's services run on."""
+    """Returns the GPUs that a plan's services run on."""
     found: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
     for one in plan.instances:
         found[one.place].append(GpuHolding(one.service, one.sm_percent, one.memory_gib))
@@ -42,7 +42,7 @@ def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
 
 
 def by_service(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
-    """Per hour."""
+    """Returns the price per hour by service."""
     found: dict[str, float] = defaultdict(float)
     for gpu in gpus:
         whole_gib = problem.gpu_types[gpu.gpu_type].memory_gib
@@ -54,7 +54,7 @@ def by_service(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
 
 
 def by_tenant(problem: Problem, of_services: dict[str, float]) -> dict[str, float]:
-    """The sums of tenants' services."""
+    """Sums up the services of each tenant."""
     found: dict[str, float] = defaultdict(float)
     for service, paid in sorted(of_services.items()):
         found[problem.services[service].tenant] += paid

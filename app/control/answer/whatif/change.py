@@ -1,4 +1,4 @@
-"""A snapshot as it would be: other manifests, more GPUs, other SLOs, other rates. Nothing else of it moves."""
+"""Applies a what-if to a snapshot: other manifests, more GPUs, other SLOs, other rates. Everything else stays."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 
-CORES, MEMORY_GIB = 16, 128  # for each GPU of a node that nothing in the fleet is like
+CORES, MEMORY_GIB = 16, 128  # for each GPU of a type that the fleet does not have
 PREFIX = "what-if"
 
 
 class WrongChange(ValueError):
-    """A change that names what is not there; the message says what is."""
+    """A change that names an unknown object; the message lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """What is asked of a service: so many times as much, or so much."""
+    """A new rate of a service: a multiple of the current one, or an absolute one."""
 
     times: float = 1.0
     per_second: float | None = None
@@ -26,30 +26,30 @@ class RateChange:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfChange:
-    """What is asked about."""
+    """The change that a what-if asks about."""
 
-    declared: tuple[DeclaredObject, ...] = ()  # put in place of what has the same name, or beside it
+    declared: tuple[DeclaredObject, ...] = ()  # replaces objects of the same name, or adds new ones
     gone: tuple[tuple[str, str, str], ...] = ()  # kind, tenant, name
     gpus: Mapping[str, int] = field(default_factory=dict)  # GPU type -> how many more
-    slos_ms: Mapping[str, float] = field(default_factory=dict)  # service -> its latency
-    rates: Mapping[str, RateChange] = field(default_factory=dict)  # service -> what is asked of it
+    slos_ms: Mapping[str, float] = field(default_factory=dict)  # by service
+    rates: Mapping[str, RateChange] = field(default_factory=dict)  # by service
 
     @property
     def services(self) -> frozenset[str]:
-        """Services that are named."""
+        """Returns the services that the change names."""
         stated = {f"{one.tenant}/{one.name}" for one in self.declared if one.kind == "Service"}
         return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
 
 
 def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
-    """The snapshot with the change made."""
+    """Returns the snapshot with the change applied."""
     world = {(one.kind, one.tenant, one.name): one for one in snapshot.declared}
     expected = dict(snapshot.expected)
     for one in change.declared:
         before = world.get((one.kind, one.tenant, one.name))
         world[one.kind, one.tenant, one.name] = one
         if one.kind == "Service" and (before is None or before.spec["ratePerSecond"] != one.spec["ratePerSecond"]):
-            expected[f"{one.tenant}/{one.name}"] = _asked(float(str(one.spec["ratePerSecond"])))
+            expected[f"{one.tenant}/{one.name}"] = _expect(float(str(one.spec["ratePerSecond"])))
     for key in change.gone:
         world.pop(key, None)
         expected.pop(f"{key[1]}/{key[2]}", None)
@@ -61,7 +61,7 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
         service = _service(world, name)
         known = expected.get(name)
         now = known.rate_per_second if known else float(str(service.spec["ratePerSecond"]))
-        expected[name] = _asked(now * rate.times if rate.per_second is None else rate.per_second)
+        expected[name] = _expect(now * rate.times if rate.per_second is None else rate.per_second)
     for gpu_type, count in change.gpus.items():
         for node in _more(world, gpu_type, count):
             world["Node", "", node.name] = node
@@ -72,7 +72,7 @@ def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     return replace(snapshot, declared=declared, expected=expected, nodes=facts)
 
 
-def _asked(per_second: float) -> ExpectedLoad:
+def _expect(per_second: float) -> ExpectedLoad:
     return ExpectedLoad(per_second, per_second, per_second, reason="what_if")
 
 
@@ -89,7 +89,7 @@ def _put(world: dict[tuple[str, str, str], DeclaredObject], one: DeclaredObject,
 
 
 def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, count: int) -> list[DeclaredObject]:
-    """Nodes like the fleet's smallest of that type, or plain ones where it has none."""
+    """Returns nodes like the fleet's smallest of that type, or plain nodes where it has none."""
     if ("GpuType", "", gpu_type) not in world:
         known = ", ".join(sorted(name for kind, _, name in world if kind == "GpuType")) or "none"
         raise WrongChange(f"there is no GPU type {gpu_type}; known: {known}")

@@ -1,4 +1,4 @@
-"""Two answers side by side: what the change costs, what it moves, and what it does to each service."""
+"""Compares two plans: what the change costs and moves, and what it does to each service."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class WhatIfSide:
 
     @property
     def value(self) -> float:
-        """What plans are chosen by: cost over the horizon, and what it takes to get there."""
+        """Returns the value by which plans are chosen: cost over the horizon, and churn."""
         assert self.plan.certificate
         return self.plan.certificate.cost.value(self.problem.policy)
 
-    def asked_also(self, other: Plan | None) -> WhatIfSide:
-        """This side, with the other plan where that is right here too, and better."""
+    def or_better(self, other: Plan | None) -> WhatIfSide:
+        """Returns this side, with the other plan where that is valid here too, and better."""
         if other is None:
             return self
         nodes = {one.node for one in other.instances} | {one.node for one in other.jobs}
@@ -55,7 +55,7 @@ class WhatIfSide:
 
 
 def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) -> dict[str, JSON]:
-    """The difference on the wire. Services that neither change nor are named are only counted."""
+    """Returns the difference on the wire. Services that neither change nor are named are left out."""
     services = _services(before, after, named)
     delta = after.cost - before.cost
     certificate = after.plan.certificate
@@ -130,9 +130,9 @@ def _is_other(old: Mapping[str, JSON] | None, new: Mapping[str, JSON] | None) ->
     return any(abs(old[name] - new[name]) > 1e-6 * max(1.0, abs(old[name])) for name in old)
 
 
-def describe_comparison(told: Mapping[str, JSON]) -> list[str]:
-    """The comparison in sentences, the most important first."""
-    before, after, changes = told["before"], told["after"], told["changes"]
+def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
+    """Returns the comparison in sentences, the most important first."""
+    before, after, changes = comparison["before"], comparison["after"], comparison["changes"]
     paid, missed = after["resourceCost"] - before["resourceCost"], after["unservedCost"] - before["unservedCost"]
     said = [
         f"GPUs cost {money(before['resourceCost'])} -> {money(after['resourceCost'])} an hour ({signed(paid)}); "
@@ -140,16 +140,16 @@ def describe_comparison(told: Mapping[str, JSON]) -> list[str]:
     ]
     if before["unservedCost"] or after["unservedCost"]:
         worth = f"{money(before['unservedCost'])} -> {money(after['unservedCost'])} an hour ({signed(missed)})"
-        said.append(f"what is unserved is worth {worth}")
+        said.append(f"unserved requests cost {worth}")
     moved = [count(changes[name], name) for name in CHANGES[1:] if changes[name]]
     said.append(
-        f"it would take {', '.join(moved)}; churn worth {money(told['churnCost'])}" if moved else "nothing would move"
+        f"changes: {', '.join(moved)}; churn {money(comparison['churnCost'])}" if moved else "no instance would change"
     )
-    if told["unserved"]:
-        said.append(f"{count(len(told['unserved']), 'service')} would be left unserved, {before['unserved']} now")
+    if comparison["unserved"]:
+        said.append(f"{count(len(comparison['unserved']), 'service')} would be unserved, {before['unserved']} now")
     elif before["unserved"]:
-        said.append(f"{count(before['unserved'], 'service')} unserved now would be served")
-    return said + [_service_in_words(one) for one in told["services"][:10]]
+        said.append(f"{count(before['unserved'], 'service')} that are unserved now would be served")
+    return said + [_service_in_words(one) for one in comparison["services"][:10]]
 
 
 def _service_in_words(one: Mapping[str, JSON]) -> str:

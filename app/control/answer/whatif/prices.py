@@ -1,4 +1,4 @@
-"""What each SLO costs: the plan's cost against that without the service, and with its SLO a tenth shorter or longer."""
+"""Prices SLOs: the plan's cost without the service, and with its SLO a tenth shorter or longer."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
 from solvers.planning.search.promise import keep
 
-PART = 0.1  # by which an SLO is made shorter and longer
+SLO_STEP_SHARE = 0.1  # by which an SLO is shortened and lengthened
 
 Solve = Callable[[Problem], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyCost:
-    """Money for GPUs an hour, and what the policy says that unserved requests are worth."""
+    """Cost per hour of GPUs, and of unserved requests as the policy prices them."""
 
     gpus: float
     unserved: float
 
     def over(self, other: HourlyCost | None) -> HourlyCost | None:
-        """How much more this is."""
+        """Returns how much more this is."""
         return None if other is None else HourlyCost(self.gpus - other.gpus, self.unserved - other.unserved)
 
 
 @dataclass(frozen=True, slots=True)
 class SloPrice:
-    """Differences per hour; None where a plan did not come in time."""
+    """Differences per hour; None where no plan was found in time."""
 
     service: str
     slo_ms: float
-    costs: HourlyCost | None  # what the fleet would cost less without the service
+    costs: HourlyCost | None  # what the fleet would save without the service
     shorter_adds: HourlyCost | None  # at 0.9 of its latency
     longer_saves: HourlyCost | None  # at 1.1 of it
 
 
 def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPrice]:
-    """Of these services, or of all, the dearest first; plan is one of the problem, without State."""
+    """Prices these services, or all, the most expensive first; `plan` is a plan of the problem, without State."""
     costs = costs_of_services(problem, plan)
     chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))
     now = _cost(problem, plan)
     for name in chosen:
         service = problem.services[name]
-        without = _cheapest(_without(problem, name), solve, _bereft(plan, name))
-        looser = _cheapest(_with_slo(problem, service, 1 + PART), solve, plan)
-        tighter = _cheapest(_with_slo(problem, service, 1 - PART), solve, None)
+        without = _cheapest(_without(problem, name), solve, _without_lines(plan, name))
+        looser = _cheapest(_with_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
+        tighter = _cheapest(_with_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
         yield SloPrice(
             name,
             service.slo_ms,
@@ -59,14 +59,14 @@ def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] 
 
 
 def _no_dearer(less: HourlyCost | None, more: HourlyCost) -> HourlyCost | None:
-    """What must not cost more than the other; where a search did not find that, the other."""
+    """Returns the first cost, but never more than the second: a search may fail to find what is known."""
     if less is None:
         return None
     return less if less.gpus + less.unserved < more.gpus + more.unserved else more
 
 
 def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> HourlyCost | None:
-    """The least cost of what is found and what is known to be right, as far as it is; None if there was no time."""
+    """Returns the lower cost of the plan found and the known plan, where that is valid; None without time."""
     found = solve(problem)
     if found is None:
         return None
@@ -86,7 +86,7 @@ def _without(problem: Problem, name: str) -> Problem:
     return replace(problem, services={key: one for key, one in problem.services.items() if key != name})
 
 
-def _bereft(plan: Plan, name: str) -> Plan:
+def _without_lines(plan: Plan, name: str) -> Plan:
     return replace(
         plan,
         instances=tuple(one for one in plan.instances if one.service != name),

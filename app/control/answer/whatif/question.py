@@ -1,4 +1,4 @@
-"""A what-if as the solver's process answers it: two problems posed and solved alike, and compared."""
+"""Answers a what-if in the solver's process: poses and solves two problems alike, and compares the plans."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState, WrongProblem
 from solvers.planning.wire import to_json
 
-PRICE_WORK = 4  # steps for each of the many small plans that prices are differences of
+PRICE_WORK = 4  # steps of each of the many plans whose differences are prices
 LEAST_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf(Aside):
-    """The question: what would this change do? Answered without touching anything."""
+    """The question what a change would do. The answer changes nothing."""
 
     snapshot: Snapshot
     change: WhatIfChange
     seconds: float
     work: int | None = None
     seed: int = 0
-    prices_of: Sequence[str] | None = None  # services whose SLOs are priced; empty: all, as far as the time goes
+    prices_of: Sequence[str] | None = None  # services whose SLOs are priced; empty: all, as long as time is left
     with_plan: bool = False
 
     def answered(self) -> dict[str, Any]:
-        """The comparison on the wire; `failed` says why there is none."""
+        """Returns the comparison on the wire; `failed` says why there is none."""
         try:
             return self._compared()
         except (WrongChange, WrongProblem) as wrong:
@@ -54,19 +54,19 @@ class WhatIf(Aside):
                 return {"failed": answer.message or str(answer.outcome)}
         plans = [answer.plan for answer in found if answer.plan]
         before = after = WhatIfSide(now, plans[0])
-        if not same:  # each is also laid over the other: two searches from nothing differ by their luck, too
-            before = before.asked_also(plans[1]).asked_also(self._laid_over(now, plans[1]))
-            after = WhatIfSide(then, plans[1]).asked_also(before.plan).asked_also(self._laid_over(then, before.plan))
-        said = compare(before, after, self.change.services)
-        said["sentences"] = describe_comparison(said)
+        if not same:  # each side also tries the other's plan, since two searches from scratch differ by luck as well
+            before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
+            after = WhatIfSide(then, plans[1]).or_better(before.plan).or_better(self._adapt(then, before.plan))
+        comparison = compare(before, after, self.change.services)
+        comparison["sentences"] = describe_comparison(comparison)
         if self.prices_of is not None:
-            said["sloPrices"] = self._prices(then, deadline)
+            comparison["sloPrices"] = self._prices(then, deadline)
         if self.with_plan:
-            said["plan"] = to_json(after.plan, then)
-        return said
+            comparison["plan"] = to_json(after.plan, then)
+        return comparison
 
-    def _laid_over(self, problem: Problem, other: Plan) -> Plan | None:
-        """The plan that another one becomes with the least changes, were it what runs."""
+    def _adapt(self, problem: Problem, other: Plan) -> Plan | None:
+        """Adapts another plan to this problem with the fewest changes."""
         lines = tuple(
             one for one in other.instances
             if one.node in problem.nodes and one.service in problem.services
@@ -88,7 +88,7 @@ class WhatIf(Aside):
         found = []
         for price in price_slos(fresh, plan, solve, tuple(self.prices_of or ())) if plan else ():
             if price.costs is None and price.shorter_adds is None:
-                break  # the time is over
+                break  # no time is left
             found.append(_wire(price))
         return found
 
