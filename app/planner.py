@@ -22,7 +22,7 @@ from app.control.measure import metrics, tracing
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
-from app.control.solve import Solver
+from app.control.solve.solver import Solver
 from app.http.metrics import REGISTRY
 from app.settings import Settings
 from app.store.database.database import Database, Unavailable, libpq_url

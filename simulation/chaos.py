@@ -21,7 +21,7 @@ from app.control.domain.ports import Meanwhile, just_wait
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from simulation.node import LightNode
 from simulation.run import LEASE_SECONDS, WORK, Simulation
 from simulation.shapes import Shape, steady

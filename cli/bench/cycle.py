@@ -20,7 +20,7 @@ from cli.bench.wanted import Say, add_family_argument, add_plan_arguments
 if TYPE_CHECKING:
     from app.control.domain.decision import SolverAnswer
     from app.control.planner import Planner
-    from app.control.solve import Solver
+    from app.control.solve.solver import Solver
     from cli.bench.system import System
     from simulation.run import Simulation
     from solvers.planning.plan import Plan
@@ -142,7 +142,7 @@ class Cycles:
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """One row, for one size."""
     from app.control.cycle import CycleBudget
-    from app.control.solve import Solver
+    from app.control.solve.solver import Solver
     from app.garbage import settled
     from benchmarks.families import family
     from benchmarks.manifests import manifests

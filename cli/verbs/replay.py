@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
     from app.control.answer.replay import ReplayRefused, from_json, replay
-    from app.control.solve import Solver
+    from app.control.solve.solver import Solver
 
     body = _body(args)
     try:

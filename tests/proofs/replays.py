@@ -26,7 +26,9 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus
 from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import step_base
 from app.control.formulate.formulate import formulate
-from app.control.solve import Inline, Solver, versions
+from app.control.solve.inline import Inline
+from app.control.solve.solver import Solver
+from app.control.solve.versions import versions
 from tests.app.control.as_manifests import manifests
 from tests.solvers.planning.random_problems import NOON, random_problem
 

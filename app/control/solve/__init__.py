@@ -1,8 +1,1 @@
-"""Plans are found in a process of their own, with a deadline: its death is an outcome, never the planner's."""
-
-from app.control.solve.inline import Inline
-from app.control.solve.orders import followed, solved
-from app.control.solve.solver import Solver
-from app.control.solve.versions import versions
-
-__all__ = ["Inline", "Solver", "followed", "solved", "versions"]
+"""Finds plans in a process of its own, with a deadline: a crash there is an outcome and never ends the planner."""

@@ -11,7 +11,7 @@ from app.store.database.database import Database
 from app.store.plans import plans
 from tests.support.server import RunningServer
 
-WHY = "why this GPU: lab/x pay for it, so that the job costs nothing there"
+WHY = "why this GPU: lab/x pay for it, so the job costs nothing there"
 JOB = {"job": "shop/tune", "reason": WHY, "relaxation": "", "sentences": ["shop/tune runs on node-0/1", WHY]}
 TENANT, VIEWER = Principal("t1", Scope.VIEWER, "shop"), Principal("v1", Scope.VIEWER)
 

@@ -161,7 +161,7 @@ def test_a_what_if_that_makes_no_sense_is_refused_by_name(fleet: Planned, query:
 
 
 def test_a_what_if_says_that_a_service_is_named_with_its_tenant(fleet: Planned) -> None:
-    assert "allowed is TENANT/NAME=VALUE" in what_if(fleet, "rate=a%3Dx2").text
+    assert "allowed: TENANT/NAME=VALUE" in what_if(fleet, "rate=a%3Dx2").text
     assert "allowed is NAME=VALUE" in what_if(fleet, "addGpu=v100-16gb").text
 
 

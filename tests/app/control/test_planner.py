@@ -12,7 +12,7 @@ from app.control.domain.decision import SolveOutcome
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from app.manifests.model import Key, Kind
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, withdraw

@@ -14,7 +14,7 @@ from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.encoding import make_finite
 from app.control.record.planner_store import PlannerStore
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from app.manifests.model import Key, Kind
 from app.store.database.database import Unavailable
 from app.store.fleet import cordons

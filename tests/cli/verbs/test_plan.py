@@ -61,13 +61,13 @@ def test_nothing_waits_for_approval_and_that_is_said(run: Run, verb: str) -> Non
 def test_what_cannot_be_said_to_a_plan_is_refused_in_one_line(run: Run) -> None:
     done = run("plan", "pause")
     assert done.code == 3
-    assert "plan 1 is done; only rolling can be paused" in done.err
+    assert "plan 1 is done; only plans that are rolling can be paused" in done.err
 
 
 def test_explain_tells_why_in_sentences(run: Run) -> None:
     done = run("explain", "service", "shop/a")
     assert done.code == 0
-    assert done.lines[0].startswith("shop/a asks for 200 requests a second")
+    assert done.lines[0].startswith("shop/a needs 200 requests a second")
     assert "why this GPU: " in done.out
     assert "why not cheaper: " in done.out
     said = json.loads(run("explain", "service", "shop/a", "--json").out)
@@ -75,7 +75,7 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     missing = run("explain", "service", "lab/x")
     assert "least change that helps: " in missing.out
     plan = run("explain", "plan")
-    assert plan.lines[0].startswith("plan 1 (full, called for by first_plan)")
+    assert plan.lines[0].startswith("plan 1 (full, made because of first_plan)")
     assert "lately:" in plan.lines
     assert run("explain", "plan", "seven").code == 2
     assert run("explain", "service").code == 2

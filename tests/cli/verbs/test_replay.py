@@ -73,4 +73,4 @@ def test_a_file_that_is_no_record_is_exit_2(tmp_path: Path, capsys: pytest.Captu
     file = tmp_path / "record.json"
     file.write_text("{}")
     assert main(["replay", "-f", str(file)]) == 2
-    assert "no record of a decision" in capsys.readouterr().err
+    assert "not a record of a decision" in capsys.readouterr().err

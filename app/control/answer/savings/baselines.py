@@ -34,7 +34,7 @@ def rates_served(plan: Plan) -> dict[str, float]:
 
 
 def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
-    """Returns the cost per hour by baseline and tenant; a service that a baseline cannot serve counts as in the plan."""
+    """Returns the cost per hour by baseline and tenant; a service without a baseline counts as in the plan."""
     rates, price = rates_served(plan), prices(problem)
     paid = by_service(problem, list_gpus(problem, plan))
     found: dict[Baseline, dict[str, float]] = {}

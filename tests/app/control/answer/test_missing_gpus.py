@@ -13,7 +13,8 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
-from app.control.solve import Inline, versions
+from app.control.solve.inline import Inline
+from app.control.solve.versions import versions
 from solvers.planning.judge import judge
 from tests.app.control.answer.whatif.worlds import snapshot
 

@@ -11,7 +11,9 @@ import pytest
 from app.control.answer.replay import Record, ReplayRefused, difference, from_json, replay, to_json
 from app.control.domain.decision import PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import ExpectedLoad
-from app.control.solve import Inline, Solver, versions
+from app.control.solve.inline import Inline
+from app.control.solve.solver import Solver
+from app.control.solve.versions import versions
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.proofs.replays import decisions
@@ -73,7 +75,7 @@ def test_other_versions_are_refused_by_name(records: list[Record]) -> None:
         replay(old, Silent())
     here = versions()
     assert str(refused.value) == (
-        f"plan 1 was decided by other versions: gpuwright is {here['gpuwright']} here and was 0.0.1; "
+        f"plan 1 was made by other versions: gpuwright is {here['gpuwright']} here and was 0.0.1; "
         f"numpy is {here['numpy']} here and was 1.0"
     )
 
@@ -84,7 +86,7 @@ def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Recor
     told = replay(from_json(to_json(killed)), Silent())
     assert (told.is_identical, told.message) == (
         True,
-        f"no plan came of it: {outcome}; that is what is on record",
+        f"the cycle made no plan ({outcome}), as the record says",
     )
 
 
@@ -96,13 +98,13 @@ def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: li
 
 
 def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
-    with pytest.raises(ReplayRefused, match="not found by a solver: its lane is rollback"):
+    with pytest.raises(ReplayRefused, match=r"no solver made plan \d+: its lane is rollback"):
         replay(replace(records[0], lane=PlanningLane.ROLLBACK, recipe={}), Silent())
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"generation": 1, "lane": "other"}'])
 def test_what_is_no_record_is_refused(body: bytes) -> None:
-    with pytest.raises(ReplayRefused, match="no record of a decision"):
+    with pytest.raises(ReplayRefused, match="not a record of a decision"):
         from_json(body)
 
 

@@ -11,7 +11,7 @@ from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.domain.snapshot import DeclaredObject
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import DeclaredFiles
 from simulation.run import Simulation, simulated

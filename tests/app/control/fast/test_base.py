@@ -11,7 +11,7 @@ from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
 from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.search.promise import keep
 from tests.proofs.replays import begun

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.problem import Problem, RunningState

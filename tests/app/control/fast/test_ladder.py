@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (

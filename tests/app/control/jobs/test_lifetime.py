@@ -15,7 +15,7 @@ from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepKind, StepTrigger, find_quick_step
 from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, declared_work, queue_jobs
-from app.control.solve import Inline
+from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (
     Demand,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.control.solve import Solver
+from app.control.solve.solver import Solver
 
 
 @pytest.fixture(scope="package")

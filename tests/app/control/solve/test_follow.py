@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.control.domain.decision import SolveOutcome
-from app.control.solve import Inline, Solver
+from app.control.solve.inline import Inline
+from app.control.solve.solver import Solver
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan

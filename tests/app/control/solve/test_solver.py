@@ -16,8 +16,9 @@ from typing import cast
 import pytest
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
-from app.control.solve import Inline, Solver
+from app.control.solve.inline import Inline
 from app.control.solve.process import Child
+from app.control.solve.solver import Solver
 from app.manifests.model import JSON
 from benchmarks.families import family
 from cli.bench.child import family_of
@@ -184,7 +185,7 @@ def test_closing_ends_a_search_and_who_waits_for_it_is_told(aside: ThreadPoolExe
 
 def test_it_dies_with_the_planner() -> None:
     program = (
-        "from app.control.solve import Solver\n"
+        "from app.control.solve.solver import Solver\n"
         "from benchmarks.families import family\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
         "solver = Solver()\n"

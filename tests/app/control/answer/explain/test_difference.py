@@ -55,7 +55,7 @@ def test_the_same_outcome_again_and_again_is_told_once() -> None:
     cycles = [{"at": f"12:00:{at:02}", "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
     cycles.append({"at": "11:59", "outcome": "crashed", "message": "SIGKILL"})
     assert explain_cycles(cycles) == [
-        "12:00:50: nothing that decides a plan had changed, 5 times in a row",
+        "12:00:50: nothing relevant had changed, 5 times in a row",
         "11:59: the solver's process died, so the last plan stands: SIGKILL",
     ]
     assert "is a planner running?" in explain_cycles([])[0]
@@ -66,6 +66,6 @@ def test_a_plan_is_spelled_with_its_proof() -> None:
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     told = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
     assert told == [
-        "plan 7 (full, called for by cycle) is done: 2 starts; 3 kept",
+        "plan 7 (full, made because of cycle) is done: 2 starts; 3 kept",
         "it costs 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
     ]

@@ -79,4 +79,4 @@ def test_sentences_name_gpus_as_their_nodes_do(world: Snapshot, plan: Plan) -> N
 
 def test_a_service_that_was_declared_later_is_said_to_be_new(world: Snapshot, plan: Plan) -> None:
     said = Explain(world, plan, "service", "shop/late").answered()
-    assert "was not there yet when this plan was made" in said["missing"]
+    assert "was declared after this plan was made" in said["missing"]
