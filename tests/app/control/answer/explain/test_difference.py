@@ -56,7 +56,7 @@ def test_the_same_outcome_again_and_again_is_told_once() -> None:
     cycles.append({"at": "11:59", "outcome": "crashed", "message": "SIGKILL"})
     assert explain_cycles(cycles) == [
         "12:00:50: nothing relevant had changed, 5 times in a row",
-        "11:59: the solver's process died, so the last plan stands: SIGKILL",
+        "11:59: the solver's process died, so the last plan stays in force: SIGKILL",
     ]
     assert "is a planner running?" in explain_cycles([])[0]
 
