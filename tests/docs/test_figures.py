@@ -14,7 +14,7 @@ from agents.gateway.requests import KEPT_SECONDS
 from agents.keeper.failures import LONGEST_SECONDS
 from agents.policy.health.states import HealthSettings
 from agents.programs.serve.server import MOST_CONNECTIONS
-from app.control.decide.least_change import FEW, PART
+from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
 from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH
 from app.control.formulate.tenants import FILLED
 from app.control.formulate.tenants.budget import LESS_URGENT
@@ -42,7 +42,10 @@ def word(value: float) -> str:
     [
         ("cycle", f"`GPUWRIGHT_LEASE_SECONDS` ({SETTINGS.lease_seconds:g})"),
         ("cycle", f"`silent` after {SILENT_SECONDS:g} s"),
-        ("cycle", f"more than {FEW} instances and a {'quarter' if PART == 0.25 else PART} of the fleet"),
+        (
+            "cycle",
+            f"more than {FEW_HANDOVERS} instances and a {'quarter' if MOST_SHARE == 0.25 else MOST_SHARE} of the fleet",
+        ),
         ("cycle", f"at least {word(RULES.canary_seconds / 60)} minute and {RULES.canary_requests} requests"),
         ("cycle", f"at most {word(RULES.canary_seconds * RULES.canary_patience / 60)} minutes"),
         ("console", f"no report for {SILENT_SECONDS:g} s"),

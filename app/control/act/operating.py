@@ -1,4 +1,4 @@
-"""What operators ask of the leader: an earlier plan again, and proposals that stand only while they still hold."""
+"""What operators ask of the leader: a return to an earlier plan, and proposals that expire when they no longer hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.store.plans import plan_reads
 
 
 def is_rollback_asked(store: PlannerStore) -> bool:
-    """Whether somebody wants the plan in force undone, and has no answer yet."""
+    """Tells if a rollback of the plan in force was requested and is not answered yet."""
 
     def asked(connection: Connection) -> bool:
         return _asked(connection, plan_reads.in_force(connection)) is not None
@@ -27,7 +27,7 @@ def is_rollback_asked(store: PlannerStore) -> bool:
 
 
 def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
-    """Bring back the plan before the one in force, if that was asked; the generation, 0 where nothing was done."""
+    """Brings back the plan before the one in force, if requested; returns the generation, 0 if nothing was done."""
     if not snapshot.target:
         return 0
     asked = store.database.read(lambda connection: _asked(connection, snapshot.target))
@@ -36,7 +36,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> 
     base, who = asked
     earlier = store.database.read(lambda connection: read_plan(connection, base))
     if earlier is None:
-        return _refused(store, snapshot, f"plan {base}, which it followed, is not kept any more")
+        return _refused(store, snapshot, f"plan {base}, which came before it, is no longer stored")
     owners = {f"{one.tenant}/{one.name}" for one in snapshot.declared if one.kind in ("Service", "Job")}
     order = roll_back(earlier.desired, look.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
@@ -45,19 +45,19 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> 
         desired=snapshot.in_force,
         answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": RecipeKind.ROLLBACK, "to": base}),
         reason=Reason.ROLLBACK,
-        message=f"{who} asked for plan {base} again",
+        message=f"{who} asked to return to plan {base}",
         state=PlanState.ROLLING,
     )
     found = rejudge(snapshot, decision, order.target, order.stuck)
     if found is None:
-        return _refused(store, snapshot, f"plan {base} would break a rule by now")
+        return _refused(store, snapshot, f"plan {base} would break a rule now")
     said = event_of(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
     (generation,) = store.record(snapshot, [found], [said])
     return generation
 
 
 def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
-    """End the newest proposal if what it was made from no longer holds; its generation, or 0."""
+    """Ends the newest proposal if what it was made from no longer holds; returns its generation, or 0."""
 
     def then(connection: Connection) -> tuple[int, Snapshot] | None:
         generation = plan_reads.newest_waiting(connection)
@@ -77,7 +77,7 @@ def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
 def _asked(connection: Connection, generation: int) -> tuple[int, str] | None:
     row = plan_reads.head(connection, generation)
     wanted = (row or {}).get("asked", {}).get("rollback")
-    return (int(row["base"] or 0), str(wanted.get("by", "somebody"))) if row and wanted else None
+    return (int(row["base"] or 0), str(wanted.get("by", "an operator"))) if row and wanted else None
 
 
 def _refused(store: PlannerStore, snapshot: Snapshot, why: str) -> int:

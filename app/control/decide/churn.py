@@ -1,4 +1,4 @@
-"""Whether what would change is worth its churn: hysteresis in cost, not in replicas."""
+"""Holds back a plan that is not worth its churn: hysteresis in cost, not in replicas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from solvers.planning.search.promise import keep
 
 @dataclass(frozen=True, slots=True)
 class PlanValue:
-    """What a plan costs over the horizon, its churn included; None where it breaks a rule."""
+    """What a plan costs over the horizon, with its churn; None if it breaks a rule."""
 
     per_horizon: float | None
     churn: float
 
 
 def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> PlanValue:
-    """By the judge: services alone, as the contract adds it up. `verdict` is what it said of the whole, if it did."""
+    """Values the services of a plan by the judge; `verdict` is its verdict on the whole plan, if known."""
     if verdict is None or problem.jobs:
         verdict = judge_services(problem, plan, keep)
     if not verdict.is_right:
@@ -32,13 +32,13 @@ def value_plan(problem: Problem, plan: Plan, verdict: Verdict | None = None) -> 
 
 
 def not_worth_it(snapshot: Snapshot, posed: Question, decision: Decision) -> HeldBackChange | None:
-    """Why the plan in force stands although there is another one; None where changing pays, or must be."""
+    """Returns why the plan in force stays although there is another one; None if the change pays, or is due."""
     changes = decision.plan.changes
     if not snapshot.in_force or not (changes.start or changes.stop or changes.move or changes.resize or changes.retune):
         return None
     before = value_plan(posed.problem, posed.plan_in_force, posed.verdict)
     if before.per_horizon is None or decision.answer.plan is None:
-        return None  # what stands is not right any more
+        return None  # the plan in force breaks a rule by now
     after = value_plan(posed.problem, decision.answer.plan, decision.verdict)
     if after.per_horizon is not None and after.per_horizon < before.per_horizon - 1e-9 * abs(before.per_horizon):
         return None
@@ -46,5 +46,5 @@ def not_worth_it(snapshot: Snapshot, posed: Question, decision: Decision) -> Hel
     return HeldBackChange(
         "",
         Reason.NOT_WORTH_ITS_CHURN,
-        f"it would save {saved:.4g} over the horizon and its churn costs {after.churn:.4g}",
+        f"it would save {saved:.4g} over the horizon; its churn costs {after.churn:.4g}",
     )

@@ -1,4 +1,4 @@
-"""Emptying a node or GPU: what can leave does, by a rollout like any other; what cannot is named, with the reason."""
+"""Drains a node or GPU: what can leave does, by a rollout like any other; what cannot is named, with its reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """What cannot leave a GPU that is to be emptied, and why."""
+    """An instance that cannot leave a draining GPU, and why."""
 
     instance: str
     owner: str
@@ -35,10 +35,10 @@ class Stays:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How far the emptying of a node or GPU is."""
+    """How far the drain of a node or GPU is."""
 
     asked: Cordon
-    left: tuple[str, ...]  # whose instances are still there, one name each
+    left: tuple[str, ...]  # the owners of instances that are still there
     is_late: bool = False
     is_under_way: bool = False  # a rollout still moves what is there
 
@@ -48,17 +48,17 @@ class Drain:
 
 
 def draining_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
-    """The GPUs that are to be emptied."""
+    """Returns the GPUs that are being drained."""
     return frozenset((name, gpu) for name, facts in nodes.items() for gpu in facts.draining_gpus)
 
 
 def leaving(
     decision: Decision, standing: Desired, places: Collection[Place], waiting: Mapping[str, str] | None = None
 ) -> tuple[Stays, ...]:
-    """What of these places cannot leave, by this decision.
+    """Returns what cannot leave these places under this decision.
 
-    A service stays where it would be served less elsewhere than it is now. A job that may be stopped leaves, if need
-    be into the queue; one that may not stays to its end. `waiting` says what each job waits for.
+    A service stays if less of it would be served elsewhere. A preemptible job leaves, if need be into the queue; any
+    other job stays to its end. `waiting` says what each job waits for.
     """
     unserved = {one.service: one for one in decision.plan.unserved}
     carried = _rates(decision.desired)
@@ -73,7 +73,7 @@ def leaving(
 def keep_undrainable(
     decision: Decision, standing: Desired, places: Collection[Place], rules: RolloutRules
 ) -> tuple[Decision, tuple[Stays, ...]]:
-    """The decision with what cannot leave left where it stands, and the names of that."""
+    """Returns the decision with what cannot leave kept in place, and what that is."""
     stays = leaving(decision, standing, places)
     held = {one.owner: HeldBackChange(one.owner, one.reason, one.message) for one in stays}
     found = order(standing, without(decision.desired, standing, held), rules)
@@ -93,7 +93,7 @@ def keep_undrainable(
 
 
 def progress(asked: Iterable[Cordon], told: Desired, now: datetime, *, is_rolling: bool = False) -> tuple[Drain, ...]:
-    """How far each drain is: done, under way, or past its deadline with something left."""
+    """Returns how far each drain is: done, under way, or past its deadline with something left."""
     found = []
     for one in asked:
         lines = told[one.node].instances if one.node in told else ()
@@ -111,11 +111,11 @@ def _why(
     if one.job:
         if one.preemptible:
             return None
-        return Reason.NOT_PREEMPTIBLE, waiting.get(owner) or f"job {owner} may not be stopped"
+        return Reason.NOT_PREEMPTIBLE, waiting.get(owner) or f"job {owner} is not preemptible"
     lacks = unserved.get(owner)
     if lacks is None or carried.get(owner, 0.0) >= before.get(owner, 0.0):
         return None
-    told = f"{lacks.rate_per_second:g} requests/s of {owner} would be served nowhere"
+    told = f"{lacks.rate_per_second:g} requests/s of {owner} would not be served"
     return Reason.NO_ROOM_ANYWHERE, "; ".join(filter(None, (told, lacks.reason, lacks.relaxation)))
 
 

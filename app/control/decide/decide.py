@@ -64,7 +64,7 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
         decision = replace(decision, desired=left.desired, held_back=left.held_back, services=left.services)
     resting = {
         owner: HeldBackChange(
-            owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it is tried again after {until:%H:%M:%SZ}"
+            owner, Reason.STEP_FAILED_LATELY, f"its last step failed; it will be retried after {until:%H:%M:%SZ}"
         )
         for owner, until in snapshot.resting.items()
         if owner in decision.services
@@ -83,7 +83,7 @@ def rollout_in_progress(snapshot: Snapshot, posed: Question) -> HeldBackChange |
     if posed.falls_short:
         return None
     return HeldBackChange(
-        "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out, and serves all"
+        "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out and serves all load"
     )
 
 

@@ -1,7 +1,7 @@
-"""The least change that answers: the plan that stands follows the rates that moved, and nothing else moves.
+"""The least change: the plan in force follows the rates that moved, and nothing else moves.
 
-A full plan may be cheaper, and move half the fleet for it: hours of hand-overs, of which most find no room. Then the
-small step is taken, and what the large one would save is said.
+A full plan may be cheaper but move half the fleet: hours of hand-overs, most of which find no room. Then the smaller
+change is made, and the decision says what the larger plan would save.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from app.control.formulate.question import Question
 from solvers.planning.plan import Changes, Plan, Unserved
 from solvers.planning.problem import Problem
 
-FEW = 20  # moves and resizes that no fleet minds
-PART = 0.25  # of what runs
-ORDERED = 500  # hand-overs: among more nobody looks for an order of steps
-NOTHING = 1e-3  # requests a second: the least that a problem may ask for
-SAME = 1e-9
+FEW_HANDOVERS = 20  # any fleet can make so many
+MOST_SHARE = 0.25  # of what runs
+MOST_HANDOVERS = 500  # with more of them no order of steps is searched
+LEAST_RATE = 1e-3  # requests a second: the least that a problem may state
+EQUAL_SHARE = 1e-9
 
 
 def is_too_large(snapshot: Snapshot, changes: Changes) -> bool:
-    """Whether so much would be handed over that the plan is another fleet."""
+    """Tells if so much would be handed over that the plan is another fleet."""
     running = sum(len(wanted.instances) for wanted in snapshot.in_force.values())
-    return bool(running) and handed_over(changes) > max(FEW, PART * running)
+    return bool(running) and handed_over(changes) > max(FEW_HANDOVERS, MOST_SHARE * running)
 
 
 def handed_over(changes: Changes) -> int:
-    """How many instances would give way to others."""
+    """Returns how many instances would give way to others."""
     return changes.move + changes.resize + min(changes.start, changes.stop)
 
 
 def follow_rates(posed: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
-    """What the solver's short way is asked: the problem that what stands answers, what stands, the rates to come."""
+    """Returns what the solver needs to follow: the problem that the plan in force answers, that plan, the new rates."""
     stands = posed.plan_in_force
     carried = dict.fromkeys(posed.problem.services, 0.0)
     for one in stands.instances:
@@ -43,26 +43,30 @@ def follow_rates(posed: Question) -> tuple[Problem, Plan, Mapping[str, float]]:
     rates = {
         name: service.rate_per_second
         for name, service in posed.problem.services.items()
-        if abs(service.rate_per_second - carried[name]) > SAME * service.rate_per_second
+        if abs(service.rate_per_second - carried[name]) > EQUAL_SHARE * service.rate_per_second
     }
-    then = {name: max(carried[name], NOTHING) for name in rates}
-    left = tuple(Unserved(name, NOTHING) for name in sorted(rates) if carried[name] < NOTHING)
+    then = {name: max(carried[name], LEAST_RATE) for name in rates}
+    left = tuple(Unserved(name, LEAST_RATE) for name in sorted(rates) if carried[name] < LEAST_RATE)
     return posed.problem.with_rates(then), replace(stands, unserved=left), rates
 
 
 def is_preferred(small: Plan, large: Plan) -> bool:
-    """Whether the small step leaves no more unserved, or the large one is too large to look for an order of steps."""
-    if handed_over(large.changes) > ORDERED:
+    """Tells if the smaller plan leaves no more unserved, or the larger one is too large to find an order of steps."""
+    if handed_over(large.changes) > MOST_HANDOVERS:
         return True
     one, other = small.certificate, large.certificate
-    return one is not None and other is not None and one.cost.unserved <= other.cost.unserved * (1 + SAME) + SAME
+    return (
+        one is not None
+        and other is not None
+        and one.cost.unserved <= other.cost.unserved * (1 + EQUAL_SHARE) + EQUAL_SHARE
+    )
 
 
 def explain_skipped(decision: Decision, large: Plan) -> Decision:
-    """The small step, with what the large one would save by its hand-overs."""
+    """Adds to the smaller decision what the larger plan would save by its hand-overs."""
     if not handed_over(large.changes):
         return decision
     one, other = decision.plan.certificate, large.certificate
     saved = one.cost.total - other.cost.total if one and other else 0.0
-    told = f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; the least change was made"
+    told = f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; a smaller change was made instead"
     return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, told)))

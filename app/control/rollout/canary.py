@@ -1,4 +1,4 @@
-"""The first instance of a kind that never ran in this fleet: watched for a while before the others follow."""
+"""Canaries: the first instance of a shape that never ran in this fleet is watched before the others follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.control.rollout.rules import Canary, PendingStep, RolloutRules
 
 @dataclass(frozen=True, slots=True)
 class CanaryResult:
-    """What came of watching."""
+    """The canaries that go on, and those that passed or failed."""
 
     canaries: Mapping[str, Canary]
     passed: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ def watch_canaries(
     canaries: Mapping[str, Canary], told: Desired, pending: Mapping[str, PendingStep], observed: FleetStatus,
     trials: Mapping[str, CopyTrial], rules: RolloutRules, now: float,
 ) -> CanaryResult:  # fmt: skip
-    """Where each canary stands now. One that is not told any more is forgotten: nobody knows how it would have been."""
+    """Watches each canary for one step. A canary that is no longer assigned is forgotten."""
     if not canaries:
         return CanaryResult({})
     there = {one.id: (node, one) for node, wanted in told.items() for one in wanted.instances}
@@ -48,7 +48,7 @@ def watch_canaries(
             if said.within_percent < one.percentile:
                 message = (
                     f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {said.within_percent:.2f} % of {said.requests} "
-                    f"within {one.slo_ms:g} ms, and {one.percentile:g} % are promised"
+                    f"answers were within {one.slo_ms:g} ms; {one.percentile:g} % are promised"
                 )
                 return CanaryResult(canaries, tuple(passed), canary.instance, message)
         elif now - since < rules.canary_seconds * rules.canary_patience:

@@ -1,4 +1,4 @@
-"""How much of each service is carried now, and what may be taken away from that."""
+"""Counts how much of each service is carried now, and what may be taken away from it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TINY = 1e-6  # of a rate
 
 
 def serves(one: AssignedInstance, node: str, observed: FleetStatus) -> bool:
-    """Whether its requests are answered, as far as anybody knows."""
+    """Tells if it serves, as far as its node and its gateway have reported."""
     seen = observed.instances.get(one.id)
     return seen is not None and seen.stage == "ready" and seen.routed and node not in observed.silent | observed.lost
 
 
 def carried(one: AssignedInstance, node: str, pending: PendingStep | None, observed: FleetStatus) -> float | None:
-    """What it carries: by its shape, while it is handed over the lesser of both; None while it does not serve."""
+    """Returns the rate it carries, during a hand-over the smaller of both copies; None while it does not serve."""
     if not serves(one, node, observed):
         return None
     if pending is None:
@@ -29,7 +29,7 @@ def carried(one: AssignedInstance, node: str, pending: PendingStep | None, obser
 
 
 class CapacityLedger:
-    """Of some services: what they need, what they have, and what changes take of it."""
+    """What some services need, what they have, and what changes take of it."""
 
     def __init__(
         self, services: Collection[str], told: Desired, target: Desired, pending: Mapping[str, PendingStep],
@@ -57,32 +57,32 @@ class CapacityLedger:
         self._least = {name: min(rules.min_instances.get(name, 1), count) for name, count in counts.items()}
 
     def spares(self, service: str, rate: float, instances: int) -> bool:
-        """Whether so much less still serves what the plan serves. Where too little is carried, nothing is spared."""
+        """Tells if so much less still serves what the plan serves; of too little nothing is spared."""
         need = self._need[service]
         enough = rate <= TINY * need or self._rate[service] - rate >= need * (1 - TINY) - TINY
         return enough and (not instances or self._count[service] - instances >= self._least[service])
 
     def take(self, service: str, rate: float, instances: int) -> None:
-        """So much less from now on."""
+        """Counts so much less."""
         self._rate[service] -= rate
         self._count[service] -= instances
 
     def carry(self, service: str, instance: str, rate: float) -> None:
-        """It serves so much from now on."""
+        """Counts that an instance serves so much."""
         before = self.now.get(instance)
         self._rate[service] += rate - (before or 0.0)
         self._count[service] += before is None
         self.now[instance] = rate
 
     def serves(self, service: str) -> bool:
-        """Whether anything of it does."""
+        """Tells if any copy of the service serves."""
         return self._count[service] > 0
 
     def share(self, service: str) -> float:
-        """What part of what the plan serves is carried now: 1 when all is."""
+        """Returns the carried share of what the plan serves: 1 if all of it is."""
         need = self._need[service]
         return 1.0 if self._rate[service] >= need * (1 - TINY) - TINY else self._rate[service] / need
 
     def said(self, service: str) -> str:
-        """The state of a service in words."""
-        return f"{self._rate[service]:g} of {self._need[service]:g} requests/s are carried"
+        """Spells what the service carries."""
+        return f"its copies carry {self._rate[service]:g} of {self._need[service]:g} requests/s, and none can be spared"

@@ -1,4 +1,4 @@
-"""What differs between what nodes are told and what they shall be told, instance by instance."""
+"""Lists the differences between two assignments, instance by instance."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ NOTHING = NodeDesired()
 
 
 class WrongTarget(ValueError):
-    """A target that no rollout can lead to."""
+    """No rollout can lead to this target."""
 
 
 class ChangeKind(StrEnum):
     """What is done to an instance."""
 
     STOP = "stop"
-    RETUNE = "retune"  # the same process, told otherwise
-    RESHAPE = "reshape"  # the same instance by another process: its node makes the hand-over
+    RETUNE = "retune"  # the same process with other settings
+    RESHAPE = "reshape"  # the same instance as another process: its node hands over
     START = "start"
 
 
 @dataclass(frozen=True)
 class InstanceChange:
-    """One instance that is not yet as it shall be."""
+    """One instance that is not yet as the target wants it."""
 
     kind: ChangeKind
     node: str
@@ -64,7 +64,7 @@ class InstanceChange:
 
 
 def changes(told: Desired, target: Desired) -> list[InstanceChange]:
-    """Every instance that is to be told otherwise. One that stands somewhere else must have another id."""
+    """Returns every instance whose assignment changes. An instance that moves must get another id."""
     found: list[InstanceChange] = []
     places: dict[str, tuple[str, int]] = {}
     for node in sorted({*told, *target}):
@@ -79,7 +79,7 @@ def changes(told: Desired, target: Desired) -> list[InstanceChange]:
         if change.kind is ChangeKind.START and change.id in places:
             there = "/".join(map(str, places[change.id]))
             here = "/".join(map(str, change.place))
-            raise WrongTarget(f"instance {change.id} stands on {there} and is wanted on {here}: a move has another id")
+            raise WrongTarget(f"instance {change.id} runs on {there} and is wanted on {here}; a move needs another id")
     return found
 
 
@@ -96,7 +96,7 @@ def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Ins
             yield InstanceChange(ChangeKind.STOP, node, was, None)
         elif was.gpu != shall.gpu:
             raise WrongTarget(
-                f"instance {id_} moves from GPU {was.gpu} to {shall.gpu} of {node}: a move has another id"
+                f"instance {id_} moves from GPU {was.gpu} to {shall.gpu} of {node}; a move needs another id"
             )
         else:
             yield InstanceChange(
@@ -105,7 +105,7 @@ def _of_node(node: str, before: NodeDesired, after: NodeDesired) -> Iterator[Ins
 
 
 def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
-    """Whether the running process can be told otherwise: its limits and its largest batch are its own for life."""
+    """Tells if the running process can take the new settings: its limits and its largest batch never change."""
     return (
         was.template == shall.template
         and (was.args or {}) == (shall.args or {})
@@ -117,7 +117,7 @@ def same_process(was: AssignedInstance, shall: AssignedInstance) -> bool:
 
 
 def has_other_batch(change: InstanceChange) -> bool:
-    """Whether what it carries depends on a knob that its node has still to turn."""
+    """Tells if what it carries depends on a setting that its node has yet to apply."""
     was, shall = change.before, change.after
     if was is None or shall is None:
         return False
@@ -125,7 +125,7 @@ def has_other_batch(change: InstanceChange) -> bool:
 
 
 def with_instance(wanted: NodeDesired, id_: str, one: AssignedInstance | None) -> NodeDesired:
-    """The node with this instance as it is now; None: without it."""
+    """Returns the node with this instance in place of the one with its id, or without it."""
     others = [other for other in wanted.instances if other.id != id_]
     lines = others if one is None else sorted([*others, one], key=lambda line: line.id)
     return replace(wanted, instances=tuple(lines))

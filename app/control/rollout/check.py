@@ -1,4 +1,4 @@
-"""What has become of the steps that were told: done, under way, or failed."""
+"""Checks the steps that were assigned: done, under way, or failed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.control.rollout.changes import same_process
 from app.control.rollout.rules import Leaving, PendingStep, RolloutRules
 
 START_SECONDS = 20.0
-# Why a copy that did nothing wrong is taken down.
+# Reasons to stop a copy that did not fail.
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Where the steps stand. `failed`: the instances that will not come, with the reason for the first."""
+    """The steps by their progress. `failed`: instances that will not start, with the reason of the first."""
 
     pending: Mapping[str, PendingStep]
     leaving: Mapping[str, Leaving]
@@ -36,7 +36,7 @@ def check(
     rules: RolloutRules,
     now: float,
 ) -> Checked:
-    """What is still on its way. The time of a silent node does not count: it is waited for until it is lost."""
+    """Returns the steps that are not finished. The time of a silent node does not count until it is lost."""
     going = {
         id_: one for id_, one in leaving.items() if one.node not in observed.lost and not _is_gone(id_, one, observed)
     }
@@ -74,31 +74,31 @@ def _is_gone(id_: str, one: Leaving, observed: FleetStatus) -> bool:
 
 
 def _is_current(node: str, observed: FleetStatus) -> bool:
-    """Whether the node has what it was told last."""
+    """Tells if the node has applied its last assignment."""
     return observed.generations.get(node, 0) >= observed.assigned_generations.get(node, 0)
 
 
 def _is_settled(
     one: AssignedInstance, node: str, step: PendingStep, observed: FleetStatus, now: float, start_seconds: float
 ) -> bool:
-    """Whether it serves by the process that was asked for."""
+    """Tells if it serves with the assigned process."""
     seen = observed.instances.get(one.id)
     if seen is None or not _is_current(node, observed) or not serves(one, node, observed) or seen.copies > 1:
         return False
     was = step.before
     if was and (was.sm_percent, was.memory_gib) == (one.sm_percent, one.memory_gib):
-        return now - step.since >= start_seconds  # both copies look the same from here
+        return now - step.since >= start_seconds  # the two copies cannot be told apart here
     return _is_shaped(one, seen)
 
 
 def _has_changed(job: AssignedInstance, node: str, observed: FleetStatus) -> bool:
-    """Whether a job's process in the shape before has ended; how the new one fares is the queue's business."""
+    """Tells if a job's old process has ended; the queue follows the new one."""
     seen = observed.instances.get(job.id)
     return _is_current(node, observed) and (seen is None or (seen.copies <= 1 and _is_shaped(job, seen)))
 
 
 def _is_shaped(one: AssignedInstance, seen: InstanceStatus) -> bool:
-    """Whether what serves is what was asked for; a node that does not say is believed."""
+    """Tells if the serving copy has the assigned shape; a node that reports none is trusted."""
     return not seen.sm_percent or (
         abs(seen.sm_percent - one.sm_percent) < 0.01 and abs(seen.memory_gib - one.memory_gib) < 0.01
     )
@@ -117,8 +117,8 @@ def _failure(
         return Reason.STEP_FAILED, f"{seen.reason}: {seen.message}" if seen.message else seen.reason
     limit = max(rules.least_seconds, rules.patience * start_seconds)
     if now - step.since >= limit:
-        stage = seen.stage if seen and seen.stage else "not seen"
-        return Reason.STEP_TIMED_OUT, f"it is {stage} after {now - step.since:.0f} s"
+        stage = f"is still {seen.stage}" if seen and seen.stage else "has not been reported"
+        return Reason.STEP_TIMED_OUT, f"it {stage} after {now - step.since:.0f} s"
     return None
 
 

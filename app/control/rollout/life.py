@@ -1,4 +1,4 @@
-"""A rollout's life: a newer plan takes over where it stands, and an earlier one may come back."""
+"""How one plan's rollout gives way to another: a newer plan takes over, or an earlier one comes back."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 
 
 def begin(before: RolloutState, told: Desired, target: Desired, rules: RolloutRules) -> RolloutState:
-    """The state in which a plan takes over: what is on its way still is, whoever asked for it.
+    """Returns the state in which a plan takes over: pending steps stay pending, whichever plan began them.
 
-    The order is looked for again: from what nodes are told, which need not be what the plan before wanted.
+    The order is searched again from the assignments, which need not be what the plan before wanted.
     """
     return replace(before, sequence=order(told, target, rules).sequence, steps=0)
 
@@ -25,10 +25,10 @@ def begin(before: RolloutState, told: Desired, target: Desired, rules: RolloutRu
 def roll_back(
     earlier: Desired, told: Desired, nodes: Mapping[str, NodeStatus], declared: Collection[str], rules: RolloutRules
 ) -> RolloutOrder:
-    """The way back to what an earlier plan wanted, as far as that is still there.
+    """Returns the steps back to what an earlier plan wanted, as far as that is possible.
 
-    What has been declared since stays as it is told, what has been deleted since does not come back, and what stood on
-    a GPU that may not be used any more is held back.
+    What has been declared since stays as assigned, what has been deleted since does not come back, and what ran on a
+    GPU that may not be used any more is held back.
     """
     was = {one.owner for wanted in earlier.values() for one in wanted.instances}
     since = {one.owner for wanted in told.values() for one in wanted.instances} - was
@@ -43,7 +43,7 @@ def roll_back(
 
 
 def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeStatus]) -> Iterator[HeldBackChange]:
-    """Owners of what would have to start where nothing may."""
+    """Yields the owners of what would have to start where nothing may start."""
     for node, wanted in sorted(target.items()):
         facts = nodes.get(node)
         there = {one.id for one in told[node].instances} if node in told else set()
@@ -52,8 +52,8 @@ def _homeless(target: Desired, told: Desired, nodes: Mapping[str, NodeStatus]) -
                 continue
             if facts is None or facts.state != "reporting":
                 state = facts.state if facts else "not declared"
-                yield HeldBackChange(one.owner, Reason.NODE_SILENT, f"{one.id} stood on {node}, which is {state}")
+                yield HeldBackChange(one.owner, Reason.NODE_SILENT, f"{one.id} ran on {node}, which is {state}")
             elif one.gpu in {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}:
                 yield HeldBackChange(
-                    one.owner, Reason.CORDONED, f"{one.id} stood on {node}/{one.gpu}, which takes nothing"
+                    one.owner, Reason.CORDONED, f"{one.id} ran on {node}/{one.gpu}, which may not be used now"
                 )

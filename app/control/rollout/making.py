@@ -1,4 +1,4 @@
-"""What is made of all that is still to be done, in one go; and how devices are set meanwhile."""
+"""Makes the changes that are possible now, and sets devices for the time until the others are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE: Mapping[str, Shortfall | None] = {}
 
 
 def in_turn(todo: Collection[InstanceChange], sequence: Sequence[str]) -> list[InstanceChange]:
-    """What stands in the sequence first, in its order; the rest in the usual one."""
+    """Sorts changes: those in the sequence first, in its order; the others as usual."""
     rank = {id_: place for place, id_ in enumerate(sequence)}
     return sorted(usually(todo), key=lambda change: rank.get(change.id, len(rank)))
 
@@ -28,10 +28,10 @@ def make(
     sequence: Collection[str],
     known: Mapping[str, Shortfall | None] = NONE,
 ) -> tuple[list[InstanceChange], list[tuple[InstanceChange, Shortfall | None]]]:
-    """Make what may be made; what waits, with what is in its way. `known`: what is as it was when it was asked last.
+    """Makes what is possible now; returns it, and what waits with its obstacle. `known`: obstacles that still hold.
 
-    Where the order matters, on a GPU and in a service each change waits for those before it: then whatever the pace of
-    nodes, the first that is left can always be made next.
+    If the order matters, each change waits for those before it on its GPU and in its service: then, however fast nodes
+    are, the first change left can always be made next.
     """
     waits: set[object] = set()
     made: list[InstanceChange] = []
@@ -49,8 +49,8 @@ def make(
 
 
 def said(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) -> tuple[WaitingChange, ...]:
-    """In words."""
-    others = Shortfall("others_first", "what comes before it is not through yet")
+    """Spells what changes wait for."""
+    others = Shortfall("others_first", "changes before it are not finished yet")
     return tuple(
         WaitingChange(change.id, change.owner, lacks.reason, lacks.message)
         for change, found in waiting
@@ -59,7 +59,7 @@ def said(waiting: Iterable[tuple[InstanceChange, Shortfall | None]]) -> tuple[Wa
 
 
 def as_set(scene: Scene, node: str, before: NodeDesired | None, unsettled: Collection[int]) -> NodeDesired:
-    """The node with its devices and rules as they may be set now; on unsettled GPUs something is still to be done."""
+    """Returns the node with devices and rules as they may be set now; on unsettled GPUs changes are still to come."""
     shall = scene.target.get(node)
     lines = before.instances if before else ()
     busy = {*unsettled, *(one.gpu for one in lines if one.id in scene.pending)}

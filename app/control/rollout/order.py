@@ -1,4 +1,4 @@
-"""Whether there is an order that makes before it breaks, before anything is recorded; and what has none."""
+"""Finds, before anything is recorded, an order of steps that makes before it breaks, and what has none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
 from app.control.rollout.scene import Scene
 from app.control.rollout.search import MOST_CHANGES, narrowed, search
 
-GENTLE_ROUNDS = 3  # of holding back only what lacks room itself; after that, all that is left
+GENTLE_ROUNDS = 3  # that hold back only what itself lacks room; after them all that is left is held back
 
 
 def order(told: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
-    """The steps from what is told to the target. What is stuck stays as it is told, and is named."""
+    """Returns the steps from the assignments to the target; what is stuck stays as assigned, and is named."""
     rules = replace(rules, unproven=frozenset())
     held: dict[str, HeldBackChange] = {}
     goal: Desired = _possible(told, target, held, rules)
@@ -39,7 +39,7 @@ def order(told: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
 
 
 def _searched(told: Desired, target: Desired, rules: RolloutRules, walk: Walk) -> Walk:
-    """The same, where looking further than the next step found a way for what was stuck."""
+    """Returns a rehearsal in which a search beyond the next step frees what was stuck, if it finds a way."""
     left = {one.instance for one in walk.waiting}
     parts = components(changes(told, target))
     knots = [part for part in parts if len(part) <= MOST_CHANGES and any(change.id in left for change in part)]
@@ -76,7 +76,7 @@ def _worth_keeping(told: Desired, target: Desired, made: Sequence[str]) -> tuple
 
 
 def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
-    """What to hold back: at first only that which itself finds no room, for the rest may then go."""
+    """Returns what to hold back: at first only what itself finds no room, since the rest may then be possible."""
     here = walk.steps[-1] if walk.steps else told
     todo = {change.id: change for change in changes(here, goal)}
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
@@ -94,7 +94,7 @@ def _stuck(told: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of
     ]
     if all_of_it or not held:
         held += [
-            HeldBackChange(owner, Reason.NO_ROOM_TO_HAND_OVER, f"nothing else can make room first: {message}")
+            HeldBackChange(owner, Reason.NO_ROOM_TO_HAND_OVER, f"no other change can make room first: {message}")
             for owner, message in others.items()
             if owner not in lacking
         ]
@@ -110,7 +110,7 @@ def _held(owner: str, lacks: Shortfall) -> HeldBackChange:
 
 
 def _possible(told: Desired, target: Desired, held: dict[str, HeldBackChange], rules: RolloutRules) -> Desired:
-    """The target without what is held back, and without what then finds its place still taken."""
+    """Returns the target without what is held back, and without what then finds its place still taken."""
     while True:
         goal = without(target, told, held) if held else target
         added = {one.service: one for one in _crowded_out(told, goal, held, rules)}
@@ -120,7 +120,7 @@ def _possible(told: Desired, target: Desired, held: dict[str, HeldBackChange], r
 
 
 def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: RolloutRules) -> Iterator[HeldBackChange]:
-    """Owners of what comes to GPUs that cannot hold all of it; jobs give way to services."""
+    """Yields the owners of arrivals on GPUs that cannot hold them all; jobs give way to services."""
     if not held:
         return
     coming: dict[tuple[str, int], list[InstanceChange]] = {}
@@ -137,5 +137,5 @@ def _crowded_out(told: Desired, goal: Desired, held: Collection[str], rules: Rol
         without_jobs = [one for one in there if one not in [job.one for job in jobs]]
         for change in jobs if jobs and not is_over_full(without_jobs, gpu) else arrivals:
             staying = [one for one in there if one.owner != change.owner]
-            lacks = shortfall_on(gpu, change.one, staying) or Shortfall("no_room", "what stays there is in its way")
+            lacks = shortfall_on(gpu, change.one, staying) or Shortfall("no_room", "what stays there leaves no room")
             yield _held(change.owner, lacks)

@@ -1,4 +1,4 @@
-"""Whether a plan that waits for approval may still be approved: what it was made from must hold."""
+"""Tells if a plan that waits for approval may still be approved: what it was made from must hold."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ NOISE = 0.05  # of a rate, where its forecast gave no band
 
 
 def no_longer(then: Snapshot, now: Snapshot) -> str:
-    """What no longer holds of what a plan was made from, in words; empty when all does.
+    """Spells what no longer holds of what a plan was made from; empty if all of it does.
 
-    It depends on the plan that is in force, on what is declared, on which GPUs may be used, on corrections, and on
-    rates staying in their bands. The time of day, money spent and the progress of jobs it does not depend on.
+    A plan depends on the plan in force, on what is declared, on which GPUs may be used, on corrections, and on rates
+    that stay in their bands; not on the time of day, money spent or the progress of jobs.
     """
     return "; ".join(list(_differences(then, now))[:5])
 
 
 def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
     if then.target != now.target:
-        yield f"plan {now.target} is in force, and it was plan {then.target}"
+        yield f"plan {now.target} is in force; it was plan {then.target}"
     before = {(one.kind, one.tenant, one.name): one.spec for one in then.declared}
     after = {(one.kind, one.tenant, one.name): one.spec for one in now.declared}
     for key in sorted(before.keys() | after.keys()):
@@ -29,13 +29,13 @@ def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
             yield f"{key[0]} {'/'.join(filter(None, key[1:]))} was {what}"
     for node in sorted(then.nodes.keys() | now.nodes.keys()):
         if _usable(then.nodes.get(node)) != _usable(now.nodes.get(node)):
-            yield f"node {node} is not as it was"
+            yield f"node {node} has changed"
     if then.corrections != now.corrections:
         yield "profiles were corrected"
     for service, expected in sorted(then.expected.items()):
         rate = now.expected.get(service)
         if rate is not None and not _in_band(expected, rate.rate_per_second):
-            yield f"{service} is expected at {rate.rate_per_second:g}/s, and it was {expected.rate_per_second:g}/s"
+            yield f"{service} is expected at {rate.rate_per_second:g} requests/s; it was {expected.rate_per_second:g}"
 
 
 def _usable(facts: NodeStatus | None) -> tuple[object, ...] | None:

@@ -1,4 +1,4 @@
-"""The fleet while the next step is put together: what holds which room, what carries what, what may be changed."""
+"""The fleet while the next step is put together: what holds room, what carries load, and what may change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Place = tuple[str, int]
 
 
 class Scene:
-    """Changes are asked for one by one, and made one by one; what is made counts for the next."""
+    """Tells which changes are possible, and makes them one by one; each one counts for the next."""
 
     def __init__(
         self, told: Desired, target: Desired, state: RolloutState, observed: FleetStatus, rules: RolloutRules,
@@ -49,13 +49,13 @@ class Scene:
         self.all = todo
         on_trial = {one.instance: PendingStep(0.0, one.before) for one in state.canaries.values()}
         self.ledger = CapacityLedger(services, told, target, {**on_trial, **state.pending}, observed, rules)
-        if on_trial and self.urgent:  # what they carry is relied on
+        if on_trial and self.urgent:  # their capacity is needed
             there = [one for wanted in told.values() for one in wanted.instances if one.id in on_trial]
             left = {one.id: on_trial[one.id] for one in there if one.owner not in self.urgent}
             self.ledger = CapacityLedger(services, told, target, {**left, **state.pending}, observed, rules)
         self._holding: dict[Place, list[AssignedInstance]] = defaultdict(list)
-        self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are told or not gone yet
-        self._trusted: set[str] = set()  # services of which something serves that is no trial
+        self._jobs: dict[str, int] = defaultdict(int)  # instances of each job that are assigned or not gone yet
+        self._trusted: set[str] = set()  # services with a proven copy that serves
         self._coming = Counter(change.place for change in todo if change.takes_room and change.one.service)
         self._job_starts = {
             change.owner: change for change in todo if change.one.job and change.kind is ChangeKind.START
@@ -81,7 +81,7 @@ class Scene:
 
     @cached_property
     def urgent(self) -> frozenset[str]:
-        """Services without a copy that serves, and those in their way: none of these waits for a trial."""
+        """Services without a serving copy, and those in their way: none of them waits for a canary."""
         return urgent(self.all, self.ledger, self.before, self.pending)
 
     def _is_proven(self, one: AssignedInstance, node: str) -> bool:
@@ -92,16 +92,16 @@ class Scene:
         return [one, before] if before else [one]
 
     def _handed_over(self, one: AssignedInstance) -> AssignedInstance | None:
-        """What the instance is by the process that it still has beside the new one."""
+        """Returns the shape of the old process, if the instance still has one next to the new one."""
         pending = self.pending.get(one.id)
         return pending.before if pending and pending.before and not same_process(pending.before, one) else None
 
     def obstacle(self, change: InstanceChange) -> Shortfall | None:
-        """Why this change cannot be made now; None when it can."""
+        """Returns why this change cannot be made now; None if it can."""
         if change.node in self.observed.silent and change.node not in self.observed.lost:
-            return Shortfall(Reason.NODE_SILENT, f"{change.node} is not heard of")
+            return Shortfall(Reason.NODE_SILENT, f"node {change.node} does not report")
         if change.kind is ChangeKind.START and change.id in self.leaving:
-            return Shortfall("leaving", "it is wanted again, and ends first")
+            return Shortfall("leaving", "the old copy has to end before it starts again")
         if change.one.job:
             return self._obstacle_of_job(change)
         match change.kind:
@@ -111,7 +111,7 @@ class Scene:
                 return self._too_early(change) or self._would_lack(change, change.one.rate_per_second, 0)
             case ChangeKind.RESHAPE:
                 if self._is_under_way(change) or self._handing_over(change):
-                    return Shortfall("hand_over_under_way", "one hand-over at a time on a GPU")
+                    return Shortfall("hand_over_under_way", "another hand-over on its GPU has to finish first")
                 return (
                     self.room_for(change)
                     or self._on_trial(change)
@@ -121,7 +121,7 @@ class Scene:
                 return self.room_for(change) or self._on_trial(change)
 
     def _is_under_way(self, change: InstanceChange) -> bool:
-        """Whether a copy comes up that is better waited for: one that has only begun is told otherwise at once."""
+        """Tells if a copy is starting that is worth waiting for; one that has only begun is replaced at once."""
         step = self.pending.get(change.id)
         if step is None or change.before is None:
             return False
@@ -129,24 +129,24 @@ class Scene:
         return step.before is not None or so_far > start_seconds(change.before, change.node, self.rules) / 2
 
     def _would_lack(self, change: InstanceChange, rate_after: float, instances: int) -> Shortfall | None:
-        """Whether the service can do with what this leaves of the instance."""
+        """Returns what the service would lack with what this leaves of the instance."""
         carries = self.ledger.now.get(change.id)
         if carries is None or self.ledger.spares(change.owner, max(0.0, carries - rate_after), instances):
             return None
         return Shortfall(Reason.CAPACITY_AT_RISK, self.ledger.said(change.owner))
 
     def _too_early(self, change: InstanceChange) -> Shortfall | None:
-        """More is sent to an instance only when its GPU is as fast as that was planned for, less when it is at rest."""
+        """An instance gets more requests only once its GPU is as fast as planned, fewer once no step is pending."""
         assert change.before and change.after
         if change.after.rate_per_second <= change.before.rate_per_second:
             return (
-                Shortfall("step_under_way", "it carries more or less any moment") if change.id in self.pending else None
+                Shortfall("step_under_way", "its last step is not finished yet") if change.id in self.pending else None
             )
         node = change.node
         if not is_raised(self.before.get(node), self.target.get(node, NOTHING), change.one.gpu):
-            return Shortfall("clock_first", "its GPU gets a higher clock first")
+            return Shortfall("clock_first", "the clock of its GPU has to rise first")
         if self.observed.generations.get(node, 0) < self.observed.assigned_generations.get(node, 0):
-            return Shortfall("clock_first", f"{node} has not taken its last assignment yet")
+            return Shortfall("clock_first", f"node {node} has not applied its last assignment yet")
         return None
 
     def _handing_over(self, change: InstanceChange) -> bool:
@@ -155,10 +155,10 @@ class Scene:
         return any(self._handed_over(one) for one in others)
 
     def room_for(self, change: InstanceChange, without: str = "") -> Shortfall | None:
-        """What its new copy lacks on its GPU as it is now, or without some instance."""
+        """Returns what its new copy lacks on its GPU now, or without one instance."""
         memory_gib = self.rules.memory_gib.get(change.node)
         if memory_gib is None or change.node in self.observed.lost:
-            return Shortfall("no_node", f"{change.node} is not there")
+            return Shortfall("no_node", f"node {change.node} is missing")
         wanted = self.target.get(change.node, NOTHING)
         there = [one for one in self._holding[change.place] if one.id != without]
         return shortfall_on(GpuLimits.of(wanted, memory_gib, self.rules.jobs_per_gpu), change.one, there)
@@ -170,36 +170,36 @@ class Scene:
         first = self.canaries.get(key)
         if first is None or first.instance == change.id or change.owner in self.urgent:
             return None
-        return Shortfall(Reason.CANARY_FIRST, f"{key} is tried on {first.instance} first")
+        return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on {first.instance} first")
 
     def _obstacle_of_job(self, change: InstanceChange) -> Shortfall | None:
-        """Jobs make room before services need it, and come when services have what they need."""
+        """Jobs make room before services need it, and start after services have what they need."""
         if change.kind is ChangeKind.RETUNE:
             return None
         if change.kind is ChangeKind.STOP:
             return self._place_not_free(change)
         if change.kind is ChangeKind.START and self._jobs[change.owner]:
-            return Shortfall("job_under_way", "its process elsewhere has not ended yet")
+            return Shortfall("job_under_way", "its process on another GPU has not ended yet")
         if change.id in self.pending:
-            return Shortfall("hand_over_under_way", "its process in the shape before has not ended yet")
+            return Shortfall("hand_over_under_way", "its old process has not ended yet")
         shrinks = change.before and (
             change.one.sm_percent < change.before.sm_percent or change.one.memory_gib < change.before.memory_gib
         )
         if not shrinks and self._coming[change.place]:
-            return Shortfall("services_first", "services take what they need of the GPU first")
+            return Shortfall("services_first", "services that start on the GPU come first")
         return self.room_for(change)
 
     def _place_not_free(self, change: InstanceChange) -> Shortfall | None:
-        """A job goes on where it is while its new place is taken and nobody needs the old one."""
+        """A job keeps running while its new place is taken and its old one is not needed."""
         later = self._job_starts.get(change.owner)
         if later is None or self._coming[change.place]:
             return None
         if self._coming[later.place] or self.room_for(later, without=change.id):
-            return Shortfall("job_waits", "it goes on until its new place is free")
+            return Shortfall("job_waits", "it keeps running until its new place is free")
         return None
 
     def make(self, change: InstanceChange) -> None:
-        """Tell the node so, and count with it from now on."""
+        """Makes the change in the assignment; later changes count with it."""
         one = change.one
         self.todo.pop(change.id, None)
         if change.takes_room and one.service:
@@ -213,8 +213,8 @@ class Scene:
             pending = self.pending.get(one.id)
             until_then = change.before if change.kind is ChangeKind.RESHAPE else pending.before if pending else None
             if until_then:
-                left = min(left, until_then.rate_per_second)  # the lesser, until the new copy serves
-            left = min(left, carries)  # what it carries more is counted when it has been told
+                left = min(left, until_then.rate_per_second)  # the smaller rate, until the new copy serves
+            left = min(left, carries)  # a higher rate counts once it is assigned
             self.ledger.take(change.owner, carries - left, 1 if change.kind is ChangeKind.STOP else 0)
             self.ledger.now[one.id] = None if change.kind is ChangeKind.STOP else left
         match change.kind:
@@ -226,7 +226,7 @@ class Scene:
                 self.pending.setdefault(one.id, PendingStep(self.now, change.before))
 
     def _leave(self, node: str, one: AssignedInstance) -> None:
-        """It holds what it has until its node says that it is gone; in the middle of a hand-over that is twice."""
+        """It holds its room until its node reports it gone; during a hand-over that of both copies."""
         copies = self._copies(one)
         self.pending.pop(one.id, None)
         held = msgspec.structs.replace(

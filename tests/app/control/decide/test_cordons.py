@@ -35,7 +35,7 @@ def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
     decision, stays = keep_undrainable(decided(target, lacks), STANDING, N1, rules())
     assert [(one.instance, one.gpu, one.reason) for one in stays] == [("b1", 1, "no_room_anywhere")]
     assert stays[0].message == (
-        "100 requests/s of shop/b would be served nowhere; the GPUs are full; one more v100 would serve it"
+        "100 requests/s of shop/b would not be served; the GPUs are full; one more v100 would serve it"
     )
     assert sorted(standing(decision.desired)) == ["a2", "b1"]
     assert [one.service for one in decision.held_back] == ["shop/b"]

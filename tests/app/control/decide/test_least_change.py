@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agents.contract import AssignedInstance
-from app.control.decide.least_change import ORDERED, handed_over, is_preferred, is_too_large
+from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_preferred, is_too_large
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
 from solvers.planning.plan import Certificate, Changes, Cost, Plan
@@ -33,7 +33,7 @@ def test_a_plan_that_hands_over_much_of_a_fleet_is_an_upheaval_and_its_first_one
 def test_the_small_step_is_taken_where_it_serves_as_much_or_the_large_one_is_too_large() -> None:
     assert is_preferred(plan(0.0, start=1), plan(0.0, move=30))
     assert not is_preferred(plan(5.0, start=1), plan(0.0, move=30))
-    assert is_preferred(plan(5.0, start=1), plan(0.0, move=ORDERED + 1))
+    assert is_preferred(plan(5.0, start=1), plan(0.0, move=MOST_HANDOVERS + 1))
 
 
 def test_what_gives_way_is_counted_once() -> None:

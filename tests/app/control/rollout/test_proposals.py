@@ -43,16 +43,16 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"target": 4}, "plan 4 is in force, and it was plan 3"),
+        ({"target": 4}, "plan 4 is in force; it was plan 3"),
         ({"declared": THEN.declared[:1]}, "Policy default was deleted"),
         ({"declared": (*THEN.declared, DeclaredObject("Job", "lab", "x", {}))}, "Job lab/x was declared"),
         (
             {"declared": (DeclaredObject("Service", "shop", "search", {"ratePerSecond": 1}), THEN.declared[1])},
             "Service shop/search was changed",
         ),
-        ({"nodes": {"n1": NodeStatus("n1", "silent")}}, "node n1 is not as it was"),
-        ({"nodes": {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 is not as it was"),
-        ({"nodes": {}}, "node n1 is not as it was"),
+        ({"nodes": {"n1": NodeStatus("n1", "silent")}}, "node n1 has changed"),
+        ({"nodes": {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 has changed"),
+        ({"nodes": {}}, "node n1 has changed"),
         ({"corrections": {"m/v/g": Correction(1.1)}}, "profiles were corrected"),
         ({"expected": {"shop/search": ExpectedLoad(121)}}, "shop/search is expected at 121/s, and it was 100/s"),
         ({"expected": {"shop/search": ExpectedLoad(80)}}, "shop/search is expected at 80/s, and it was 100/s"),
