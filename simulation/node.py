@@ -271,7 +271,7 @@ class LightNode:
             copy = self.copies.get(name)
             if copy is None:
                 continue
-            self.copies[name] = copy = msgspec.structs.replace(copy, told=what)
+            self.copies[name] = copy = msgspec.structs.replace(copy, acknowledged=what)
             if copy.settled:
                 del self.copies[name], self.work[name]
                 self._ready_at.pop(name, None)

@@ -46,7 +46,7 @@ class WholeNode(LightNode):
         talk = SimulatedTalk(self.machine, self._seconds)
         around = NodeParts(NodeDrivers(device, mps, self._runtime, talk), NoGateway(), read())
         self.agent = LocalNode(StateFolder(folder), around, 1, workers=0, clock=self._seconds, date=self.date)
-        self.agent.heard(True)
+        self.agent.set_contact(True)
         self._bodies: dict[int, ReportBody] = {}
 
     def offer(self, offered: Assignment) -> AssignmentVerdict:
@@ -61,7 +61,7 @@ class WholeNode(LightNode):
 
     def tick(self) -> None:
         """Does what the agent's clock requires since the last tick."""
-        self.agent.heard(self.contact)
+        self.agent.set_contact(self.contact)
         while self._now < self.clock.seconds - 1e-9:
             self._now = min(self._now + TICK_SECONDS, self.clock.seconds)
             if self._now - self._looked_at >= 1.0 - 1e-9:
@@ -93,7 +93,7 @@ class WholeNode(LightNode):
         """Notes that the report was stored."""
         body = self._bodies.pop(report.sequence, None)
         if body is not None:
-            self.agent.told(body, dropped)
+            self.agent.acknowledge(body, dropped)
 
     def close(self) -> None:
         self.agent.stop()

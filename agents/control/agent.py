@@ -185,7 +185,7 @@ class Agent:
             )
         # What is dropped for good, being too old or closed before, is not said again either.
         again = {dropped.what for dropped in answer.dropped if dropped.reason == "future"}
-        self._node.told(body, again)
+        self._node.acknowledge(body, again)
         if self._seen.incarnation < answer.incarnation < HIGHEST_INCARNATION:
             # Our own memory was lost, or a twin runs: start above what is known, or nothing of ours is kept.
             with self._lock:
@@ -226,7 +226,7 @@ class Agent:
     def _hear(self) -> None:
         self._trouble = ""
         self._heard_at = clocks.seconds()
-        self._node.heard(True)
+        self._node.set_contact(True)
 
     def _report_in_turn(self, link: Link) -> None:
         again_at = time.monotonic() + REPORT_SECONDS
@@ -262,7 +262,7 @@ class Agent:
                     log.exception("%s: an answer was not understood", what)
                     link.close()
                 if clocks.seconds() - self._heard_at > CONTACT_SECONDS:
-                    self._node.heard(False)
+                    self._node.set_contact(False)
                 if getattr(error, "status", 0) == 401 and self._joined_anew():
                     continue
                 self._trouble = f"{what}: {error}"

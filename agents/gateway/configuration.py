@@ -75,7 +75,7 @@ defaults gpuwright
     timeout queue 10s
     http-error status 503 content-type text/plain string "no copy is ready" hdr Retry-After {retry_after}
 
-# After a reload the old process still gets requests on connections that it holds. It hands them to the new one:
+# After a reload the old process still gets requests on connections that it holds. It drivers them to the new one:
 # what it knows of servers cannot be changed any more.
 frontend gw-relay from gpuwright
     bind abns@{relay}

@@ -148,7 +148,7 @@ def follow(desired: Desired, sources: Mapping[str, DeclaredRoutes], limits: Mapp
 
 def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
     """Every service has a slot. A service keeps its slot after its last copy, so that its callers are told to come
-    again; only when no slot is free, one that is `idle` (no copy, no request anywhere) changes hands."""
+    again; only when no slot is free, one that is `idle` (no copy, no request anywhere) changes drivers."""
     wanted = {route.service for declared in desired.sources.values() for route in declared.routes}
     wanted |= desired.limits.keys()
     slots, count = dict(desired.slots), desired.slot_count

@@ -142,7 +142,7 @@ class Sidecar:
     def _slotted(self, after: Desired) -> Desired:
         idle = self._observed.idle_slots if self._observed else frozenset()
         if idle and any(route.service not in after.slots for said in after.sources.values() for route in said.routes):
-            try:  # a slot changes hands only if nothing is in it now
+            try:  # a slot changes drivers only if nothing is in it now
                 idle = self._haproxy.observe(self._desired).idle_slots
             except Troubles:
                 idle = frozenset()

@@ -1,1 +1,1 @@
-"""Converging: what runs on this node becomes what the newest assignment says, without a request lost."""
+"""Brings what runs on this node to what the newest assignment says, without losing a request."""

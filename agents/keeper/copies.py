@@ -1,4 +1,4 @@
-"""A copy: one process of an instance in one shape. While it is handed over an instance has two of them."""
+"""A copy: one process of an instance in one shape. During a hand-over an instance has two of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from agents.runtime import Running
 
 
 class Stage(StrEnum):
-    """How far a copy is on its way up, and on its way down. Each is on disk before what it stands for is done."""
+    """How far a copy has come in starting or stopping. A stage is on disk before its action is taken."""
 
-    STARTING = "starting"  # a process may have been started
-    VERIFYING = "verifying"  # it runs; is it limited?
-    WARMING = "warming"  # it is limited; does it answer as it will answer?
+    STARTING = "starting"  # its process may have been started
+    VERIFYING = "verifying"  # it runs; are its limits in force?
+    WARMING = "warming"  # its limits are in force; does it answer requests?
     ROUTING = "routing"  # the gateway may know it
-    READY = "ready"  # it is known to the gateway, or needs none
+    READY = "ready"  # the gateway routes to it, or it needs no route
     DRAINING = "draining"  # it gets no new requests
-    ENDING = "ending"  # it has answered all and is told to go
-    GONE = "gone"  # process and memory are gone, and so is its route
+    ENDING = "ending"  # it has answered every request and is being stopped
+    GONE = "gone"  # its process, memory and route are gone
 
 
 UP = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING, Stage.READY)
@@ -30,7 +30,7 @@ ROUTED = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.ENDING)  # the gatew
 
 
 class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is known of a copy, as the journal keeps it. `wanted` is the instance as it was when the copy began."""
+    """A copy as the journal keeps it. `wanted` is the instance as it was assigned when the copy began."""
 
     id: str
     wanted: AssignedInstance
@@ -38,16 +38,16 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     stage: Stage = Stage.STARTING
     port: int = 0
     metrics_port: int = 0
-    largest_batch: float = 0.0  # that its memory was given for
+    largest_batch: float = 0.0  # the batch that its memory was sized for
     running: Running | None = None
-    born: float = 0.0  # clocks.seconds() when it began
-    since: float = 0.0  # the same, of its stage
+    born: float = 0.0  # clocks.seconds() at its beginning
+    since: float = 0.0  # clocks.seconds() when its stage began
     reason: str = ""
     message: str = ""
     started_at: datetime | None = None  # when it began to hold its share
     ended_at: datetime | None = None
     evidence: str = ""
-    told: str = ""  # what the control plane has acknowledged of its usage: opened, closed
+    acknowledged: str = msgspec.field(default="", name="told")  # usage that the control plane has: opened, closed
 
     @property
     def instance(self) -> str:
@@ -55,12 +55,12 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def settled(self) -> bool:
-        """Whether nobody needs to hear of it any more: it is gone, and its usage accounted for."""
-        return self.stage is Stage.GONE and (self.told == "closed" or self.started_at is None)
+        """Returns whether the copy is gone and its usage is fully accounted for, so that it can be forgotten."""
+        return self.stage is Stage.GONE and (self.acknowledged == "closed" or self.started_at is None)
 
     @property
     def served(self) -> bool:
-        """Whether it answers requests: a job does not."""
+        """Returns whether the copy answers requests; a job does not."""
         return bool(self.wanted.service)
 
     @property
@@ -72,16 +72,16 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.stage in UP
 
     def at(self, stage: Stage, now: float, reason: str = "", message: str = "") -> NodeCopy:
-        """The same copy one stage further; why it falls is remembered to the end."""
+        """Returns the copy at `stage`; the reason for stopping it is kept to the end."""
         return msgspec.structs.replace(
             self, stage=stage, since=now, reason=reason or self.reason, message=message or self.message
         )
 
 
 def same_process_serves(copy: NodeCopy, wanted: AssignedInstance) -> bool:
-    """Whether the copy's process can become `wanted` without another start.
+    """Returns whether the copy's process can serve `wanted` without a restart.
 
-    The limits of SM and memory are those of a process for ever, and its largest batch was what its memory was for.
+    SM and memory limits of a process never change, and its memory was sized for its largest batch.
     """
     running = copy.wanted
     return (

@@ -1,4 +1,4 @@
-"""All that a step may touch: devices, their MPS daemons, processes, and what they answer."""
+"""Everything that a step may act on: devices, MPS daemons, processes, and the copies' HTTP endpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agents.talk.copy_client import CopyClient
 
 @dataclass(frozen=True, slots=True)
 class NodeDrivers:
-    """The seams, as one thing to hand around."""
+    """The node's seams in one object."""
 
     device: Device
     mps: Mps
@@ -20,7 +20,7 @@ class NodeDrivers:
 
 
 class CopyFailed(Exception):
-    """A copy cannot get any further up; `reason` is one word, the message says more."""
+    """A copy cannot be started; `reason` is one word, `message` a sentence."""
 
     def __init__(self, reason: str, message: str = "") -> None:
         super().__init__(f"{reason}: {message}")
@@ -29,4 +29,4 @@ class CopyFailed(Exception):
 
 
 class ClientStuck(Exception):
-    """A client that can be ended in no safe way: its GPU must be recycled."""
+    """An MPS client that cannot be ended safely: its GPU must be recycled."""

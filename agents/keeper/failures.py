@@ -1,4 +1,4 @@
-"""What failed rests before it is tried again, longer each time."""
+"""Delays the retry of an instance that failed, longer each time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from agents.contract import AssignedInstance
 
-FIRST_SECONDS = 1.0
-LONGEST_SECONDS = 60.0
-GOOD_SECONDS = 60.0  # a copy that was ready for so long begins a new count
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 60.0
+GOOD_SECONDS = 60.0  # after being ready for this long, failures are counted from 1 again
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last failure of an instance, as it was wanted then."""
+    """The last failure of an instance, and the instance as it was assigned then."""
 
     instance: AssignedInstance
     count: int
@@ -24,7 +24,7 @@ class Failure:
 
 
 class Failures:
-    """The failures of each instance."""
+    """Keeps the last failure of each instance."""
 
     def __init__(self) -> None:
         self._of: dict[str, Failure] = {}
@@ -32,11 +32,11 @@ class Failures:
     def note(self, instance: AssignedInstance, reason: str, message: str, ready_seconds: float, now: float) -> None:
         known = self._of.get(instance.id)
         count = 1 if known is None or ready_seconds > GOOD_SECONDS else known.count + 1
-        rest = min(FIRST_SECONDS * 2 ** (count - 1), LONGEST_SECONDS)
-        self._of[instance.id] = Failure(instance, count, now + rest, reason, message)
+        delay = min(FIRST_DELAY_SECONDS * 2 ** (count - 1), LONGEST_DELAY_SECONDS)
+        self._of[instance.id] = Failure(instance, count, now + delay, reason, message)
 
     def resting(self, wanted: Collection[AssignedInstance], now: float) -> Mapping[str, tuple[str, str]]:
-        """Why instances are not tried right now. One that is wanted otherwise than before need not rest."""
+        """Returns why instances are not retried yet. An instance whose assignment has changed is retried at once."""
         by_id = {instance.id: instance for instance in wanted}
         self._of = {name: failure for name, failure in self._of.items() if by_id.get(name) == failure.instance}
         return {

@@ -1,4 +1,4 @@
-"""Fills the node's templates for copies, and remembers what it has refused."""
+"""Fills the node's templates for copies, and remembers which instances it refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_ID = 80
 
 
 class Filler:
-    """The templates of this node, as they were read at the start."""
+    """The node's templates, as read when the agent started."""
 
     def __init__(self, templates: Mapping[str, Template], host: str) -> None:
         self._templates = templates
@@ -25,7 +25,7 @@ class Filler:
         self._filled: dict[str, Filled | None] = {}
 
     def refused(self, wanted: Collection[AssignedInstance]) -> Mapping[str, tuple[str, str]]:
-        """The instances that this node will not start, and why. Files may come and go, so only the bad are kept."""
+        """Returns the instances that this node refuses to start, and why."""
         found: dict[str, tuple[str, str]] = {}
         judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
         for instance in wanted:
@@ -34,7 +34,7 @@ class Filler:
                 why = known[1]
             else:
                 filled = self._fill(instance, Builtin("", ""))
-                why = _told(filled) if isinstance(filled, ArgumentRefused) else None
+                why = _reason_of(filled) if isinstance(filled, ArgumentRefused) else None
             judged[instance.id] = (instance, why)
             if why:
                 found[instance.id] = why
@@ -42,7 +42,7 @@ class Filler:
         return found
 
     def fill(self, copy: NodeCopy) -> Filled:
-        """The copy's template, filled; raises Fell when the node does not offer it, or not with these arguments."""
+        """Returns the copy's filled template; raises CopyFailed if the node refuses the template or its arguments."""
         instance = copy.wanted
         batch = instance.batch
         builtin = Builtin(
@@ -58,11 +58,11 @@ class Filler:
         )
         filled = self._fill(instance, builtin)
         if isinstance(filled, ArgumentRefused):
-            raise CopyFailed(*_told(filled))
+            raise CopyFailed(*_reason_of(filled))
         return filled
 
     def filled(self, copy: NodeCopy) -> Filled | None:
-        """What the copy was started from; None when its template is not what it was."""
+        """Returns the filled template that the copy was started from; None if the template has changed since."""
         if copy.id not in self._filled:
             try:
                 self._filled[copy.id] = self.fill(copy)
@@ -74,8 +74,8 @@ class Filler:
         self._filled.pop(copy, None)
 
     def _fill(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
-        if len(instance.id) > LONGEST_ID:  # a copy's own name is longer, and a report has room for 100 characters
-            return ArgumentRefused("out_of_range", "id", f"an instance is named in at most {LONGEST_ID} characters")
+        if len(instance.id) > LONGEST_ID:  # a copy's name is longer, and a report allows 100 characters
+            return ArgumentRefused("out_of_range", "id", f"an instance's name has at most {LONGEST_ID} characters")
         template = self._templates.get(instance.template)
         if template is None:
             offered = ", ".join(sorted(self._templates)) or "none"
@@ -84,8 +84,8 @@ class Filler:
         return fill(template, instance.args or {}, builtin)
 
 
-def _told(refused: ArgumentRefused) -> tuple[str, str]:
-    """As the control plane audits it: what was asked for is not what this node allows."""
+def _reason_of(refused: ArgumentRefused) -> tuple[str, str]:
+    """Returns the reason and message under which the control plane records the refusal."""
     if refused.reason == NO_TEMPLATE:
         return "refused_template", refused.message
     return "refused_arguments", f"{refused.field}: {refused.message} ({refused.reason})"

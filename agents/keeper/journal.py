@@ -1,4 +1,4 @@
-"""What the agent was about to do, on disk before it does it: killed anywhere, it goes on or turns back."""
+"""Records on disk what the agent is about to do, so that it can go on or undo it after being killed anywhere."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 
 from agents.keeper.copies import NodeCopy
 
-LONGEST_BYTES = 1 << 20  # beyond it the file is written anew, with the newest line of each copy
+LONGEST_BYTES = 1 << 20  # a longer file is rewritten with only the newest line of each copy
 
 
 class JournalError(Exception):
-    """The journal cannot be used: somebody must look before anything is started or stopped."""
+    """The journal cannot be used; an operator must look before anything is started or stopped."""
 
 
 class Journal:
-    """A file of lines, each the whole of a copy as of then; the last line of a copy counts."""
+    """A file of lines, each a whole copy at that time; the last line of each copy counts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,24 +30,24 @@ class Journal:
         self._rewrite()
         if written is not None:
             os.utime(path, (written, written))
-        self.last_written = None if written is None else datetime.fromtimestamp(written, UTC)  # by those before us
+        self.last_written = None if written is None else datetime.fromtimestamp(written, UTC)  # by an earlier agent
 
     @property
     def copies(self) -> dict[str, NodeCopy]:
-        """Every copy that is not both gone and accounted for, by id."""
+        """Returns every copy, by id, that is not both gone and accounted for."""
         return self._copies
 
     def write(self, copy: NodeCopy) -> None:
-        """Have `copy` on disk; only then may what its stage stands for be done."""
+        """Writes `copy` to disk; only then may its stage's action be taken."""
         line = msgspec.json.encode(copy) + b"\n"
         found = os.fstat(self._file)
         if not found.st_nlink:
-            self._rewrite()  # somebody deleted it: what is recorded must be found after a restart
+            self._rewrite()  # the file was deleted; a restart must still find what is recorded
             found = os.fstat(self._file)
         before = found.st_size
         if os.write(self._file, line) != len(line):  # the disk is full
             os.ftruncate(self._file, before)
-            raise OSError("the journal could not be written whole: no space left on device")
+            raise OSError("the journal could not be written completely: no space left on device")
         os.fsync(self._file)
         self._remember(copy)
         if os.fstat(self._file).st_size > LONGEST_BYTES:
@@ -64,7 +64,7 @@ class Journal:
             self._copies[copy.id] = copy
 
     def _rewrite(self) -> None:
-        """Whole or not at all: a crash leaves either file."""
+        """Replaces the file atomically: a crash leaves the old one or the new one."""
         fresh = self._path.with_suffix(".new")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(os.dup(handle), "wb") as file:
@@ -80,18 +80,18 @@ class Journal:
 
 
 def _locked(path: Path) -> int:
-    """Two agents that kept one journal would each bring down what the other brings up."""
+    """Locks the journal: two agents that share one would each stop what the other starts."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise JournalError(f"another agent runs on {path.parent}") from None
+        raise JournalError(f"another agent already uses {path.parent}") from None
     return handle
 
 
 def _read(path: Path) -> dict[str, NodeCopy]:
-    """The last line may be torn: what it announced was not begun. Any other that cannot be read is a fault."""
+    """Reads the copies. A torn last line is ignored: its action was not begun. Any other bad line is an error."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def _read(path: Path) -> dict[str, NodeCopy]:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if number >= len(lines) - 1:
                 continue
-            told = f"{path}, line {number}, cannot be read ({error}); move the file away, and adopt what runs"
-            raise JournalError(told) from error
+            advice = "move the file away and run `gpuwright agent adopt`"
+            raise JournalError(f"{path}, line {number}, cannot be read ({error}); {advice}") from error
         copies[copy.id] = copy
     return {name: copy for name, copy in copies.items() if not copy.settled}

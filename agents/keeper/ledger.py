@@ -1,4 +1,4 @@
-"""The journal as the threads of an agent share it: the newest of each copy, and what usage is still to be told."""
+"""Shares the journal between the agent's threads: the newest state of each copy, and usage not yet acknowledged."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from agents.keeper.journal import Journal
 
 log = logging.getLogger(__name__)
 
-NEWS = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.GONE)  # what those who route to it must know
+NEWS = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.GONE)  # stages that gateways must learn of at once
 
 
 class CopyLedger:
-    """Whatever is asked or recorded here is whole: one caller at a time."""
+    """Reads and records under a lock, one caller at a time."""
 
     def __init__(self, journal: Journal, date: Callable[[], datetime]) -> None:
         self._journal = journal
         self._date = date
         self._lock = threading.Lock()
-        self.news = threading.Event()  # a copy came, is on its way out, or went: worth a report before its time
+        self.news = threading.Event()  # a copy has come, is leaving, or has gone: report early
 
     def copies(self) -> tuple[NodeCopy, ...]:
-        """Every copy that is not gone."""
+        """Returns every copy that is not gone."""
         with self._lock:
             return tuple(copy for copy in self._journal.copies.values() if copy.stage is not Stage.GONE)
 
     def accounts(self) -> tuple[NodeCopy, ...]:
-        """Every copy of which the control plane has not acknowledged all usage, those gone included."""
+        """Returns every copy whose usage the control plane has not fully acknowledged, gone copies included."""
         with self._lock:
             return tuple(self._journal.copies.values())
 
@@ -41,26 +41,26 @@ class CopyLedger:
             return self._journal.copies.get(name)
 
     def record(self, copy: NodeCopy) -> None:
-        """Have it on disk; only then may what its stage stands for be done. Its share is held from start to end."""
+        """Writes the copy to disk; only then may its stage's action be taken. Its usage runs from start to end."""
         if copy.running is not None and copy.started_at is None:
             copy = msgspec.structs.replace(copy, started_at=self._date())
         if copy.stage is Stage.GONE and copy.ended_at is None and copy.started_at is not None:
             copy = msgspec.structs.replace(copy, ended_at=self._date(), evidence="observed")
         with self._lock:
             known = self._journal.copies.get(copy.id)
-            if known is not None and known.told != copy.told:
-                copy = msgspec.structs.replace(copy, told=known.told)  # said meanwhile, by the reporter's thread
+            if known is not None and known.acknowledged != copy.acknowledged:  # by the reporting thread, meanwhile
+                copy = msgspec.structs.replace(copy, acknowledged=known.acknowledged)
             self._journal.write(copy)
         if copy.stage in NEWS:
             self.news.set()
         log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
 
-    def told(self, name: str, what: str) -> None:
-        """The control plane has acknowledged that a copy's usage was opened, or closed."""
+    def acknowledge(self, name: str, what: str) -> None:
+        """Records that the control plane has acknowledged a copy's usage as opened or closed."""
         with self._lock:
             copy = self._journal.copies.get(name)
-            if copy is not None and copy.told != what:
-                self._journal.write(msgspec.structs.replace(copy, told=what))
+            if copy is not None and copy.acknowledged != what:
+                self._journal.write(msgspec.structs.replace(copy, acknowledged=what))
 
     def close(self) -> None:
         self._journal.close()

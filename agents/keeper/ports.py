@@ -1,4 +1,4 @@
-"""Ports for copies to listen on."""
+"""Finds ports for copies to listen on."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 import socket
 from collections.abc import Collection
 
-FIRST, LAST = 18_000, 31_999  # below those that the kernel gives to outgoing connections
+FIRST, LAST = 18_000, 31_999  # below the range that the kernel uses for outgoing connections
 
 
 def free_port(host: str, taken: Collection[int]) -> int:
-    """A port of `host` that nobody listens on now, and that no copy was given. Somebody may still come first."""
+    """Returns a port of `host` that is free now and assigned to no copy. Another program may still take it first."""
     reason = ""
     for port in random.sample(range(FIRST, LAST + 1), 200):
         if port in taken:
@@ -23,5 +23,5 @@ def free_port(host: str, taken: Collection[int]) -> int:
         except OSError as error:
             reason = error.strerror or str(error)
             if error.errno != errno.EADDRINUSE:
-                break  # it is the same with every port
-    raise OSError(f"no free port was found on {host} within {FIRST}..{LAST}: {reason}")
+                break  # every port would fail the same way
+    raise OSError(f"no free port on {host} within {FIRST}..{LAST}: {reason}")

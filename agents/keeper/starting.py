@@ -1,4 +1,4 @@
-"""One step of a copy on its way up. Each can be done twice: killed in between, the agent does it again."""
+"""Starts a copy step by step. Every step can be repeated, in case the agent is killed in between."""
 
 from __future__ import annotations
 
@@ -12,94 +12,95 @@ from agents.runtime import Launch, LaunchError
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 from agents.templates import Filled
 
-PORT = "GPUWRIGHT_PORT"  # in a copy's environment, for whoever finds it without its journal
+PORT = "GPUWRIGHT_PORT"  # in a copy's environment, to adopt it when the journal is lost
 METRICS_PORT = "GPUWRIGHT_METRICS_PORT"
-STRAY_SECONDS = 3.0  # seen on the device and not among the clients of MPS for so long: it is not under MPS
+STRAY_SECONDS = 3.0  # on the device and not an MPS client for this long: it avoids MPS
 
 
 @dataclass(frozen=True, slots=True)
 class StartContext:
-    """A copy, its template filled, and the GPU that it is for."""
+    """A copy, its filled template and its GPU."""
 
     copy: NodeCopy
     filled: Filled
     gpu: GpuDevice
 
 
-def start_copy(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:
-    """The copy one stage further; None when it is not there yet. Raises Fell when it never will be."""
-    match climb.copy.stage:
+def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
+    """Returns the copy one stage further, or None if it is not there yet. Raises CopyFailed if it never will be."""
+    match context.copy.stage:
         case Stage.STARTING:
-            return start_process(climb, hands, now)
+            return start_process(context, drivers, now)
         case Stage.VERIFYING:
-            return verify_limits(climb, hands, now)
+            return verify_limits(context, drivers, now)
         case Stage.WARMING:
-            return warm_up(climb, hands, now)
+            return warm_up(context, drivers, now)
         case _:
             return None
 
 
-def start_process(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy:
-    """Start its process, unless that was done before we were killed."""
-    copy = climb.copy
+def start_process(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy:
+    """Starts the process, unless an agent that was killed has already started it."""
+    copy = context.copy
     try:
-        running = next((found for found in hands.runtime.find() if found.copy == copy.id), None)
+        running = next((found for found in drivers.runtime.find() if found.copy == copy.id), None)
         if running is None:
-            _close_the_door(copy.gpu, hands)
-            hands.mps.start(copy.gpu)
+            _make_exclusive(copy.gpu, drivers)
+            drivers.mps.start(copy.gpu)
             launch = Launch(
                 copy.id,
                 copy.gpu,
-                climb.filled,
+                context.filled,
                 copy.port,
                 {
-                    **hands.mps.environment(
-                        copy.gpu, copy.wanted.sm_percent / climb.filled.processes, copy.wanted.memory_gib
+                    **drivers.mps.environment(
+                        copy.gpu, copy.wanted.sm_percent / context.filled.processes, copy.wanted.memory_gib
                     ),
                     PORT: str(copy.port),
                     METRICS_PORT: str(copy.metrics_port),
                 },
-                (*map(str, hands.mps.folders(copy.gpu)), *climb.filled.folders),
+                (*map(str, drivers.mps.folders(copy.gpu)), *context.filled.folders),
             )
-            running = hands.runtime.start(launch)
+            running = drivers.runtime.start(launch)
     except (LaunchError, DeviceError) as error:
         raise CopyFailed("not_started", str(error)) from error
     return msgspec.structs.replace(copy.at(Stage.VERIFYING, now), running=running)
 
 
-def verify_limits(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:
-    """It must be a client of its GPU's MPS daemon: one that did not reach it runs without any limit."""
-    copy, filled = climb.copy, climb.filled
+def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
+    """Checks that the process is a client of its GPU's MPS daemon; outside MPS it would run without any limit."""
+    copy, filled = context.copy, context.filled
     assert copy.running is not None
-    _must_run(climb, hands)
-    pids = hands.runtime.pids(copy.running)
-    if pids & hands.mps.clients(copy.gpu):
-        served = hands.talk.served(copy.port, filled)
-        seen, allowed = served.sm_count if served else None, allowed_sm_count(climb)
-        if seen is not None and seen > allowed:
+    _must_run(context, drivers)
+    pids = drivers.runtime.pids(copy.running)
+    if pids & drivers.mps.clients(copy.gpu):
+        served = drivers.talk.served(copy.port, filled)
+        sm_count, allowed = served.sm_count if served else None, allowed_sm_count(context)
+        if sm_count is not None and sm_count > allowed:
             raise CopyFailed(
-                "limit_not_in_force", f"it sees {seen} SMs, and {copy.wanted.sm_percent:g} % are {allowed}"
+                "limit_not_in_force",
+                f"it sees {sm_count} SMs, but {copy.wanted.sm_percent:g} % of the GPU are {allowed}",
             )
         return copy.at(Stage.WARMING, now)
     waited = now - copy.since
-    if waited > STRAY_SECONDS and any(process.pid in pids for process in hands.device.processes(copy.gpu)):
-        raise CopyFailed("not_under_mps", "it opened the device without MPS, so nothing limits it")
-    # Some servers open the device with their first request only.
-    if filled.warm_up and (filled.health is None or hands.talk.ask(copy.port, filled.health).ok):
-        hands.talk.ask(copy.port, filled.warm_up)
+    if waited > STRAY_SECONDS and any(process.pid in pids for process in drivers.device.processes(copy.gpu)):
+        raise CopyFailed("not_under_mps", "it opened the device without MPS, so its share is not limited")
+    # Some servers open the device only with their first request.
+    if filled.warm_up and (filled.health is None or drivers.talk.ask(copy.port, filled.health).ok):
+        drivers.talk.ask(copy.port, filled.warm_up)
     if waited > filled.start_seconds:
-        raise CopyFailed("not_under_mps", f"it did not come under MPS within {filled.start_seconds:g} s")
+        raise CopyFailed("not_under_mps", f"it did not connect to MPS within {filled.start_seconds:g} s")
     return None
 
 
-def warm_up(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | None:
-    """It must answer, and have answered once as it will answer."""
-    copy, filled = climb.copy, climb.filled
-    _must_run(climb, hands)
+def warm_up(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
+    """Checks that the copy is healthy and has answered its warm-up request."""
+    copy, filled = context.copy, context.filled
+    _must_run(context, drivers)
     for probe in (filled.health, filled.warm_up):
         if probe is None:
             continue
-        reply = hands.talk.ask(copy.port, probe)
+        reply = drivers.talk.ask(copy.port, probe)
         if not reply.ok:
             if now - copy.since > filled.start_seconds:
                 message = f"{probe.path} answered {reply.status or 'nothing'} for {filled.start_seconds:g} s"
@@ -108,24 +109,24 @@ def warm_up(climb: StartContext, hands: NodeDrivers, now: float) -> NodeCopy | N
     return copy.at(Stage.ROUTING if copy.served else Stage.READY, now)
 
 
-def _close_the_door(gpu: str, hands: NodeDrivers) -> None:
-    """Nobody but MPS shall open the device: a client that misses the daemon then fails instead of running free."""
+def _make_exclusive(gpu: str, drivers: NodeDrivers) -> None:
+    """Makes the device exclusive to MPS, so that a client without the daemon fails instead of running unlimited."""
     try:
-        hands.device.exclusive(gpu, True)
+        drivers.device.exclusive(gpu, True)
     except DeviceError as error:
         if error.trouble not in (Trouble.NOT_SUPPORTED, Trouble.NO_PERMISSION):
             raise
 
 
-def allowed_sm_count(climb: StartContext) -> int:
-    """MPS rounds down to whole SMs; the least is one, or two where they come in pairs."""
-    return max(2, int(climb.gpu.sm_count * climb.copy.wanted.sm_percent / 100 / climb.filled.processes + 1e-9))
+def allowed_sm_count(context: StartContext) -> int:
+    """Returns the most SMs that the copy may see: MPS rounds down, to at least one SM or one pair."""
+    return max(2, int(context.gpu.sm_count * context.copy.wanted.sm_percent / 100 / context.filled.processes + 1e-9))
 
 
-def _must_run(climb: StartContext, hands: NodeDrivers) -> None:
-    running = climb.copy.running
-    if running is None or not hands.runtime.alive(running):
-        tail = hands.runtime.log_tail(climb.copy.id).strip().replace("\n", " | ")
+def _must_run(context: StartContext, drivers: NodeDrivers) -> None:
+    running = context.copy.running
+    if running is None or not drivers.runtime.alive(running):
+        tail = drivers.runtime.log_tail(context.copy.id).strip().replace("\n", " | ")
         raise CopyFailed(
-            "exited", f"it ended by itself; it printed last: {tail[-300:]}" if tail else "it ended by itself"
+            "exited", f"it exited by itself; its last output: {tail[-300:]}" if tail else "it exited by itself"
         )

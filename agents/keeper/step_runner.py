@@ -1,4 +1,4 @@
-"""Steps that may take long run beside the keeper's thread, one at a time for each copy."""
+"""Runs slow steps on worker threads beside the keeper's own, one at a time for each copy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger(__name__)
 
-SLOW_TIMES = 2  # as many workers for steps that may wait long for a copy
+SLOW_TIMES = 2  # this many times the workers for steps that may wait long for a copy
 
 Result = Callable[[], None]
 
 
 def nothing() -> None:
-    """The result of a step that has none."""
+    """Does nothing: the result of a step that has nothing to record."""
 
 
 class StepRunner:
-    """What a step returns is done by the thread that calls `take_results`, so that one thread alone records."""
+    """Runs each step's result on the thread that calls `take_results`, so that only one thread records."""
 
     def __init__(self, workers: int, wake: Callable[[], None]) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
@@ -32,7 +32,7 @@ class StepRunner:
         return name in self._busy
 
     def do(self, name: str, step: Callable[[], Result], slow: bool = False) -> None:
-        """Set a step off; without workers it is done here and now. Steps that are slow keep no other from its turn."""
+        """Starts a step; without workers it runs at once. Slow steps have their own pool and delay no others."""
         self._busy.add(name)
 
         def run() -> None:
@@ -65,7 +65,7 @@ class StepRunner:
             result()
 
     def stop(self) -> None:
-        """Wait for the steps under way; those not begun are not."""
+        """Waits for running steps and cancels those not yet begun."""
         for pool in (self._pool, self._slow):
             if pool is not None:
                 pool.shutdown(wait=True, cancel_futures=True)

@@ -14,7 +14,8 @@ from agents.contract import LATENCY_EDGES_MS, AssignedGpu, Assignment, Excursion
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
-from agents.keeper.keeper import Keeper, Situation
+from agents.keeper.keeper import Keeper
+from agents.keeper.reconciling import Situation
 from agents.node.copy_counters import CopyCounters
 from agents.node.gpu_indexes import assigned_indexes, extend_indexes
 from agents.node.knob_writer import KnobWriter
@@ -38,7 +39,7 @@ class DeviceWatch:
 
     def __init__(
         self,
-        hands: NodeDrivers,
+        drivers: NodeDrivers,
         keeper: Keeper,
         census: CopyCounters,
         known: Mapping[int, str],
@@ -48,7 +49,7 @@ class DeviceWatch:
         clock: Callable[[], float] = clocks.seconds,
         date: Callable[[], datetime] = clocks.date,
     ) -> None:
-        self._hands = hands
+        self._drivers = drivers
         self._keeper = keeper
         self._census = census
         self._keep_known = keep_known
@@ -74,7 +75,7 @@ class DeviceWatch:
         self.xids: dict[str, int] = {}
         self.excursions: tuple[Excursion, ...] = ()
         self.repartition: tuple[int, ...] = ()
-        self.knobs = KnobWriter(hands)
+        self.knobs = KnobWriter(drivers)
         self._memory = MemoryGuard()
         self._measured: dict[str, float] = {}
         self.minute = ReportMinute(_minute(date()), {})
@@ -139,7 +140,7 @@ class DeviceWatch:
         self._roll()
         self._look(copies, now)
         self._guard_memory(copies, now)
-        self._keeper.tell(self._situation())
+        self._keeper.update_situation(self._situation())
         self._turn(copies, now)
         self.knobs.forget({copy.id for copy in copies})
 
@@ -148,7 +149,7 @@ class DeviceWatch:
             return
         self._enumerated_at = now
         try:
-            gpus = self._hands.device.gpus()
+            gpus = self._drivers.device.gpus()
         except DeviceError as error:
             log.warning("the devices cannot be listed: %s", error)
             if error.trouble is Trouble.NO_DRIVER:
@@ -165,7 +166,7 @@ class DeviceWatch:
         """Read every GPU and judge its health; one that does not answer hides no other."""
         xids: dict[str, tuple[int, ...]] = {}
         try:
-            for event in self._hands.device.events(0):
+            for event in self._drivers.device.events(0):
                 xids[event.uuid] = (*xids.get(event.uuid, ()), event.xid)
                 self.xids[event.uuid] = event.xid
         except DeviceError as error:
@@ -179,7 +180,7 @@ class DeviceWatch:
         for uuid in self._indexes.values():
             reading, trouble = None, None
             try:
-                reading = self._hands.device.read(uuid)
+                reading = self._drivers.device.read(uuid)
                 self.readings[uuid] = reading
                 self.minute.read(uuid, reading)
                 before = self._energy.get(uuid, power.Energy())
@@ -206,7 +207,7 @@ class DeviceWatch:
     def _mps_state(self, gpu: str) -> MpsState:
         """As the daemon says. One doubtful answer is no reason to end what it serves; several in a row are."""
         try:
-            state = self._hands.mps.state(gpu)
+            state = self._drivers.mps.state(gpu)
             self._doubts.pop(gpu, None)
             return state
         except DeviceError as error:
@@ -249,8 +250,8 @@ class DeviceWatch:
             processes: tuple[GpuProcess, ...] = ()
             if any(copy.gpu == uuid for copy in copies):
                 with contextlib.suppress(DeviceError):
-                    processes = self._hands.device.processes(uuid)
-            gpu, reading, pids = self._found[uuid], self.readings.get(uuid), self._hands.runtime.pids
+                    processes = self._drivers.device.processes(uuid)
+            gpu, reading, pids = self._found[uuid], self.readings.get(uuid), self._drivers.runtime.pids
             self._memory.look(gpu, reading, processes, pids, copies, held, assignment, index, now)
 
     def _roll(self) -> None:

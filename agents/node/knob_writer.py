@@ -29,8 +29,8 @@ class KnobState:
 class KnobWriter:
     """Turns a knob when it should stand elsewhere than it was last turned to, and remembers what came of it."""
 
-    def __init__(self, hands: NodeDrivers) -> None:
-        self._hands = hands
+    def __init__(self, drivers: NodeDrivers) -> None:
+        self._drivers = drivers
         self.clocks: dict[str, KnobState] = {}  # by GPU
         self.caps: dict[str, KnobState] = {}
         self.doors: dict[str, KnobState] = {}
@@ -42,7 +42,7 @@ class KnobWriter:
         if self._stands(self.clocks.get(gpu), mhz, now):
             return
         try:
-            applied = self._hands.device.lock_clock(gpu, mhz)
+            applied = self._drivers.device.lock_clock(gpu, mhz)
             self.clocks[gpu] = KnobState(mhz, applied.applied, now)
         except DeviceError as error:
             self.clocks[gpu] = _refused("clock", self.clocks.get(gpu), mhz, error, now)
@@ -52,7 +52,7 @@ class KnobWriter:
         if self._stands(self.caps.get(gpu), watts, now):
             return
         try:
-            applied = self._hands.device.cap_power(gpu, watts)
+            applied = self._drivers.device.cap_power(gpu, watts)
             self.caps[gpu] = KnobState(watts, applied.applied, now)
         except DeviceError as error:
             self.caps[gpu] = _refused("cap", self.caps.get(gpu), watts, error, now)
@@ -69,7 +69,7 @@ class KnobWriter:
         before = self.batches.get(copy.id)
         if before is not None and before.trouble and now - before.at < AGAIN_SECONDS:
             return  # whatever is wanted of it: one that does not answer holds up the look at every device
-        reply = self._hands.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
+        reply = self._drivers.talk.ask(copy.port, filled.set_batch, batch=batch, batch_timeout_ms=timeout_ms)
         trouble = "" if reply.ok else f"answered {reply.status or 'nothing'}"
         self.batches[copy.id] = KnobState(batch, batch if reply.ok else None, now, trouble)
         self._timeouts[copy.id] = timeout_ms
@@ -85,7 +85,7 @@ class KnobWriter:
         if self._stands(self.doors.get(gpu), 1.0, now):
             return
         try:
-            self.doors[gpu] = KnobState(1.0, self._hands.device.exclusive(gpu, True).applied, now)
+            self.doors[gpu] = KnobState(1.0, self._drivers.device.exclusive(gpu, True).applied, now)
         except DeviceError as error:
             self.doors[gpu] = _refused("compute mode", self.doors.get(gpu), 1.0, error, now)
 

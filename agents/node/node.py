@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 class NodeParts:
     """What a node is built on."""
 
-    hands: NodeDrivers
+    drivers: NodeDrivers
     routes: Routes
     templates: Mapping[str, Template]
     counters: GatewayCounters | None = None  # of the gateway; None: the copies count themselves
@@ -70,12 +70,12 @@ class LocalNode:
         filler = Filler(around.templates, around.host)
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         journal = Journal(folder.path / "journal.jsonl")
-        board = GatewayRoutes(around.routes)
+        routes = GatewayRoutes(around.routes)
         self.ledger = CopyLedger(journal, date)
-        self.keeper = Keeper(self.ledger, around.hands, board, filler, incarnation, around.host, clock, workers)
-        self.census = CopyCounters(around.hands.talk, filler, around.counters)
+        self.keeper = Keeper(self.ledger, around.drivers, routes, filler, incarnation, around.host, clock, workers)
+        self.census = CopyCounters(around.drivers.talk, filler, around.counters)
         self.watch = DeviceWatch(
-            around.hands,
+            around.drivers,
             self.keeper,
             self.census,
             self._known.gpus,
@@ -111,8 +111,8 @@ class LocalNode:
         self.keeper.close()
         if empty:
             with contextlib.suppress(DeviceError):
-                self._around.hands.device.restore()
-        self._around.hands.device.close()
+                self._around.drivers.device.restore()
+        self._around.drivers.device.close()
 
     def offer(self, assignment: Assignment) -> None:
         """What the node shall run. What runs for it already and is in no journal is taken in: it may have requests."""
@@ -122,9 +122,9 @@ class LocalNode:
         self.watch.offer(assignment)
         self.keeper.offer(assignment)
 
-    def heard(self, contact: bool) -> None:
+    def set_contact(self, contact: bool) -> None:
         """Whether the control plane answers."""
-        self.keeper.hear(contact)
+        self.keeper.set_contact(contact)
 
     def drain(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         """Empty these GPUs, or all with None, and start nothing there until they are to be used again."""
@@ -197,11 +197,11 @@ class LocalNode:
             self._energy_kept_at = self._clock()
             self._folder.keep_energy(self.watch.energy)
 
-    def told(self, body: ReportBody, dropped: Collection[str]) -> None:
+    def acknowledge(self, body: ReportBody, dropped: Collection[str]) -> None:
         """A report was stored: its usage need not be said again."""
         for interval in body.usage:
             if f"usage {interval.id}" not in dropped:
-                self.ledger.told(interval.id, "closed" if interval.ended_at else "opened")
+                self.ledger.acknowledge(interval.id, "closed" if interval.ended_at else "opened")
 
     def now(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]]:
         return self.watch.minute, self.census.totals

@@ -128,7 +128,7 @@ def held_back(held: HeldStart) -> HeldBack:
 
 def usage(copy: NodeCopy, index: int) -> UsageInterval | None:
     """What of the copy's usage the control plane has not acknowledged; None when it knows all."""
-    if copy.started_at is None or copy.told == ("closed" if copy.ended_at else "opened"):
+    if copy.started_at is None or copy.acknowledged == ("closed" if copy.ended_at else "opened"):
         return None
     return UsageInterval(
         id=copy.id,

@@ -60,8 +60,8 @@ def open_node(options: AgentOptions) -> NodeParts:
     templates, faults = read_usable(options.templates, options.models)
     for fault in faults:
         log.error("a template is not offered: %s", fault)
-    hands = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
-    return NodeParts(hands, routes, templates, counters, options.host)
+    drivers = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
+    return NodeParts(drivers, routes, templates, counters, options.host)
 
 
 def _devices(options: AgentOptions) -> tuple[Device, Mps]:

@@ -111,7 +111,7 @@ def _compared(made: Town, journals: Journals, heard: dict[str, datetime], rows: 
         if row is None:
             wrong.append(f"{node} {name} began at {copy.started_at} and is not in the ledger")
             continue
-        if row.ended_at != copy.ended_at and copy.told == "closed":
+        if row.ended_at != copy.ended_at and copy.acknowledged == "closed":
             wrong.append(f"{node} {name} ended at {copy.ended_at}, and in the ledger at {row.ended_at}")
         stop = row.ended_at or max(heard[node], row.started_at)
         held.append(
@@ -158,7 +158,7 @@ def _declared(made: Town) -> tuple[list[Paid], list[Priced]]:
 def _acknowledged(made: Town, journals: Journals) -> bool:
     journals.read()
     return all(
-        copy.started_at is None or copy.told == ("closed" if copy.ended_at else "opened")
+        copy.started_at is None or copy.acknowledged == ("closed" if copy.ended_at else "opened")
         for copy in journals.copies.values()
     )
 

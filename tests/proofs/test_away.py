@@ -67,7 +67,7 @@ def stages(node: LocalNode) -> list[Stage]:
 
 
 def all_serve(made: Machine, node: LocalNode) -> bool:
-    talk = around(made.folder).hands.talk
+    talk = around(made.folder).drivers.talk
     return all(talk.ask(copy.port, INFER).ok for copy in node.keeper.copies())
 
 
@@ -129,10 +129,10 @@ def test_case_8_a_hand_over_under_way_keeps_both_copies_while_the_control_plane_
         until(lambda: ready(node, "search-1"), "it is ready")
         node.offer(assigned(2, served("search-1", sm=50)))
         until(lambda: len(node.keeper.copies()) == 2, "its successor is begun")
-        node.heard(False)
+        node.set_contact(False)
         until(lambda: stages(node)[1] in (Stage.READY, Stage.STARTING), "it goes no further")
         stays(lambda: stages(node)[0] is Stage.READY and len(node.keeper.copies()) == 2)
-        node.heard(True)
+        node.set_contact(True)
         until(lambda: ready(node, "search-1") and copy_of(node, "search-1").wanted.sm_percent == 50, "it is done")
 
 

@@ -80,7 +80,7 @@ class Machine:
         self, incarnation: int = 1, routes: Routes | None = None, heard: bool = True, date: Date = clocks.date
     ) -> LocalNode:
         node = LocalNode(StateFolder(self.folder / "state"), around(self.folder, routes), incarnation, date=date)
-        node.heard(heard)
+        node.set_contact(heard)
         return node
 
     def template(self, name: str, text: str) -> None:
@@ -148,7 +148,7 @@ def still_node(folder: StateFolder, incarnation: int) -> LocalNode:
     simulated = SimulatedMachine(["v100-16gb"] * 2)
     device = SimulatedDevice(simulated, lambda: 0.0)
     mps = SimulatedMps(simulated, lambda: 0.0, folder.path / "mps")
-    hands = NodeDrivers(device, mps, ProcessRuntime(folder.path / "copies"), TcpCopyClient())
-    node = LocalNode(folder, NodeParts(hands, NoGateway(), read()), incarnation, workers=0)
+    drivers = NodeDrivers(device, mps, ProcessRuntime(folder.path / "copies"), TcpCopyClient())
+    node = LocalNode(folder, NodeParts(drivers, NoGateway(), read()), incarnation, workers=0)
     node.watch.tick()
     return node

@@ -71,7 +71,7 @@ class VirtualNode:
         node = LocalNode(
             StateFolder(self.folder), self._around, incarnation, workers=0, clock=self.clock, date=self.date
         )
-        node.heard(True)
+        node.set_contact(True)
         return node
 
     def restart(self) -> None:

@@ -65,7 +65,7 @@ def use(template: str, instance: AssignedInstance) -> AssignedInstance:
 
 def all_limited(made: Machine, node: LocalNode) -> bool:
     """Whether every process that runs for a ready copy is a client of its GPU's daemon."""
-    mps = around(made.folder).hands.mps
+    mps = around(made.folder).drivers.mps
     copies = [copy for copy in node.keeper.copies() if copy.stage is Stage.READY and copy.running]
     return all(copy.running is not None and copy.running.pid in mps.clients(copy.gpu) for copy in copies)
 
@@ -74,10 +74,10 @@ def test_case_8_without_the_control_plane_it_serves_on_and_starts_nothing_new(on
     with running(one) as node:
         node.offer(assigned(1, served("search-1")))
         until(lambda: ready(node, "search-1"), "it is ready")
-        node.heard(False)
+        node.set_contact(False)
         node.offer(assigned(2, served("search-1", sm=50), served("images-1", gpu=1)))
         stays(lambda: ready(node, "search-1") and copy_of(node, "search-1").wanted.sm_percent == 30)
-        node.heard(True)
+        node.set_contact(True)
         until(lambda: ready(node, "images-1", "search-1"), "what was decided meanwhile is done")
 
 
@@ -87,7 +87,7 @@ def test_case_8_what_dies_meanwhile_is_started_again(one: Machine) -> None:
         until(lambda: ready(node, "search-1"), "it is ready")
         first = copy_of(node, "search-1")
         assert first.running is not None
-        node.heard(False)
+        node.set_contact(False)
         kill(first.running.pid)
         until(lambda: ready(node, "search-1") and copy_of(node, "search-1").id != first.id, "it serves again")
 
@@ -103,7 +103,7 @@ def test_case_9_an_agent_that_returns_touches_nothing_before_it_was_heard(one: M
         body = node.body(*node.now())
         assert [(copy.id, copy.stage) for copy in body.copies] == [(first.id, "ready")]
         node.offer(assigned(2, served("search-1")))
-        node.heard(True)
+        node.set_contact(True)
         stays(lambda: copy_of(node, "search-1").running == first.running)
 
 
@@ -169,7 +169,7 @@ def test_case_13_only_the_gpu_that_is_lost_suffers(one: Machine) -> None:
         assert lost.reason in ("lost", "xid_79")  # the driver may say it first
         assert (lost.fenced, well.health) == (True, "ok")
         one.switches.turn("give_back", second)
-        until(lambda: second in {gpu.uuid for gpu in around(one.folder).hands.device.gpus()}, "it is back")
+        until(lambda: second in {gpu.uuid for gpu in around(one.folder).drivers.device.gpus()}, "it is back")
         stays(lambda: node.watch.verdicts[second].fenced)  # it flaps, for all anybody knows
         assert node.watch.indexes == {0: first, 1: second}
 

@@ -30,11 +30,11 @@ def test_an_instance_comes_up_under_its_limit_and_goes_in_order(one: Machine) ->
         until(lambda: ready(node, "search-1"), "it is ready")
         copy = copy_of(node, "search-1")
         assert copy.running is not None
-        hands = around(one.folder).hands
-        assert copy.running.pid in hands.mps.clients(copy.gpu)
+        drivers = around(one.folder).drivers
+        assert copy.running.pid in drivers.mps.clients(copy.gpu)
         filled = node.keeper.filler.filled(copy)
         assert filled is not None
-        seen = hands.talk.served(copy.port, filled)
+        seen = drivers.talk.served(copy.port, filled)
         assert seen is not None
         assert seen.sm_count == 24  # 30 % of 80
         node.offer(assigned(2))

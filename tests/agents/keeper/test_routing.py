@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agents.keeper.copies import NodeCopy, Stage
-from agents.keeper.routing import AGAIN_SECONDS, GatewayRoutes, routes_of
+from agents.keeper.routing import REPEAT_SECONDS, GatewayRoutes, routes_of
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
 from tests.support.nodes import served
 
@@ -30,16 +30,16 @@ class Gateway:
 
 
 class Desk:
-    """A board, the gateway that it talks to, and a clock."""
+    """The routes, the gateway that it talks to, and a clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.gateway = Gateway()
-        self.board = GatewayRoutes(self.gateway, lambda: self.now)
+        self.routes = GatewayRoutes(self.gateway, lambda: self.now)
 
     def say(self, *copies: NodeCopy, after: float = 0.0) -> None:
         self.now += after
-        self.board.bring_up_to_date(routes_of(copies, "127.0.0.1"))
+        self.routes.bring_up_to_date(routes_of(copies, "127.0.0.1"))
 
 
 def copy(stage: Stage, name: str = "a") -> NodeCopy:
@@ -63,21 +63,21 @@ def test_a_process_that_is_gone_is_no_route() -> None:
 def test_a_copy_is_drained_when_the_gateway_has_said_so_after_it_was_told() -> None:
     desk = Desk()
     desk.say(READY)
-    assert not desk.board.drained(READY)  # it has no open request, and was never told to drain
+    assert not desk.routes.drained(READY)  # it has no open request, and was never told to drain
     desk.say(DRAINING)
-    assert desk.board.drained(DRAINING)
+    assert desk.routes.drained(DRAINING)
 
 
 def test_a_copy_with_open_requests_is_asked_after_until_it_has_none() -> None:
     desk = Desk()
     desk.gateway.open_requests = {DRAINING.id: 2}
     desk.say(DRAINING)
-    assert not desk.board.drained(DRAINING)
+    assert not desk.routes.drained(DRAINING)
     desk.gateway.open_requests = {}
     desk.say(DRAINING, after=0.05)  # it was asked just now
-    assert not desk.board.drained(DRAINING)
+    assert not desk.routes.drained(DRAINING)
     desk.say(DRAINING, after=0.1)
-    assert desk.board.drained(DRAINING)
+    assert desk.routes.drained(DRAINING)
 
 
 def test_while_the_gateway_is_away_nothing_it_said_counts() -> None:
@@ -85,11 +85,11 @@ def test_while_the_gateway_is_away_nothing_it_said_counts() -> None:
     desk.say(READY, copy(Stage.DRAINING, "b"))
     desk.gateway.away = True
     desk.say(DRAINING, after=1)
-    assert desk.board.away == "nobody answers"
-    assert desk.board.in_force(DRAINING) is None
-    assert not desk.board.drained(DRAINING)
-    assert not desk.board.drained(copy(Stage.DRAINING, "b"))
-    assert not desk.board.forgotten(copy(Stage.READY, "never"))
+    assert desk.routes.away == "nobody answers"
+    assert desk.routes.in_force(DRAINING) is None
+    assert not desk.routes.drained(DRAINING)
+    assert not desk.routes.drained(copy(Stage.DRAINING, "b"))
+    assert not desk.routes.forgotten(copy(Stage.READY, "never"))
 
 
 def test_a_gateway_that_is_back_is_told_again() -> None:
@@ -98,8 +98,8 @@ def test_a_gateway_that_is_back_is_told_again() -> None:
     desk.say(READY)
     desk.gateway.away = False
     desk.say(READY, after=3)
-    assert desk.board.away == ""
-    assert desk.board.in_force(READY) == RouteState(READY.id, True, 0)
+    assert desk.routes.away == ""
+    assert desk.routes.in_force(READY) == RouteState(READY.id, True, 0)
 
 
 def test_a_gateway_that_is_away_is_asked_less_and_less_often() -> None:
@@ -120,13 +120,13 @@ def test_a_gateway_that_is_away_is_asked_less_and_less_often() -> None:
 def test_what_does_not_change_is_said_again_every_few_seconds() -> None:
     desk = Desk()
     for _ in range(100):
-        desk.say(READY, after=AGAIN_SECONDS / 10)
+        desk.say(READY, after=REPEAT_SECONDS / 10)
     assert 9 <= len(desk.gateway.told) <= 11
 
 
 def test_a_route_is_forgotten_when_the_gateway_has_acknowledged_all_without_it() -> None:
     desk = Desk()
     desk.say(READY, copy(Stage.ENDING, "b"))
-    assert not desk.board.forgotten(copy(Stage.ENDING, "b"))
+    assert not desk.routes.forgotten(copy(Stage.ENDING, "b"))
     desk.say(READY)
-    assert desk.board.forgotten(copy(Stage.ENDING, "b"))
+    assert desk.routes.forgotten(copy(Stage.ENDING, "b"))

@@ -88,7 +88,7 @@ def test_power_is_kept_while_the_control_plane_is_away(made: VirtualNode) -> Non
     made.offer(served("search", sm=90), gpus=[capped(160)])
     made.go_on(5)
     assert clock(made) == 1380
-    made.node.heard(False)
+    made.node.set_contact(False)
     busy(made, 1.0)
     made.go_on(4)
     assert (clock(made) or 0) < 1380

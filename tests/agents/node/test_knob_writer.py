@@ -21,7 +21,7 @@ def made(tmp_path: Path) -> Iterator[VirtualNode]:
 
 @pytest.fixture
 def knobs(made: VirtualNode) -> KnobWriter:
-    return KnobWriter(made.node._around.hands)
+    return KnobWriter(made.node._around.drivers)
 
 
 def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, knobs: KnobWriter) -> None:

@@ -51,7 +51,7 @@ def test_an_address_for_metrics_that_cannot_be_had_stops_it_before_it_begins(fol
 
 
 def test_an_address_for_copies_that_is_not_of_this_machine_is_refused(folder: Path) -> None:
-    assert "no free port was found on 192.0.2.1" in refused(folder, "--host", "192.0.2.1")
+    assert "no free port on 192.0.2.1" in refused(folder, "--host", "192.0.2.1")
 
 
 def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
@@ -122,5 +122,5 @@ def test_a_gateway_that_is_away_is_logged_once_and_so_is_its_return(caplog: pyte
     said = [record.getMessage() for record in caplog.records]
     assert [line.partition(",")[0].partition(":")[0] for line in said] == [
         "the gateway does not acknowledge",
-        "the gateway acknowledges again",
+        "the gateway acknowledges routes again",
     ]

@@ -18,8 +18,9 @@ from agents.keeper.copies import Stage
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.filler import Filler
 from agents.keeper.journal import Journal
-from agents.keeper.keeper import Keeper, Situation
+from agents.keeper.keeper import Keeper
 from agents.keeper.ledger import CopyLedger
+from agents.keeper.reconciling import Situation
 from agents.keeper.routing import GatewayRoutes
 from agents.node.copy_counters import CopyCounters
 from agents.node.device_watch import DeviceWatch
@@ -41,10 +42,10 @@ class VirtualNode:
         self.device = SimulatedDevice(self.machine, self.clock)
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")
         runtime = SimulatedRuntime(self.machine, self.clock, self.behave)
-        self.hands = NodeDrivers(self.device, self.mps, runtime, SimulatedTalk(self.machine, self.clock))
-        journal, board, filler = Journal(folder / "journal"), GatewayRoutes(NoGateway()), Filler(read(), "127.0.0.1")
-        self.keeper = Keeper(CopyLedger(journal, date), self.hands, board, filler, 1, clock=self.clock, workers=0)
-        self.keeper.hear(True)
+        self.drivers = NodeDrivers(self.device, self.mps, runtime, SimulatedTalk(self.machine, self.clock))
+        journal, routes, filler = Journal(folder / "journal"), GatewayRoutes(NoGateway()), Filler(read(), "127.0.0.1")
+        self.keeper = Keeper(CopyLedger(journal, date), self.drivers, routes, filler, 1, clock=self.clock, workers=0)
+        self.keeper.set_contact(True)
         self.generation = 0
 
     def clock(self) -> float:
@@ -62,7 +63,7 @@ class VirtualNode:
         until = self.now + seconds
         while self.now < until:
             self.now += TICK_SECONDS
-            self.keeper.tell(Situation({gpu.index: gpu for gpu in self.device.gpus()}))
+            self.keeper.update_situation(Situation({gpu.index: gpu for gpu in self.device.gpus()}))
             self.keeper.tick()
             yield self.now
 
@@ -73,7 +74,7 @@ class VirtualNode:
             for copy in self.keeper.copies()
             if copy.stage is Stage.READY
             and copy.running is not None
-            and self.hands.runtime.alive(copy.running)
+            and self.drivers.runtime.alive(copy.running)
             and copy.running.pid in self.mps.clients(copy.gpu)
         )
 
@@ -128,8 +129,8 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_told_once(
     node: VirtualNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     uuid = next(iter(node.machine.slots))
-    census = CopyCounters(node.hands.talk, node.keeper.filler, None)
-    watch = DeviceWatch(node.hands, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock)
+    census = CopyCounters(node.drivers.talk, node.keeper.filler, None)
+    watch = DeviceWatch(node.drivers, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock)
     node.offer(served("resnet"))
     for _ in node.passes(20):
         watch.tick()

@@ -1,0 +1,162 @@
+"""Brings the copies closer to the assignment: decides which start and which stop, and records each before acting."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from agents.contract import AssignedInstance, Assignment
+from agents.fits import GpuRules, Shortfall
+from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
+from agents.keeper.decide import HeldStart, NodeConstraints, WantedInstance, decide
+from agents.keeper.failures import Failures
+from agents.keeper.filler import Filler
+from agents.keeper.ledger import CopyLedger
+from agents.keeper.ports import free_port
+from agents.keeper.room import over_full
+from agents.keeper.steps import Steps
+from agents.seams.device import GpuDevice
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The state of the node's devices, as far as the keeper must act on it."""
+
+    gpus: Mapping[int, GpuDevice] = field(default_factory=dict)  # by the index that assignments use
+    fenced: Mapping[str, str] = field(default_factory=dict)  # by UUID: why nothing is started there
+    draining: frozenset[str] = frozenset()  # GPUs that are to be emptied
+    stopped_jobs: frozenset[str] = frozenset()  # jobs that made room for services
+    room_gib: Mapping[str, float] = field(default_factory=dict)  # by UUID, where it is less than the whole memory
+
+
+class Reconciler:
+    """Turns an assignment into recorded starts and stops; remembers which instances have been ready here."""
+
+    def __init__(
+        self,
+        ledger: CopyLedger,
+        filler: Filler,
+        failures: Failures,
+        steps: Steps,
+        incarnation: int,
+        host: str,
+    ) -> None:
+        self._ledger = ledger
+        self._filler = filler
+        self._failures = failures
+        self._steps = steps
+        self._incarnation = incarnation
+        self._host = host
+        self._established: dict[str, AssignedInstance] = {}
+        self._counter = 0
+        self.handed_over = 0
+
+    def reconcile(
+        self, assignment: Assignment, situation: Situation, contact: bool, now: float
+    ) -> tuple[HeldStart, ...]:
+        """Records the next moves towards the assignment; returns what is held back and why."""
+        wanted = _wanted(assignment, situation)
+        copies = self._ledger.copies()
+        self._follow(wanted, copies)
+        decision = decide(wanted, copies, self._constraints(wanted, situation, contact, now), GpuRules.of(assignment))
+        for going in decision.take_down:
+            copy = self._ledger.get(going.copy)
+            if copy is None:
+                continue
+            stage = Stage.DRAINING if copy.served and copy.stage in (Stage.ROUTING, Stage.READY) else Stage.ENDING
+            if going.reason == "replaced":
+                self.handed_over += 1
+            self._ledger.record(copy.at(stage, now, going.reason))
+        for start in decision.start:
+            self._begin(start.wanted, now)
+        self._end_late_handovers(assignment.handover_seconds, now)
+        return decision.held
+
+    def establish(self, copy: NodeCopy) -> None:
+        """Notes that an instance has been ready here as it is assigned now."""
+        self._established[copy.instance] = copy.wanted
+
+    def is_established(self, copy: NodeCopy) -> bool:
+        """Returns whether the copy's instance has been ready here in the same shape."""
+        return self._established.get(copy.instance) == copy.wanted
+
+    def held_by_gateway(self, away: str) -> tuple[HeldStart, ...]:
+        """Returns the copies that wait for a gateway that does not acknowledge; `away` says why, or is empty."""
+        if not away:
+            return ()
+        reason = Shortfall("gateway_away", f"the gateway does not acknowledge routes: {away}"[:500])
+        waiting = (copy for copy in self._ledger.copies() if copy.stage in (Stage.ROUTING, Stage.DRAINING))
+        return tuple(HeldStart(copy.instance, reason) for copy in waiting)
+
+    def _constraints(
+        self, wanted: Sequence[WantedInstance], situation: Situation, contact: bool, now: float
+    ) -> NodeConstraints:
+        instances = [want.instance for want in wanted]
+        as_wanted = {instance.id: instance for instance in instances}
+        self._established = {
+            name: instance for name, instance in self._established.items() if as_wanted.get(name) == instance
+        }
+        return NodeConstraints(
+            memory_gib={gpu.uuid: gpu.memory_gib for gpu in situation.gpus.values()} | dict(situation.room_gib),
+            fenced=situation.fenced,
+            recycled=self._steps.recycled,
+            refused=self._filler.refused(instances),
+            resting=self._failures.resting(instances, now),
+            stopped_jobs=situation.stopped_jobs,
+            contact=contact,
+            established=self._established.keys(),
+        )
+
+    def _follow(self, wanted: Sequence[WantedInstance], copies: Collection[NodeCopy]) -> None:
+        """Gives a copy the new assignment of its instance where its process can serve that without a restart."""
+        by_id = {want.instance.id: want for want in wanted}
+        for copy in copies:
+            want = by_id.get(copy.instance)
+            if want is None or want.gpu != copy.gpu or want.instance == copy.wanted or not copy.rising:
+                continue
+            if same_process_serves(copy, want.instance):
+                self._ledger.record(msgspec.structs.replace(copy, wanted=want.instance))
+
+    def _begin(self, wanted: WantedInstance, now: float) -> None:
+        self._counter += 1
+        taken = {port for copy in self._ledger.copies() for port in (copy.port, copy.metrics_port)}
+        port = free_port(self._host, taken)
+        copy = NodeCopy(
+            id=f"{wanted.instance.id}.{self._incarnation:x}.{self._counter:x}",
+            wanted=wanted.instance,
+            gpu=wanted.gpu,
+            port=port,
+            metrics_port=free_port(self._host, {*taken, port}),
+            largest_batch=largest_batch(wanted.instance),
+            born=now,
+            since=now,
+        )
+        self._ledger.record(copy)
+
+    def _end_late_handovers(self, handover_seconds: float, now: float) -> None:
+        """Stops a new copy whose hand-over holds a GPU above 100 SM% for too long, unless it may have requests."""
+        copies = self._ledger.copies()
+        for gpu in {copy.gpu for copy in copies if _is_new(copy)}:
+            there = [copy for copy in copies if copy.gpu == gpu]
+            if not over_full(there):
+                continue
+            for copy in there:
+                if _is_new(copy) and now - copy.born > handover_seconds:
+                    message = f"not warm within {handover_seconds:g} s"
+                    self._steps.fail_copy(copy, "handover_timeout", message, now)
+
+
+def _is_new(copy: NodeCopy) -> bool:
+    return copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)
+
+
+def _wanted(assignment: Assignment, situation: Situation) -> list[WantedInstance]:
+    """Returns the assigned instances on the GPUs that their indexes mean, without those on GPUs being drained."""
+    found = []
+    for instance in assignment.instances:
+        gpu = situation.gpus.get(instance.gpu)
+        if gpu is None or gpu.uuid not in situation.draining:
+            found.append(WantedInstance(instance, gpu.uuid if gpu else ""))
+    return found
