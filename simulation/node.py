@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from agents.contract import AssignedInstance, Assignment
-from agents.control.agent import AssignmentVerdict, judge_assignment
+from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.fits import GpuRules
 from agents.keeper import decide as deciding
 from agents.keeper.copies import DOWN, NodeCopy, Stage

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.contract import Assignment, Report
-from agents.control.agent import AssignmentVerdict, judge_assignment
+from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
@@ -100,7 +100,7 @@ class WholeNode(LightNode):
 
     def say(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         """Returns the agent's own report, built by its own code."""
-        body = self.agent.body(minute, totals)
+        body = self.agent.report_body(minute, totals)
         self._bodies[sequence] = body
         return Report(
             node=self.name,
@@ -142,9 +142,9 @@ class WholeSpeaker:
 
     def reports(self) -> list[Report]:
         self.node.news = False
-        finished = self.node.agent.finished()
+        finished = self.node.agent.take_finished()
         found = [self._next(*finished)] if finished is not None else []
-        return [*found, self._next(*self.node.agent.now())]
+        return [*found, self._next(*self.node.agent.current_minute())]
 
     def start_above(self, incarnation: int) -> None:
         if incarnation > self.node.seen.incarnation:

@@ -1,4 +1,4 @@
-"""Joining: a one-time token becomes the node's own credential, kept where only the agent can read it."""
+"""Joins a control plane: exchanges a one-time token for the node's own credential, which only the agent can read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.node.state_folder import Credential, StateFolder
 from agents.talk.link import Link, decode_answer
 
 
-class _Joined(msgspec.Struct, rename="camel"):
+class _JoinAnswer(msgspec.Struct, rename="camel"):
     node: str
     token: str
     issued_at: Moment | None = None
@@ -23,19 +23,19 @@ class _Joined(msgspec.Struct, rename="camel"):
 def join(
     folder: StateFolder, server: str, one_time_token: str, node: str, spec: Mapping[str, Any], ca_file: str = ""
 ) -> Credential:
-    """Tell the control plane what this machine is, and keep the credential that it answers with.
+    """Describes this machine to the control plane, and keeps the credential that it returns.
 
-    The folder is written to before the token is spent: a token must not be lost to a full disk.
+    The folder is written first, so that a full disk does not waste the one-time token.
     """
     require_own_folder(folder.path)
-    folder.keep_seen(folder.seen())
+    folder.keep_memory(folder.memory())
     link = Link(server, ca_file=ca_file)
     try:
         body = msgspec.json.encode({"token": one_time_token, "node": node, **spec})
         answer = link.request("POST", "/api/v1/join", body)
     finally:
         link.close()
-    joined = decode_answer(answer.body, _Joined)
+    joined = decode_answer(answer.body, _JoinAnswer)
     credential = Credential(server, joined.node, joined.token, ca_file, joined.issued_at, joined.expires_at)
     folder.keep_credential(credential)
     return credential

@@ -1,7 +1,7 @@
-"""The node's token takes turns with the next one: the new one is on disk, and tried, before the old is given up.
+"""Rotates the node's token: the new one is on disk and in use before the old one ends.
 
-Killed at any moment, or with any answer lost on its way, what is on disk still opens the door: the control plane
-ends the old token only after the new one was used, and gives another new one to whoever asks again with the old.
+Killed at any moment, or with any answer lost, the agent still has a valid token on disk: the control plane ends the
+old token only once the new one is used, and issues another if the old one asks again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agents.node.state_folder import Credential, NextToken, StateFolder
 from agents.talk.link import Link, LinkError, decode_answer
 
 
-class _Made(msgspec.Struct, rename="camel"):
+class _TokenAnswer(msgspec.Struct, rename="camel"):
     token: str
     issued_at: Moment | None = None
     expires_at: Moment | None = None
 
 
 def is_due(credential: Credential, now: datetime) -> bool:
-    """Whether the token has lived half of its time, or a turn was begun and not ended. `now` is the control plane's."""
+    """Returns whether half of the token's lifetime is over, or a rotation is unfinished; `now` is the server's time."""
     if credential.next is not None:
         return True
     if credential.issued_at is None or credential.expires_at is None:
@@ -31,42 +31,42 @@ def is_due(credential: Credential, now: datetime) -> bool:
 
 
 def rotate(folder: StateFolder, link: Link) -> Credential:
-    """The credential to use from now on; LinkError leaves all as it was, to be tried again later.
+    """Returns the credential to use from now on; after a LinkError nothing has changed and it can be retried.
 
-    `link` carries the token in use. After a start, an unfinished turn is ended before anything else is sent: a
-    token that was given up ends within a minute, and is an alarm when it comes later.
+    `link` carries the token in use. After a start, an unfinished rotation is completed before anything else is sent:
+    the control plane raises an alarm if a replaced token is used after its last minute.
     """
     credential = folder.credential()
     assert credential is not None, "there is no credential to rotate"
     if credential.next is None:
         answer = link.request("POST", f"/api/v1/nodes/{credential.node}/token", b"{}")
-        made = decode_answer(answer.body, _Made)
-        following = NextToken(made.token, made.issued_at, made.expires_at)
-        credential = msgspec.structs.replace(credential, next=following)
+        issued = decode_answer(answer.body, _TokenAnswer)
+        next_token = NextToken(issued.token, issued.issued_at, issued.expires_at)
+        credential = msgspec.structs.replace(credential, next=next_token)
         folder.keep_credential(credential)
     return _take_up(folder, credential)
 
 
 def _take_up(folder: StateFolder, credential: Credential) -> Credential:
-    """Use the next token; only when the control plane knows it, the old one leaves the disk."""
-    following = credential.next
-    assert following is not None
-    fresh = Link(credential.server, following.token, credential.ca_file)
+    """Uses the next token; only once the control plane has accepted it is the old one removed from disk."""
+    next_token = credential.next
+    assert next_token is not None
+    next_link = Link(credential.server, next_token.token, credential.ca_file)
     try:
-        fresh.request("GET", "/api/v1/whoami")
+        next_link.request("GET", "/api/v1/whoami")
     except LinkError as error:
         if error.status == 401:
-            # Another answer to the same question made it void; the old token is as good as it was.
+            # A later answer to the same request has replaced it; the old token is still valid.
             folder.keep_credential(msgspec.structs.replace(credential, next=None))
         raise
     finally:
-        fresh.close()
-    taken = msgspec.structs.replace(
+        next_link.close()
+    credential_in_use = msgspec.structs.replace(
         credential,
-        token=following.token,
-        issued_at=following.issued_at,
-        expires_at=following.expires_at,
+        token=next_token.token,
+        issued_at=next_token.issued_at,
+        expires_at=next_token.expires_at,
         next=None,
     )
-    folder.keep_credential(taken)
-    return taken
+    folder.keep_credential(credential_in_use)
+    return credential_in_use

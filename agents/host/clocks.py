@@ -1,4 +1,4 @@
-"""The two clocks of an agent: one that measures, and one that tells the date; and the boot that the first is of."""
+"""The agent's two clocks: one for durations, one for dates; and the boot that the first belongs to."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def seconds() -> float:
-    """Seconds since this machine started: the same for every process, and no one can set it."""
+    """Returns the seconds since this machine booted: the same for every process, and never set back."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def date() -> datetime:
-    """The date as this machine has it, which may be wrong, and may jump."""
+    """Returns this machine's date, which may be wrong and may jump."""
     return datetime.now(UTC)
 
 
 def boot_id() -> str:
-    """The kernel's name of the time since it was started: `seconds`, PIDs and start times mean something within it."""
+    """Returns the kernel's name of this boot; `seconds`, PIDs and start times are comparable only within one boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

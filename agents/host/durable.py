@@ -1,4 +1,4 @@
-"""Files that are whole or not there, also when the machine dies."""
+"""Writes files atomically: complete or absent, even if the machine dies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file: on disk, with its name, when it returns."""
+    """Replaces a file; content and name are on disk when it returns."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -25,7 +25,7 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def write_changed(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file that says something else."""
+    """Replaces a file if its content differs."""
     try:
         if path.read_bytes() == content:
             return

@@ -1,6 +1,6 @@
-"""How somebody on the machine asks the running agent: one JSON line in, one out, over a socket in its folder.
+"""Lets an operator ask the running agent: one JSON line in, one out, over a socket in its folder.
 
-Only the agent's own user can open the folder, so whoever reaches the socket may ask for all that it can do.
+Only the agent's own user can open the folder, so every caller may use every verb.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_QUESTION_BYTES = 64 * 1024
 LONGEST_ANSWER_BYTES = 1 << 24
 BACKLOG = 8
 PATIENCE_SECONDS = 10.0
-LINE_SECONDS = 2.0  # for a question to come whole: the next caller waits meanwhile
+LINE_SECONDS = 2.0  # to receive a whole question; the next caller waits meanwhile
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ Answers = Mapping[str, Callable[[Mapping[str, Any]], Any]]
 
 
 class NotRunning(Exception):
-    """No agent answers in that folder."""
+    """No agent answers in the folder."""
 
 
 class LocalServer:
-    """Answers one caller after the other."""
+    """Answers callers one after the other."""
 
     def __init__(self, folder: Path, answers: Answers) -> None:
         self._path = folder / SOCKET
@@ -60,34 +60,36 @@ class LocalServer:
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
-                asked = read_line(connection, LONGEST_QUESTION_BYTES, time.monotonic() + LINE_SECONDS)
+                question = read_line(connection, LONGEST_QUESTION_BYTES, time.monotonic() + LINE_SECONDS)
                 connection.settimeout(PATIENCE_SECONDS)
-                connection.sendall(self._answer(asked) + b"\n")
+                connection.sendall(self._answer(question) + b"\n")
 
     def _answer(self, line: bytes) -> bytes:
         try:
-            asked = msgspec.json.decode(line, type=dict[str, Any])
-            answer = self._answers[asked.pop("verb")](asked)
+            question = msgspec.json.decode(line, type=dict[str, Any])
+            answer = self._answers[question.pop("verb")](question)
             return msgspec.json.encode({"answer": answer})
         except KeyError as error:
-            return msgspec.json.encode({"error": f"unknown verb {error}; known are {', '.join(self._answers)}"})
+            return msgspec.json.encode({"error": f"unknown verb {error}; it must be one of {', '.join(self._answers)}"})
         except (ValueError, TypeError, msgspec.MsgspecError) as error:
             return msgspec.json.encode({"error": str(error)})
         except Exception as error:
-            log.exception("a local question failed")
+            log.exception("a local request failed")
             return msgspec.json.encode({"error": f"{type(error).__name__}: {error}"})
 
 
 def ask(folder: Path, verb: str, **fields: Any) -> Any:
-    """The running agent's answer; ValueError with its words when it refuses."""
+    """Returns the running agent's answer; raises ValueError with the agent's message if it refuses."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         try:
             connect(connection, folder / SOCKET)
             connection.sendall(msgspec.json.encode({"verb": verb, **fields}) + b"\n")
-            said = msgspec.json.decode(read_line(connection, LONGEST_ANSWER_BYTES, time.monotonic() + PATIENCE_SECONDS))
+            reply = msgspec.json.decode(
+                read_line(connection, LONGEST_ANSWER_BYTES, time.monotonic() + PATIENCE_SECONDS)
+            )
         except (OSError, msgspec.DecodeError) as error:
             raise NotRunning(f"no agent answers in {folder} ({error}); is `gpuwright agent run` up?") from error
-    if "error" in said:
-        raise ValueError(said["error"])
-    return said["answer"]
+    if "error" in reply:
+        raise ValueError(reply["error"])
+    return reply["answer"]

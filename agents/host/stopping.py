@@ -1,15 +1,15 @@
-"""How a job is stopped: its own signal to save, time to do so, SIGTERM, time to exit, and only then by force."""
+"""Decides how to stop a job: its own save signal, SIGTERM, and SIGKILL, with time in between."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 SAVE_SECONDS = 10.0  # after its own signal
-TERM_SECONDS = 10.0  # after SIGTERM at least, and what its template gives it to drain
+TERM_SECONDS = 10.0  # after SIGTERM, or its template's drain time if that is longer
 
 
 class StopSignal(StrEnum):
-    """What a job that is to go is told now. Saying it again does no harm."""
+    """What to send to a job that is to stop. Sending it twice does no harm."""
 
     SAVE = "save"  # the template's own signal
     ASK = "ask"  # SIGTERM
@@ -17,7 +17,7 @@ class StopSignal(StrEnum):
 
 
 def due_signal(waited_seconds: float, checkpoint_signal: str, drain_seconds: float) -> StopSignal:
-    """What is due so long after it was first told to go. A job that exits on its own signal hears nothing more."""
+    """Returns what is due so long after the stop began. A job that exits on its save signal gets no other."""
     save_seconds = SAVE_SECONDS if checkpoint_signal else 0.0
     if checkpoint_signal and waited_seconds < save_seconds:
         return StopSignal.SAVE

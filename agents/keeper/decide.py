@@ -1,4 +1,4 @@
-"""What to start and what to take down, from what is wanted and what is there. Nothing is touched here."""
+"""Decides which copies to start and which to take down, from the wanted instances and the copies there; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.keeper.room import missing
 
 @dataclass(frozen=True, slots=True)
 class WantedInstance:
-    """An instance of the assignment, and the GPU that its index means here; empty where it means none."""
+    """An instance of the assignment, and the UUID of its GPU; empty if its index means no GPU here."""
 
     instance: AssignedInstance
     gpu: str
@@ -21,28 +21,30 @@ class WantedInstance:
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraints:
-    """What decides beside the copies themselves."""
+    """The state of the node that decisions depend on, besides its copies."""
 
     memory_gib: Mapping[str, float]  # by GPU
-    fenced: Mapping[str, str] = field(default_factory=dict)  # why nothing may start there
-    recycled: Collection[str] = ()  # every copy must leave
-    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # instance: why its template cannot be filled
-    resting: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # instance: why it failed, tried again later
-    stopped_jobs: Collection[str] = ()  # instances that made room for services
-    contact: bool = True  # whether the control plane is heard
-    established: Collection[str] = ()  # instances that have been ready here, as they are wanted now
+    fenced: Mapping[str, str] = field(default_factory=dict)  # by GPU: why nothing may start there
+    recycled: Collection[str] = ()  # GPUs that every copy must leave
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # by instance: why its template is refused
+    resting: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # by instance: why it failed; it is retried later
+    stopped_jobs: Collection[str] = ()  # jobs that made room for services
+    contact: bool = True  # the control plane answers
+    established: Collection[str] = ()  # instances that have been ready here in their present shape
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Bring up a copy."""
+    """A copy to start."""
 
     wanted: WantedInstance
 
 
 @dataclass(frozen=True, slots=True)
 class TakeDown:
-    """Drain a copy and end it."""
+    """A copy to drain and end."""
 
     copy: str
     reason: str
@@ -50,7 +52,7 @@ class TakeDown:
 
 @dataclass(frozen=True, slots=True)
 class HeldStart:
-    """Not done, and why."""
+    """An instance that is not started, and why."""
 
     instance: str
     missing: Shortfall
@@ -58,7 +60,7 @@ class HeldStart:
 
 @dataclass(frozen=True, slots=True)
 class CopyDecision:
-    """What to do now. Deciding again when it is done may find more."""
+    """What to do now; a second decision afterwards may find more."""
 
     start: tuple[Start, ...] = ()
     take_down: tuple[TakeDown, ...] = ()
@@ -68,42 +70,42 @@ class CopyDecision:
 def decide(
     wanted: Sequence[WantedInstance], copies: Collection[NodeCopy], node: NodeConstraints, rules: GpuRules
 ) -> CopyDecision:
-    """The next moves towards `wanted`; the copies are those that are not gone."""
+    """Returns the next moves towards `wanted`; `copies` are those not gone."""
     by_instance: dict[str, list[NodeCopy]] = {}
     for copy in copies:
         by_instance.setdefault(copy.instance, []).append(copy)
     take_down = _take_down(wanted, copies, by_instance, node)
     leaving = {going.copy for going in take_down} | _succeeded(wanted, by_instance)
-    there = list(copies)  # and, at the end, what is started in this very decision
+    there = list(copies)  # later also the copies that this decision starts
     start: list[Start] = []
     held: list[HeldStart] = []
-    for one in sorted(wanted, key=lambda one: not one.instance.service):  # services first
-        mine = by_instance.get(one.instance.id, [])
-        if right_copy(one, mine) or one.instance.id in node.stopped_jobs:
+    for want in sorted(wanted, key=lambda want: not want.instance.service):  # services first
+        mine = by_instance.get(want.instance.id, [])
+        if right_copy(want, mine) or want.instance.id in node.stopped_jobs:
             continue
-        lacking = _obstacle(one, mine, there, leaving, node, rules)
+        lacking = _obstacle(want, mine, there, leaving, node, rules)
         if lacking is None:
-            start.append(Start(one))
-            there.append(NodeCopy("", one.instance, one.gpu))
+            start.append(Start(want))
+            there.append(NodeCopy("", want.instance, want.gpu))
         elif lacking is not WAIT:
-            held.append(HeldStart(one.instance.id, lacking))
+            held.append(HeldStart(want.instance.id, lacking))
     return CopyDecision(tuple(start), tuple(take_down), tuple(held))
 
 
-def right_copy(one: WantedInstance, mine: Collection[NodeCopy]) -> NodeCopy | None:
-    """The copy that is what is wanted, or becomes it."""
+def right_copy(want: WantedInstance, mine: Collection[NodeCopy]) -> NodeCopy | None:
+    """Returns the copy that serves the wanted instance, or will once it has started."""
     for copy in mine:
-        if copy.rising and copy.gpu == one.gpu and same_process_serves(copy, one.instance):
+        if copy.rising and copy.gpu == want.gpu and same_process_serves(copy, want.instance):
             return copy
     return None
 
 
 def _succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]]) -> set[str]:
-    """Copies whose successor is on its way: what they hold comes free by itself."""
+    """Returns copies whose successor is starting; what they hold comes free by itself."""
     found = set()
-    for one in wanted:
-        mine = by_instance.get(one.instance.id, ())
-        right = right_copy(one, mine)
+    for want in wanted:
+        mine = by_instance.get(want.instance.id, ())
+        right = right_copy(want, mine)
         if right is not None:
             found |= {copy.id for copy in mine if copy is not right}
     return found
@@ -113,41 +115,41 @@ WAIT = Shortfall("wait", "")
 
 
 def _obstacle(
-    one: WantedInstance,
+    want: WantedInstance,
     mine: Collection[NodeCopy],
     copies: Collection[NodeCopy],
     leaving: Collection[str],
     node: NodeConstraints,
     rules: GpuRules,
 ) -> Shortfall | None:
-    """Why a copy of `one` cannot be started now; WAIT where time alone will tell."""
-    name = one.instance.id
-    if not one.gpu:
-        return Shortfall("no_gpu", f"there is no GPU {one.instance.gpu} on this node")
-    if one.gpu in node.fenced:
-        return Shortfall("gpu_fenced", f"GPU {one.instance.gpu} takes nothing new: {node.fenced[one.gpu]}")
+    """Returns why the wanted copy cannot start now; WAIT if it only has to wait."""
+    name = want.instance.id
+    if not want.gpu:
+        return Shortfall("no_gpu", f"this node has no GPU {want.instance.gpu}")
+    if want.gpu in node.fenced:
+        return Shortfall("gpu_fenced", f"GPU {want.instance.gpu} is fenced: {node.fenced[want.gpu]}")
     if name in node.refused:
         return Shortfall(*node.refused[name])
     if name in node.resting:
         return Shortfall(*node.resting[name])
-    if one.gpu in node.recycled:
-        return Shortfall("gpu_recycled", f"GPU {one.instance.gpu} is emptied, and its MPS daemon is started anew")
+    if want.gpu in node.recycled:
+        return Shortfall("gpu_recycled", f"GPU {want.instance.gpu} is being emptied to restart its MPS daemon")
     if not (node.contact or name in node.established):
-        return WAIT  # without contact nothing new is started; what has died is started again (I4)
-    if mine and not one.instance.service:
-        return WAIT  # a second copy of a job would start from where the first has not yet saved
-    memory_gib = node.memory_gib.get(one.gpu, 0.0)
-    there = [copy for copy in copies if copy.gpu == one.gpu]
-    lacking = missing(one.instance, memory_gib, there, rules)
+        return WAIT  # without contact only instances that were ready here before are started again (I4)
+    if mine and not want.instance.service:
+        return WAIT  # a second copy of a job would start before the first has saved its progress
+    memory_gib = node.memory_gib.get(want.gpu, 0.0)
+    there = [copy for copy in copies if copy.gpu == want.gpu]
+    lacking = missing(want.instance, memory_gib, there, rules)
     if lacking is not None:
         staying = [copy for copy in there if copy.rising and (copy.id not in leaving or copy.instance == name)]
-        return lacking if missing(one.instance, memory_gib, staying, rules) else WAIT
+        return lacking if missing(want.instance, memory_gib, staying, rules) else WAIT
     replacing = any(copy.instance == name for copy in there)
     return WAIT if replacing and _handing_over(there, name) else None
 
 
 def _handing_over(there: Collection[NodeCopy], but: str) -> bool:
-    """Whether another instance has two copies on this GPU: one hand-over at a time."""
+    """Returns whether another instance has two copies on this GPU: only one hand-over runs at a time."""
     names = [copy.instance for copy in there if copy.instance != but]
     return len(names) != len(set(names))
 
@@ -158,12 +160,12 @@ def _take_down(
     by_instance: Mapping[str, Collection[NodeCopy]],
     node: NodeConstraints,
 ) -> list[TakeDown]:
-    """What must go, and what is not wanted any more once what replaces it is ready."""
-    by_id = {one.instance.id: one for one in wanted}
+    """Returns copies that must leave now, and unwanted copies whose replacement is ready."""
+    by_name = {want.instance.id: want for want in wanted}
     coming = _services_coming(wanted, by_instance, node)
     going = []
     for copy in copies:
-        one = by_id.get(copy.instance)
+        want = by_name.get(copy.instance)
         serving = copy.served and copy.stage is Stage.READY
         if not copy.rising:
             continue
@@ -173,11 +175,11 @@ def _take_down(
             going.append(TakeDown(copy.id, "made_room"))
         elif not node.contact:
             continue  # both copies of an unfinished hand-over stay (I4)
-        elif one is None:
+        elif want is None:
             if not (serving and copy.service in coming):
                 going.append(TakeDown(copy.id, "not_wanted"))
         else:
-            right = right_copy(one, by_instance[copy.instance])
+            right = right_copy(want, by_instance[copy.instance])
             if right is not copy and (not serving or (right is not None and right.stage is Stage.READY)):
                 going.append(TakeDown(copy.id, "replaced"))
     return going
@@ -186,11 +188,11 @@ def _take_down(
 def _services_coming(
     wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]], node: NodeConstraints
 ) -> frozenset[str]:
-    """Services with an instance here that is on its way: theirs that are to go wait for it."""
+    """Returns services with an instance starting here; their unwanted copies stay until it is ready."""
     return frozenset(
-        one.instance.owner
-        for one in wanted
-        if one.instance.service
-        and one.instance.id not in node.refused
-        and not any(copy.stage is Stage.READY for copy in by_instance.get(one.instance.id, ()))
+        want.instance.owner
+        for want in wanted
+        if want.instance.service
+        and want.instance.id not in node.refused
+        and not any(copy.stage is Stage.READY for copy in by_instance.get(want.instance.id, ()))
     )

@@ -1,4 +1,4 @@
-"""Copies that run here and that no journal knows: what they are, read from what they were started with."""
+"""Adopts copies that run here but are in no journal, by the environment that they were started with."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from agents.runtime import Running
 
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-TINY_GIB = 0.01  # limits are told in whole MiB
+TOLERANCE_GIB = 0.01  # limits are set in whole MiB
 DEVICE = "CUDA_VISIBLE_DEVICES"
 
 
 def instance_of(copy: str) -> str:
-    """The instance that a copy's name says it is of."""
+    """Returns the instance that a copy's name contains."""
     return copy.rsplit(".", 2)[0]
 
 
 def adopt_copy(running: Running, assignment: Assignment | None, now: float) -> NodeCopy | str:
-    """The stranger as a copy to be verified, or why it cannot be one.
+    """Returns the unknown process as a copy to be verified, or why it cannot be adopted.
 
-    What it was given is read from its environment, never assumed: a limit that cannot be told is none.
+    Its limits are read from its environment, never assumed; without readable limits it is not adopted.
     """
     name = instance_of(running.copy)
-    wanted = next((one for one in assignment.instances if one.id == name), None) if assignment else None
+    wanted = next((instance for instance in assignment.instances if instance.id == name), None) if assignment else None
     if wanted is None:
         return f"{running.copy}: no instance {name} is assigned to this node"
     try:
         environment = _environment(running.pid)
         share = float(environment[SHARE])
         if not 0 < share <= 100:  # false for NaN, too, which no journal can hold
-            raise ValueError(f"a share of {share:g} % is none")
+            raise ValueError(f"the share {share:g} % is outside 0..100")
         memory_gib = memory_limit_gib(environment[MEMORY])
-        held = wanted.memory_gib if abs(memory_gib - wanted.memory_gib) < TINY_GIB else memory_gib
+        held = wanted.memory_gib if abs(memory_gib - wanted.memory_gib) < TOLERANCE_GIB else memory_gib
         return NodeCopy(
             id=running.copy,
             wanted=msgspec.structs.replace(wanted, sm_percent=share, memory_gib=held),
@@ -56,11 +56,11 @@ def adopt_copy(running: Running, assignment: Assignment | None, now: float) -> N
 
 
 def end_stranger(running: Running, now: float) -> NodeCopy:
-    """The stranger as a copy that is to go."""
+    """Returns the unknown process as a copy that is to be ended."""
     environment = _environment(running.pid)
-    nobody = AssignedInstance(instance_of(running.copy), 0, job="stranger")
+    unassigned = AssignedInstance(instance_of(running.copy), 0, job="stranger")
     return NodeCopy(
-        running.copy, nobody, environment.get(DEVICE, ""), Stage.ENDING, running=running, born=now, since=now
+        running.copy, unassigned, environment.get(DEVICE, ""), Stage.ENDING, running=running, born=now, since=now
     )
 
 

@@ -1,4 +1,4 @@
-"""Which device an index means: fixed when a device is first seen, whatever falls off the bus later."""
+"""Fixes which device an index means when the device is first seen, whatever falls off the bus later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agents.seams.device import GpuDevice
 
 
 def extend_indexes(known: Mapping[int, str], found: Sequence[GpuDevice]) -> dict[int, str]:
-    """Index to UUID: those known stay, and devices never seen before follow, in the order of their addresses."""
+    """Returns UUIDs by index: known ones stay; new devices follow in the order of their PCI addresses."""
     fixed = dict(known)
     there = set(fixed.values())
     for gpu in sorted(found, key=lambda gpu: (gpu.pci, gpu.index)):
@@ -20,6 +20,6 @@ def extend_indexes(known: Mapping[int, str], found: Sequence[GpuDevice]) -> dict
 
 
 def assigned_indexes(known: Mapping[int, str], assignment: Assignment | None) -> dict[int, str]:
-    """The same, where the assignment names the UUID that it means: what it was planned for counts."""
-    told = {gpu.index: gpu.uuid for gpu in assignment.gpus if gpu.uuid} if assignment else {}
-    return {**known, **told}
+    """Returns UUIDs by index, with those that the assignment names taking precedence: it was planned for them."""
+    assigned = {gpu.index: gpu.uuid for gpu in assignment.gpus if gpu.uuid} if assignment else {}
+    return {**known, **assigned}

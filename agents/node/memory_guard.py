@@ -1,4 +1,4 @@
-"""The memory guard at work: what it is told of each GPU, and which jobs it has had stopped."""
+"""Runs the memory guard on each GPU's readings, and keeps which jobs it has stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAITING_FOR_ROOM = ("no_room", "no_room_to_hand_over")
 
 
 class MemoryGuard:
-    """Looks at one GPU after the other, once a second each."""
+    """Guards each GPU's memory, about once a second."""
 
     def __init__(self) -> None:
         self._settings = MemorySettings()
@@ -25,12 +25,12 @@ class MemoryGuard:
 
     @property
     def away(self) -> frozenset[str]:
-        """Jobs that have made room for services, and wait to come back."""
+        """Jobs that made room for services and wait to return."""
         return frozenset(name for guard in self._guards.values() for name in guard.away)
 
     @property
     def room_gib(self) -> Mapping[str, float]:
-        """By GPU, what our own processes may hold together: the rest is headroom, or somebody else's."""
+        """By GPU: what our own processes may hold together; the rest is headroom or used by others."""
         return self._room
 
     def look(
@@ -45,14 +45,16 @@ class MemoryGuard:
         index: int,
         now: float,
     ) -> None:
-        """Decide for one GPU which jobs make room, and which come back."""
+        """Decides for one GPU which jobs make room and which return."""
         device = DeviceMemory(gpu.memory_gib, reading.memory_used_gib if reading else None)
         measured = {process.pid: process.memory_gib for process in processes}
         holders = [_holder(copy, measured, pids) for copy in copies if copy.gpu == gpu.uuid]
-        here = {one.id: one for one in assignment.instances if one.gpu == index}
-        waiting = {one.instance for one in held if one.missing.reason in WAITING_FOR_ROOM and one.missing.memory_gib}
+        here = {instance.id: instance for instance in assignment.instances if instance.gpu == index}
+        waiting = {
+            hold.instance for hold in held if hold.missing.reason in WAITING_FOR_ROOM and hold.missing.memory_gib
+        }
         needed = sum(here[name].memory_gib for name in waiting if name in here and here[name].service)
-        jobs = {name for name, one in here.items() if one.job}
+        jobs = {name for name, instance in here.items() if instance.job}
         before = self._guards.get(gpu.uuid, Guard())
         self._guards[gpu.uuid], _ = memory.guard(before, device, holders, needed, jobs, now, self._settings)
         strangers = memory.strangers_gib(device, holders)
@@ -74,7 +76,7 @@ def _holder(
 
 
 def _used_gib(measured: Mapping[int, float | None], pids: Collection[int]) -> float | None:
-    """What the copy's processes hold together; None where the device does not say it of one of them."""
+    """Returns what the copy's processes hold together; None if the device does not report one of them."""
     held = [measured[pid] for pid in pids if pid in measured]
     known = [gib for gib in held if gib is not None]
     return sum(known) if len(known) == len(held) else None

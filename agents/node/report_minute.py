@@ -1,4 +1,4 @@
-"""A minute as reports tell it: everything since the minute began, so that a report lost is told by the next."""
+"""Sums a minute for reports: every report covers the minute from its beginning, so a lost one loses nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents.seams.traffic import Counters, Served
 
 @dataclass(slots=True)
 class GpuSums:
-    """The readings of one GPU within the minute."""
+    """Sums of one GPU's readings within the minute."""
 
     readings: int = 0
     utilization: float = 0.0
@@ -51,7 +51,7 @@ class GpuSums:
 
 @dataclass(frozen=True, slots=True)
 class CopyTotals:
-    """The totals of one copy, and who counted them."""
+    """The totals of one copy, and their source."""
 
     counters: Counters
     source: str = ""  # gateway, server-side
@@ -59,7 +59,7 @@ class CopyTotals:
 
 
 class ReportMinute:
-    """What happened since `began`. The totals that a copy had then are its zero."""
+    """Everything since `began`; counts start from the totals at that time."""
 
     def __init__(self, began: datetime, totals: Mapping[str, CopyTotals]) -> None:
         self.began = began
@@ -75,7 +75,7 @@ class ReportMinute:
     def instances(
         self, copies: Collection[NodeCopy], index: Mapping[str, int], totals: Mapping[str, CopyTotals]
     ) -> dict[str, InstanceMinute]:
-        """One entry an instance: its copies are added up, and stand where the newest of them stands."""
+        """Returns one entry for each instance: sums over its copies, other fields from the newest copy."""
         found: dict[str, InstanceMinute] = {}
         for copy in copies:
             if copy.running is None:
@@ -108,7 +108,7 @@ class ReportMinute:
 
 
 def since(now: Counters, then: Counters) -> Counters:
-    """What was counted after `then`; a counter that began anew counts from 0."""
+    """Returns what was counted after `then`; a counter that restarted counts from 0."""
     if now.requests < then.requests:
         then = Counters()
     counts = [
@@ -120,13 +120,13 @@ def since(now: Counters, then: Counters) -> Counters:
     return Counters(now.requests - then.requests, max(0, now.errors - then.errors), tuple(counts))
 
 
-def add(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+def add(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
     return tuple(count + (shorter[edge] if edge < len(shorter) else 0) for edge, count in enumerate(longer))
 
 
 def percentile_ms(counts: tuple[int, ...], percentile: float, edges: Sequence[float]) -> float | None:
-    """The latency at a percentile, linear within its bucket; None when nothing was counted."""
+    """Returns the latency at a percentile, interpolated within its bucket; None if nothing was counted."""
     total = sum(counts)
     reached, wanted = 0.0, total * percentile / 100
     for edge, count in enumerate(counts):

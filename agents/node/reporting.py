@@ -1,4 +1,4 @@
-"""A report put together: how the node is, and its minute so far."""
+"""Builds a report: the state of the node, and its minute so far."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.policy.health import HealthVerdict
 from agents.seams.device import GpuDevice
 
-MOST_AMOUNT = 1e12  # that the contract lets an amount or a count be
+MOST_AMOUNT = 1e12  # the contract's largest amount or count
 MOST_OF_A_KIND = 4096  # instances, copies, intervals in one report
 
 
 @dataclass(frozen=True, slots=True)
 class ReportBody:
-    """What a report says beside its heading."""
+    """A report without its heading."""
 
     gpus: tuple[GpuMinute, ...] = ()
     instances: tuple[InstanceMinute, ...] = ()
@@ -65,38 +65,38 @@ def instance_minutes(
     totals: Mapping[str, CopyTotals],
     knobs: KnobWriter,
 ) -> tuple[InstanceMinute, ...]:
-    """One entry an instance, with what was asked of it, what was set, and what is seen from inside."""
-    said = minute.instances(copies, index, totals)
+    """Returns one entry for each instance, with requested and applied settings and the copy's own measurements."""
+    found = minute.instances(copies, index, totals)
     newest = {copy.instance: copy for copy in copies if copy.running is not None}
     for name, copy in newest.items():
-        turned = {"batch": knobs.batches.get(copy.id)}
-        requested, applied = _both(turned)
+        states = {"batch": knobs.batches.get(copy.id)}
+        requested, applied = _both(states)
         requested = {"smPercent": copy.wanted.sm_percent, "memoryGib": copy.wanted.memory_gib, **(requested or {})}
         served = totals[copy.id].served if copy.id in totals else None
         measured: dict[str, float] = {}
         if served is not None:
-            seen = {"smCount": served.sm_count, "memoryGib": served.memory_gib, "batch": served.batch}
-            measured = {knob: float(value) for knob, value in seen.items() if value is not None}
-        said[name] = believable(
-            msgspec.structs.replace(said[name], requested=requested, applied=applied, measured=measured or None)
+            known = {"smCount": served.sm_count, "memoryGib": served.memory_gib, "batch": served.batch}
+            measured = {knob: float(value) for knob, value in known.items() if value is not None}
+        found[name] = limit_figures(
+            msgspec.structs.replace(found[name], requested=requested, applied=applied, measured=measured or None)
         )
-    return tuple(said.values())
+    return tuple(found.values())
 
 
-def believable(said: InstanceMinute) -> InstanceMinute:
-    """The same inside what a report may hold: a copy that lies of itself must not have its whole node refused."""
-    counts = tuple(int(_inside(count)) for count in said.latency_counts[: len(LATENCY_EDGES_MS) + 1])
+def limit_figures(entry: InstanceMinute) -> InstanceMinute:
+    """Limits every figure to what a report may hold, so that one lying copy does not invalidate the node's report."""
+    counts = tuple(int(_inside(count)) for count in entry.latency_counts[: len(LATENCY_EDGES_MS) + 1])
     return msgspec.structs.replace(
-        said,
-        requests=int(_inside(said.requests)),
-        errors=int(_inside(said.errors)),
+        entry,
+        requests=int(_inside(entry.requests)),
+        errors=int(_inside(entry.errors)),
         latency_counts=counts,
-        batch_mean=_inside(said.batch_mean),
-        queue_mean=_inside(said.queue_mean),
-        busy_seconds=_inside(said.busy_seconds),
-        steps=_inside(said.steps),
-        batches=_inside(said.batches),
-        measured={knob: _inside(value) for knob, value in said.measured.items()} if said.measured else None,
+        batch_mean=_inside(entry.batch_mean),
+        queue_mean=_inside(entry.queue_mean),
+        busy_seconds=_inside(entry.busy_seconds),
+        steps=_inside(entry.steps),
+        batches=_inside(entry.batches),
+        measured={knob: _inside(value) for knob, value in entry.measured.items()} if entry.measured else None,
     )
 
 
@@ -127,7 +127,7 @@ def held_back(held: HeldStart) -> HeldBack:
 
 
 def usage(copy: NodeCopy, index: int) -> UsageInterval | None:
-    """What of the copy's usage the control plane has not acknowledged; None when it knows all."""
+    """Returns the copy's usage that the control plane has not acknowledged; None if it has all."""
     if copy.started_at is None or copy.acknowledged == ("closed" if copy.ended_at else "opened"):
         return None
     return UsageInterval(

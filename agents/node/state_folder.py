@@ -1,4 +1,4 @@
-"""What an agent keeps on disk: its credential, how often it started, and the newest assignment it has seen."""
+"""Keeps the agent's state on disk: credential, incarnation, newest assignment, GPU indexes, health and energy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class NextToken(msgspec.Struct, rename="camel"):
-    """A token that will take the place of the one in use."""
+    """A token that will replace the one in use."""
 
     token: str
     issued_at: datetime | None = None
@@ -28,20 +28,20 @@ class NextToken(msgspec.Struct, rename="camel"):
 
 
 class Credential(msgspec.Struct, rename="camel"):
-    """Who this node is, and where its control plane is."""
+    """The node's name, its control plane and its token."""
 
     server: str
     node: str
     token: str
     ca_file: str = ""
-    # By the control plane's clock; None: of a server that says nothing of an end.
+    # By the control plane's clock; None if the server sets no end.
     issued_at: datetime | None = None
     expires_at: datetime | None = None
-    next: NextToken | None = None  # given, and not used yet: until then both are kept
+    next: NextToken | None = None  # received and not used yet; until then both are kept
 
 
 class AgentMemory(msgspec.Struct, rename="camel"):
-    """What must survive a restart. `incarnation` only ever grows: it orders reports over restarts."""
+    """What must survive a restart. `incarnation` only grows and orders reports across restarts."""
 
     incarnation: int = 0
     epoch: int = 0
@@ -50,28 +50,28 @@ class AgentMemory(msgspec.Struct, rename="camel"):
 
 
 class NodeRecord(msgspec.Struct, rename="camel"):
-    """What this node is: the device that each index means for ever, and the GPUs that somebody here wants empty."""
+    """The device that each index means for good, and the GPUs that an operator has drained."""
 
     gpus: dict[int, str] = {}
     draining: list[str] = []
 
 
 class EnergyRecord(msgspec.Struct, rename="camel"):
-    """The energy of each GPU as it was counted last, and the boot whose clock its times are of."""
+    """The last energy count of each GPU, and the boot whose clock its times belong to."""
 
     boot_id: str = ""
     energy: dict[str, Energy] = {}
 
 
 class HealthRecord(msgspec.Struct, rename="camel"):
-    """GPUs with a fault, as of one boot of the machine."""
+    """GPUs with a fault, within one boot of the machine."""
 
     boot_id: str = ""
     states: dict[str, HealthState] = {}
 
 
 class StateFolder:
-    """The agent's folder; nobody but its user can read it."""
+    """The agent's folder, which only its user can read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -83,27 +83,27 @@ class StateFolder:
     def keep_credential(self, credential: Credential) -> None:
         self._write("credential.json", msgspec.json.encode(credential))
 
-    def seen(self) -> AgentMemory:
+    def memory(self) -> AgentMemory:
         return self._read("seen.json", AgentMemory) or AgentMemory()
 
-    def keep_seen(self, seen: AgentMemory) -> None:
-        self._write("seen.json", msgspec.json.encode(seen))
+    def keep_memory(self, memory: AgentMemory) -> None:
+        self._write("seen.json", msgspec.json.encode(memory))
 
-    def known(self) -> NodeRecord:
+    def node_record(self) -> NodeRecord:
         return self._read("known.json", NodeRecord) or NodeRecord()
 
-    def keep_known(self, known: NodeRecord) -> None:
-        self._write("known.json", msgspec.json.encode(known))
+    def keep_node_record(self, record: NodeRecord) -> None:
+        self._write("known.json", msgspec.json.encode(record))
 
     def last_seen(self) -> datetime:
-        """When an agent last looked at what runs here."""
+        """Returns when an agent last looked at what runs here."""
         try:
             return datetime.fromtimestamp((self.path / "looked").stat().st_mtime, UTC)
         except FileNotFoundError:
             return datetime.now(UTC)
 
-    def looked(self, states: Mapping[str, HealthState]) -> None:
-        """Now was looked; how healthy the devices were is kept where that has changed in what outlives an agent."""
+    def record_look(self, states: Mapping[str, HealthState]) -> None:
+        """Records that an agent has just looked, and writes device health if its lasting part has changed."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / "looked").touch()
         lasting = HealthRecord(boot_id(), {uuid: state for uuid, state in states.items() if state.cause})
@@ -112,21 +112,21 @@ class StateFolder:
             self._lasting = lasting
 
     def health(self) -> Mapping[str, HealthState]:
-        """The faults that were there when an agent looked last; none of an earlier boot, which is a reset."""
-        kept = self._read("health.json", HealthRecord)
-        return kept.states if kept is not None and kept.boot_id == boot_id() else {}
+        """Returns the faults at an agent's last look; those of an earlier boot are dropped: a boot resets devices."""
+        stored = self._read("health.json", HealthRecord)
+        return stored.states if stored is not None and stored.boot_id == boot_id() else {}
 
     def keep_energy(self, energy: Mapping[str, Energy]) -> None:
         self._write("energy.json", msgspec.json.encode(EnergyRecord(boot_id(), dict(energy))))
 
     def energy(self) -> Mapping[str, Energy]:
-        """The totals to go on from; what the devices counted meanwhile is added by the first reading."""
-        kept = self._read("energy.json", EnergyRecord)
-        if kept is None:
+        """Returns the totals to continue from; the first reading adds what the devices counted meanwhile."""
+        stored = self._read("energy.json", EnergyRecord)
+        if stored is None:
             return {}
-        if kept.boot_id == boot_id():
-            return kept.energy
-        return {gpu: replace(energy, at=None) for gpu, energy in kept.energy.items()}
+        if stored.boot_id == boot_id():
+            return stored.energy
+        return {gpu: replace(energy, at=None) for gpu, energy in stored.energy.items()}
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -135,6 +135,6 @@ class StateFolder:
             return None
 
     def _write(self, name: str, content: bytes) -> None:
-        """Whole or not at all, also when the machine dies; readable by its owner alone."""
+        """Writes a file atomically, readable by its owner only."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         durable.write(self.path / name, content)

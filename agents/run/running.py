@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from agents.control.agent import Agent, begin_incarnation
+from agents.control.agent import Agent
+from agents.control.assignments import begin_incarnation
 from agents.host.clocks import date
 from agents.host.local_socket import LocalServer
 from agents.host.ownership import require_own_folder

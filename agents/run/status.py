@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
     """Everything, as plain values."""
-    body = node.body(*node.now())
+    body = node.report_body(*node.current_minute())
     assignment = agent.assignment
     silent = agent.silent_seconds
     return {
@@ -35,9 +35,9 @@ def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
         "strangers": [running.copy for running in node.strangers],
         "gpus": msgspec.to_builtins(body.gpus),
         "faults": {
-            str(index): node.watch.verdicts[uuid].message
+            str(index): node.watch.devices.verdicts[uuid].message
             for index, uuid in sorted(node.watch.indexes.items())
-            if uuid in node.watch.verdicts and node.watch.verdicts[uuid].message
+            if uuid in node.watch.devices.verdicts and node.watch.devices.verdicts[uuid].message
         },
         "copies": msgspec.to_builtins(body.copies),
         "heldBack": msgspec.to_builtins(body.held_back),
@@ -90,25 +90,25 @@ def view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
     """The same, as the metrics are made from."""
     from agents.prometheus import AgentView, CopyView, GpuView
 
-    body = node.body(*node.now())
+    body = node.report_body(*node.current_minute())
     assignment = agent.assignment
     watch = node.watch
     gpus = [
         GpuView(
-            gpu=watch.found[uuid],
-            reading=watch.readings.get(uuid),
-            last_xid=watch.xids.get(uuid, 0),
-            healthy=watch.verdicts[uuid].health == "ok" if uuid in watch.verdicts else True,
-            fenced=watch.verdicts[uuid].fenced if uuid in watch.verdicts else False,
+            gpu=watch.devices.found[uuid],
+            reading=watch.devices.readings.get(uuid),
+            last_xid=watch.devices.xids.get(uuid, 0),
+            healthy=watch.devices.verdicts[uuid].health == "ok" if uuid in watch.devices.verdicts else True,
+            fenced=watch.devices.verdicts[uuid].fenced if uuid in watch.devices.verdicts else False,
             cap_w=watch.knobs.caps[uuid].applied if uuid in watch.knobs.caps else None,
             locked_clock_mhz=watch.knobs.clocks[uuid].applied if uuid in watch.knobs.clocks else None,
         )
         for _, uuid in sorted(watch.indexes.items())
-        if uuid in watch.found
+        if uuid in watch.devices.found
     ]
     copies = []
     for copy in node.keeper.copies():
-        told = node.census.totals.get(copy.id)
+        told = node.counters.totals.get(copy.id)
         served = told.served if told else None
         copies.append(
             CopyView(

@@ -179,7 +179,7 @@ def epoch(cluster: Cluster) -> int:
 
 def seen(agent: AgentProcess) -> tuple[int, int]:
     """The highest epoch and generation that the agent has seen, as it has them on disk."""
-    known = StateFolder(agent.folder).seen()
+    known = StateFolder(agent.folder).memory()
     return known.epoch, known.generation
 
 

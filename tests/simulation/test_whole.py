@@ -23,7 +23,7 @@ def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_
         for _ in simulation.seconds(SECONDS):
             for node in simulation.fleet.nodes.values():
                 assert isinstance(node, WholeNode)
-                assert node.agent.watch.excursions == ()
+                assert node.agent.watch.power.excursions == ()
         assert simulation.history.since(began) == []
         assert min(attained(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
         told = [node for node in simulation.fleet.nodes.values() if node.seen.assignment]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agents.contract import Assignment
-from agents.control.agent import Agent, AssignmentVerdict, begin_incarnation, judge_assignment
+from agents.control.agent import Agent
+from agents.control.assignments import AssignmentVerdict, begin_incarnation, judge_assignment
 from agents.control.join import join
 from agents.host import clocks
 from agents.node.state_folder import AgentMemory, Credential, StateFolder

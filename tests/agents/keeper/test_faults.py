@@ -100,7 +100,7 @@ def test_case_9_an_agent_that_returns_touches_nothing_before_it_was_heard(one: M
     with running(one, incarnation=2, heard=False) as node:
         node.offer(assigned(1))  # as its disk has it: older than what is decided meanwhile
         stays(lambda: ready(node, "search-1"))
-        body = node.body(*node.now())
+        body = node.report_body(*node.current_minute())
         assert [(copy.id, copy.stage) for copy in body.copies] == [(first.id, "ready")]
         node.offer(assigned(2, served("search-1")))
         node.set_contact(True)
@@ -114,7 +114,7 @@ def test_case_12_a_shadow_that_does_not_fit_leaves_the_old_copy_alone(one: Machi
         first = copy_of(node, "search-1")
         node.offer(assigned(2, served("search-1", sm=40, memory=9)))
         until(lambda: held(node) == {"search-1": "no_room_to_hand_over"}, "it is held back")
-        (said,) = node.body(*node.now()).held_back
+        (said,) = node.report_body(*node.current_minute()).held_back
         assert said.needs_memory_gib == pytest.approx(2, abs=0.1)
         assert node.keeper.copies() == (first,)
 
@@ -165,12 +165,12 @@ def test_case_13_only_the_gpu_that_is_lost_suffers(one: Machine) -> None:
         until(lambda: held(node) == {"images-1": "gpu_fenced"}, "nothing is started there any more")
         until(lambda: [copy.instance for copy in node.keeper.copies()] == ["search-1"], "the dead copy is gone")
         assert node.keeper.copies() == (kept,)
-        lost, well = node.watch.verdicts[second], node.watch.verdicts[first]
+        lost, well = node.watch.devices.verdicts[second], node.watch.devices.verdicts[first]
         assert lost.reason in ("lost", "xid_79")  # the driver may say it first
         assert (lost.fenced, well.health) == (True, "ok")
         one.switches.turn("give_back", second)
         until(lambda: second in {gpu.uuid for gpu in around(one.folder).drivers.device.gpus()}, "it is back")
-        stays(lambda: node.watch.verdicts[second].fenced)  # it flaps, for all anybody knows
+        stays(lambda: node.watch.devices.verdicts[second].fenced)  # it flaps, for all anybody knows
         assert node.watch.indexes == {0: first, 1: second}
 
 

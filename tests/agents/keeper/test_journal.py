@@ -83,7 +83,7 @@ def test_a_line_that_was_whole_and_cannot_be_read_is_a_fault(path: Path) -> None
     journal.write(copy("a.1.1"))
     journal.close()
     path.write_bytes(b"rubbish\n" + path.read_bytes())
-    with pytest.raises(JournalError, match=r"line 1, cannot be read.*adopt what runs"):
+    with pytest.raises(JournalError, match=r"line 1, cannot be read.*gpuwright agent adopt"):
         Journal(path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.keeper.filler import Filler
-from agents.node.copy_counters import GATEWAY_REST_SECONDS, CopyCounters
+from agents.node.copy_counters import GATEWAY_PAUSE_SECONDS, CopyCounters
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters
 from agents.talk.copy_client import TcpCopyClient
@@ -24,7 +24,7 @@ def test_a_gateway_that_did_not_answer_is_asked_again_after_a_rest_only() -> Non
     census = CopyCounters(TcpCopyClient(), Filler({}, "127.0.0.1"), counters)
     for second in range(12):
         census.refresh([], float(second))
-    assert asked == [0, GATEWAY_REST_SECONDS, 2 * GATEWAY_REST_SECONDS]
+    assert asked == [0, GATEWAY_PAUSE_SECONDS, 2 * GATEWAY_PAUSE_SECONDS]
     away = False
     for second in range(15, 18):
         census.refresh([], float(second))

@@ -49,7 +49,7 @@ def test_over_its_cap_a_gpu_has_a_lower_clock_within_a_period_and_says_so(made: 
     lower = clock(made)
     assert lower is not None
     assert lower < 1380
-    (moved,) = made.node.body(*made.node.now()).excursions
+    (moved,) = made.node.report_body(*made.node.current_minute()).excursions
     assert (moved.knob, moved.gpu, moved.planned, moved.value) == ("clockMhz", 0, 1380, lower)
     assert moved.reason == "over_cap"
 
@@ -62,7 +62,7 @@ def test_what_was_over_its_cap_comes_back_to_plan(made: VirtualNode) -> None:
     busy(made, 0.1)
     made.go_on(60)
     assert clock(made) == 1380
-    assert made.node.watch.excursions == ()
+    assert made.node.watch.power.excursions == ()
 
 
 def test_a_clock_that_cannot_be_set_is_no_excursion(made: VirtualNode) -> None:
@@ -70,7 +70,7 @@ def test_a_clock_that_cannot_be_set_is_no_excursion(made: VirtualNode) -> None:
     loaded(made)
     made.offer(served("search", sm=90), gpus=[capped(160)])
     made.go_on(30)
-    body = made.node.body(*made.node.now())
+    body = made.node.report_body(*made.node.current_minute())
     assert [moved.knob for moved in body.excursions] == ["batch"]  # what is left to turn
     assert (body.gpus[0].requested or {})["clockMhz"] == 1380
     assert "clockMhz" not in (body.gpus[0].applied or {})
@@ -118,7 +118,7 @@ def test_a_job_that_may_not_be_stopped_stays_and_the_room_that_is_missing_is_sai
     made.offer(job("train", memory=10, preemptible=False), served("search", memory=9))
     made.go_on(40)
     assert made.ready == ["train"]
-    (held,) = made.node.body(*made.node.now()).held_back
+    (held,) = made.node.report_body(*made.node.current_minute()).held_back
     assert (held.instance, held.reason) == ("search", "no_room")
     assert held.needs_memory_gib == pytest.approx(3, abs=0.1)
 
@@ -156,12 +156,12 @@ def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
             total += 3
             counted[name] = Counters(total, 0, (total,))
             if step % 20 == 7:  # a report every ten seconds
-                finished = made.node.finished()
-                for minute in [*([finished] if finished else []), made.node.now()]:
-                    (said,) = made.node.body(*minute).instances
+                finished = made.node.take_finished()
+                for minute in [*([finished] if finished else []), made.node.current_minute()]:
+                    (said,) = made.node.report_body(*minute).instances
                     told[minute[0].began] = said.requests
         made.go_on(1)
-        (said,) = made.node.body(*made.node.now()).instances
+        (said,) = made.node.report_body(*made.node.current_minute()).instances
         told[made.node.watch.minute.began] = said.requests
     assert len(told) == 4
     assert sum(told.values()) == total
@@ -169,12 +169,12 @@ def test_a_minute_that_ends_loses_no_request(tmp_path: Path) -> None:
 
 def test_energy_only_grows_over_a_reload_of_the_driver(made: VirtualNode) -> None:
     loaded(made)
-    uuid, last = made.uuids[0], made.node.watch.energy_mj(made.uuids[0])
+    uuid, last = made.uuids[0], made.node.watch.devices.energy_mj(made.uuids[0])
     made.machine.reload_driver()
     assert made.machine.truth(uuid).energy_j == 0
     drawn = 0.0
     for _ in made.passes(60):
-        now = made.node.watch.energy_mj(uuid)
+        now = made.node.watch.devices.energy_mj(uuid)
         assert now >= last
         drawn, last = drawn + now - last, now
     assert drawn / 1000 == pytest.approx(made.machine.truth(uuid).energy_j, rel=0.05)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.node.knob_writer import AGAIN_SECONDS, RENEW_SECONDS, KnobWriter
+from agents.node.knob_writer import RENEW_SECONDS, RETRY_SECONDS, KnobWriter
 from agents.seams.device import Ability
 from tests.support.nodes import served
 from tests.support.virtual import VirtualNode, virtual
@@ -27,25 +27,25 @@ def knobs(made: VirtualNode) -> KnobWriter:
 def test_a_clock_is_set_once_and_again_only_after_a_minute(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     for second in range(int(RENEW_SECONDS)):
-        knobs.turn_clock(uuid, 1380, float(second))
+        knobs.set_clock(uuid, 1380, float(second))
     assert made.machine.writes == 1
     assert knobs.clocks[uuid].applied == 1380
-    knobs.turn_clock(uuid, 1380, RENEW_SECONDS)
+    knobs.set_clock(uuid, 1380, RENEW_SECONDS)
     assert made.machine.writes == 2
 
 
 def test_a_clock_that_somebody_turned_back_is_set_again(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
-    knobs.turn_clock(uuid, 1380, 0.0)
+    knobs.set_clock(uuid, 1380, 0.0)
     made.machine.reload_driver()
-    knobs.turn_clock(uuid, 1380, RENEW_SECONDS)
+    knobs.set_clock(uuid, 1380, RENEW_SECONDS)
     assert made.machine.truth(uuid).settings.locked_mhz == 1380
 
 
 def test_a_knob_that_nobody_asked_for_is_never_turned(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
-    knobs.turn_clock(uuid, None, 0.0)
-    knobs.turn_cap(uuid, None, 0.0)
+    knobs.set_clock(uuid, None, 0.0)
+    knobs.set_cap(uuid, None, 0.0)
     assert made.machine.writes == 0
 
 
@@ -53,11 +53,11 @@ def test_a_clock_and_a_cap_that_are_not_wanted_any_more_are_given_back_once(
     made: VirtualNode, knobs: KnobWriter
 ) -> None:
     (uuid,) = made.uuids
-    knobs.turn_clock(uuid, 1380, 0.0)
-    knobs.turn_cap(uuid, 200.0, 0.0)
+    knobs.set_clock(uuid, 1380, 0.0)
+    knobs.set_cap(uuid, 200.0, 0.0)
     for second in range(1, 200):
-        knobs.turn_clock(uuid, None, float(second))
-        knobs.turn_cap(uuid, None, float(second))
+        knobs.set_clock(uuid, None, float(second))
+        knobs.set_cap(uuid, None, float(second))
     settings = made.machine.truth(uuid).settings
     assert (settings.locked_mhz, settings.cap_w) == (None, 300)
     assert made.machine.writes == 4
@@ -66,12 +66,12 @@ def test_a_clock_and_a_cap_that_are_not_wanted_any_more_are_given_back_once(
 def test_what_does_not_turn_is_tried_again_after_ten_seconds(made: VirtualNode, knobs: KnobWriter) -> None:
     (uuid,) = made.uuids
     made.machine.setters(uuid, "ignored")
-    knobs.turn_clock(uuid, 1380, 0.0)
+    knobs.set_clock(uuid, 1380, 0.0)
     assert (knobs.clocks[uuid].applied, knobs.clocks[uuid].trouble) == (None, "not_applied")
     made.machine.setters(uuid, "work")
-    knobs.turn_clock(uuid, 1380, AGAIN_SECONDS - 0.1)
+    knobs.set_clock(uuid, 1380, RETRY_SECONDS - 0.1)
     assert made.machine.writes == 1
-    knobs.turn_clock(uuid, 1380, AGAIN_SECONDS)
+    knobs.set_clock(uuid, 1380, RETRY_SECONDS)
     assert (knobs.clocks[uuid].applied, knobs.clocks[uuid].trouble) == (1380, "")
 
 
@@ -81,7 +81,7 @@ def test_a_cap_that_cannot_be_set_is_said_to_be_asked_for_and_not_applied(
 ) -> None:
     (uuid,) = made.uuids
     made.machine.setters(uuid, how)  # type: ignore[arg-type]
-    knobs.turn_cap(uuid, 200.0, 0.0)
+    knobs.set_cap(uuid, 200.0, 0.0)
     assert (knobs.caps[uuid].requested, knobs.caps[uuid].applied) == (200.0, None)
 
 
@@ -97,12 +97,12 @@ def test_a_batch_is_set_once_for_good_and_again_when_its_timeout_changes(made: V
     made.go_on(10)
     copy, process = made.copy("search"), made.process("search")
     filled = made.node.keeper.filler.fill(copy)
-    knobs.turn_batch(copy, filled, 6, 5.0, 0.0)
+    knobs.set_batch(copy, filled, 6, 5.0, 0.0)
     assert (process.batch, process.batch_timeout_ms) == (6, 5.0)
     process.batch = 1  # nobody turns it back but the process itself
-    knobs.turn_batch(copy, filled, 6, 5.0, 1000.0)
+    knobs.set_batch(copy, filled, 6, 5.0, 1000.0)
     assert process.batch == 1
-    knobs.turn_batch(copy, filled, 6, 7.0, 1001.0)
+    knobs.set_batch(copy, filled, 6, 7.0, 1001.0)
     assert (process.batch, process.batch_timeout_ms) == (6, 7.0)
 
 
@@ -110,6 +110,6 @@ def test_what_is_known_of_a_copy_goes_with_it(made: VirtualNode, knobs: KnobWrit
     made.offer(served("search"))
     made.go_on(10)
     copy = made.copy("search")
-    knobs.turn_batch(copy, made.node.keeper.filler.fill(copy), 6, 5.0, 0.0)
+    knobs.set_batch(copy, made.node.keeper.filler.fill(copy), 6, 5.0, 0.0)
     knobs.forget(set())
     assert knobs.batches == {}

@@ -16,11 +16,11 @@ def test_the_energy_of_a_gpu_goes_on_where_the_agent_before_stopped(tmp_path: Pa
         (gpu,) = made.uuids
         with running(made) as node:
             node.offer(assigned(1, served("search-1")))
-            until(lambda: ready(node, "search-1") and node.watch.energy_mj(gpu) > 0, "something is drawn")
+            until(lambda: ready(node, "search-1") and node.watch.devices.energy_mj(gpu) > 0, "something is drawn")
         before = StateFolder(made.folder / "state").energy()[gpu]
         with running(made, incarnation=2) as node:
-            until(lambda: node.watch.energy_mj(gpu) > before.total_mj, "it grows on")
-            assert node.watch.energy[gpu].resets == 0
+            until(lambda: node.watch.devices.energy_mj(gpu) > before.total_mj, "it grows on")
+            assert node.watch.devices.energy[gpu].resets == 0
 
 
 def test_times_of_an_earlier_boot_are_not_gone_on_from(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_copies_without_a_journal_serve_on_and_strangers_are_named(agent: AgentP
     agent.start()
     assert agent.process is not None
     assert agent.process.wait(timeout=60) != 0
-    assert "move the file away, and adopt what runs" in agent.said_log()
+    assert "move the file away and run `gpuwright agent adopt`" in agent.said_log()
     (agent.folder / "journal.jsonl").unlink()
     seen = json.loads((agent.folder / "seen.json").read_text())
     seen["assignment"]["instances"] = [one for one in seen["assignment"]["instances"] if one["id"] == "search-1"]

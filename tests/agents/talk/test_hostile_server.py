@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from agents.contract import AssignedGpu, AssignedInstance, Assignment
-from agents.control.agent import HIGHEST_INCARNATION, Agent, AssignmentVerdict, begin_incarnation, contradiction
+from agents.control.agent import HIGHEST_INCARNATION, Agent
+from agents.control.assignments import AssignmentVerdict, begin_incarnation, contradiction
 from agents.gateway.client import SidecarRoutes
 from agents.node.state_folder import Credential, StateFolder
 from agents.seams.routes import RoutesAway
@@ -104,12 +105,12 @@ def test_an_incarnation_that_no_report_can_hold_is_not_taken(tmp_path: Path) -> 
     with copy_that(answer) as port:
         agent = agent_of(tmp_path, port)
         link = Link(f"http://127.0.0.1:{port}", TOKEN)
-        before = StateFolder(tmp_path).seen().incarnation
+        before = StateFolder(tmp_path).memory().incarnation
         agent.report_once(link)
         agent.report_once(link)
-        assert StateFolder(tmp_path).seen().incarnation == before
+        assert StateFolder(tmp_path).memory().incarnation == before
         agent.report_once(link)
-        assert StateFolder(tmp_path).seen().incarnation == HIGHEST_INCARNATION
+        assert StateFolder(tmp_path).memory().incarnation == HIGHEST_INCARNATION
 
 
 TWICE = (AssignedInstance("one", 0), AssignedInstance("one", 1))
@@ -120,9 +121,9 @@ TWICE = (AssignedInstance("one", 0), AssignedInstance("one", 1))
     [
         (Assignment("node-1", 1, 1, 1, instances=(TWICE[0],)), ""),
         (Assignment("node-2", 1, 1, 1), "it is of node node-2"),
-        (Assignment("node-1", 1, 1, 1, instances=TWICE), "instance one is named twice"),
-        (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(3), AssignedGpu(3))), "GPU 3 is named twice"),
-        (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(0, "A"), AssignedGpu(1, "A"))), "device A is named twice"),
+        (Assignment("node-1", 1, 1, 1, instances=TWICE), "instance one occurs twice"),
+        (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(3), AssignedGpu(3))), "GPU 3 occurs twice"),
+        (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(0, "A"), AssignedGpu(1, "A"))), "device A occurs twice"),
     ],
 )
 def test_an_assignment_that_contradicts_itself_is_refused(offered: Assignment, why: str) -> None:
@@ -132,5 +133,5 @@ def test_an_assignment_that_contradicts_itself_is_refused(offered: Assignment, w
 def test_an_unsound_assignment_changes_nothing_on_disk(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, 9)
     assert agent.offer(Assignment("node-1", 5, 9, 9, instances=TWICE)) is AssignmentVerdict.UNSOUND
-    assert (StateFolder(tmp_path).seen().epoch, agent.assignment) == (0, None)
+    assert (StateFolder(tmp_path).memory().epoch, agent.assignment) == (0, None)
     assert agent.offer(Assignment("node-1", 6, 1, 1)) is AssignmentVerdict.TAKE

@@ -57,10 +57,10 @@ def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
         busy_seconds=served.busy_seconds or 0.0,
         measured={"smCount": float(served.sm_count or 0)},
     )
-    heard = taken(reporting.believable(said))
+    heard = taken(reporting.limit_figures(said))
     assert (heard.requests, heard.errors, heard.batch_mean, heard.queue_mean) == (10**12, 0, 1e12, 0.0)
     honest = InstanceMinute("liar", 0, service="shop", requests=5, latency_counts=(1, 4), measured={"smCount": 8.0})
-    assert reporting.believable(honest) == honest
+    assert reporting.limit_figures(honest) == honest
 
 
 @pytest.mark.parametrize("line", [b"\n", b"gpuwright_serve_queue 1\n"])

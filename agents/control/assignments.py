@@ -1,0 +1,51 @@
+"""TODO say what this is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from enum import StrEnum
+
+from agents.contract import Assignment
+from agents.node.state_folder import AgentMemory, StateFolder
+
+
+class AssignmentVerdict(StrEnum):
+    """What the agent does with an assignment."""
+
+    TAKE = "take"
+    SAME = "same"
+    STALE = "stale"
+    UNSOUND = "unsound"
+
+
+def contradiction(node: str, offered: Assignment) -> str:
+    """Returns what contradicts itself in an assignment, or is for another node; empty if nothing does."""
+    if offered.node != node:
+        return f"it is for node {offered.node}"
+    for what, names in (
+        ("instance", [instance.id for instance in offered.instances]),
+        ("GPU", [gpu.index for gpu in offered.gpus]),
+        ("device", [gpu.uuid for gpu in offered.gpus if gpu.uuid]),
+    ):
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        if twice:
+            return f"{what} {twice[0]} occurs twice"
+    return ""
+
+
+def judge_assignment(memory: AgentMemory, offered: Assignment) -> AssignmentVerdict:
+    """Returns the verdict on an assignment; one of an older leader or plan is refused, however late it comes (I1)."""
+    newest, version = (memory.epoch, memory.generation), (offered.epoch, offered.generation)
+    if version < newest:
+        return AssignmentVerdict.STALE
+    is_same = version == newest and memory.assignment is not None
+    return AssignmentVerdict.SAME if is_same else AssignmentVerdict.TAKE
+
+
+def begin_incarnation(folder: StateFolder, now: datetime) -> AgentMemory:
+    """Begins a new incarnation, on disk before the first report and above the old one even if the clock went back."""
+    memory = folder.memory()
+    memory.incarnation = max(memory.incarnation + 1, int(now.timestamp()))
+    folder.keep_memory(memory)
+    return memory

@@ -1,0 +1,143 @@
+"""Reads every GPU and its MPS daemon, judges their health, and counts their energy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from agents.keeper.copies import NodeCopy
+from agents.keeper.drivers import NodeDrivers
+from agents.node.gpu_indexes import extend_indexes
+from agents.node.report_minute import ReportMinute
+from agents.policy import health, power
+from agents.seams.device import DeviceError, GpuDevice, GpuReading, MpsState, Trouble
+
+ENUMERATE_SECONDS = 10.0
+MPS_SECONDS = 10.0
+PATIENCE_ANSWERS = 3  # doubtful ones in a row, before an MPS daemon counts as down
+
+log = logging.getLogger(__name__)
+
+
+class DeviceReader:
+    """The newest reading, health and energy of each GPU by UUID; a GPU that does not answer hides no other."""
+
+    def __init__(
+        self,
+        drivers: NodeDrivers,
+        known: Mapping[int, str],
+        keep_known: Callable[[Mapping[int, str]], None],
+        states: Mapping[str, health.HealthState],
+        energy: Mapping[str, power.Energy],
+    ) -> None:
+        self._drivers = drivers
+        self._keep_known = keep_known
+        self._enumerated_at = float("-inf")
+        self._mps: dict[str, MpsState] = {}
+        self._mps_at = float("-inf")
+        self._doubts: dict[str, int] = {}
+        self.indexes = dict(known)
+        self.found: dict[str, GpuDevice] = {}  # every device ever enumerated, in its last state
+        self.present: set[str] = set()
+        self.health = dict(states)  # faults that a person must mend outlive the agent
+        self.energy = dict(energy)  # of each GPU since an agent first counted
+        self.samples: dict[str, power.Samples] = {}
+        self.verdicts: dict[str, health.HealthVerdict] = {}
+        self.readings: dict[str, GpuReading] = {}
+        self.xids: dict[str, int] = {}  # the last one of each GPU
+
+    def energy_mj(self, gpu: str) -> int:
+        """Returns what the GPU has drawn since an agent first counted."""
+        return self.energy.get(gpu, power.Energy()).total_mj
+
+    def enumerate(self, now: float) -> None:
+        """Lists the devices every few seconds, and fixes the index of each new one."""
+        if now - self._enumerated_at < ENUMERATE_SECONDS:
+            return
+        self._enumerated_at = now
+        try:
+            gpus = self._drivers.device.gpus()
+        except DeviceError as error:
+            log.warning("the devices cannot be listed: %s", error)
+            if error.trouble is Trouble.NO_DRIVER:
+                self.present = set()
+            return  # any other error says nothing about a single device
+        self.found.update({gpu.uuid: gpu for gpu in gpus})
+        self.present = {gpu.uuid for gpu in gpus}
+        fixed = extend_indexes(self.indexes, gpus)
+        if fixed != self.indexes:
+            self.indexes = fixed
+            self._keep_known(fixed)
+
+    def read(
+        self, copies: Collection[NodeCopy], recycled: Collection[str], minute: ReportMinute, now: float
+    ) -> dict[str, str]:
+        """Reads and judges every GPU; returns those whose MPS daemon must be restarted, with the reasons."""
+        xids = self._read_events()
+        if now - self._mps_at >= MPS_SECONDS:
+            self._mps_at = now
+            # A recycled GPU has no copies, but its daemon must be asked, too: otherwise it would count as healthy.
+            asked = {copy.gpu for copy in copies if copy.running} | set(recycled)
+            self._mps = {gpu: self._mps_state(gpu) for gpu in sorted(asked)}
+        broken: dict[str, str] = {}
+        for uuid in self.indexes.values():
+            reading, trouble = None, None
+            try:
+                reading = self._drivers.device.read(uuid)
+                self._take(uuid, reading, minute, now)
+            except DeviceError as error:
+                trouble = error.trouble
+                self.readings.pop(uuid, None)
+                if trouble is Trouble.LOST:
+                    self._enumerated_at = float("-inf")
+            self._judge(uuid, reading, trouble, xids.get(uuid, ()), now)
+            state = self._mps.get(uuid)
+            if state in (MpsState.FAULT, MpsState.DOWN) and uuid not in recycled:
+                broken[uuid] = f"mps_{state}"
+        return broken
+
+    def _read_events(self) -> dict[str, tuple[int, ...]]:
+        xids: dict[str, tuple[int, ...]] = {}
+        try:
+            for event in self._drivers.device.events(0):
+                xids[event.uuid] = (*xids.get(event.uuid, ()), event.xid)
+                self.xids[event.uuid] = event.xid
+        except DeviceError as error:
+            if error.trouble is not Trouble.NOT_SUPPORTED:
+                log.warning("device events cannot be read: %s", error)
+        return xids
+
+    def _take(self, uuid: str, reading: GpuReading, minute: ReportMinute, now: float) -> None:
+        self.readings[uuid] = reading
+        minute.read(uuid, reading)
+        before = self.energy.get(uuid, power.Energy())
+        self.samples.setdefault(uuid, power.Samples()).read(now, reading.power_w, reading.energy_mj)
+        self.energy[uuid] = power.metered(before, reading.energy_mj, reading.power_w, now)
+
+    def _judge(
+        self, uuid: str, reading: GpuReading | None, trouble: Trouble | None, xids: tuple[int, ...], now: float
+    ) -> None:
+        present = uuid in self.present and trouble is not Trouble.LOST
+        observed = health.GpuObservation(uuid, present, reading, trouble, xids, self._mps.get(uuid))
+        state = self.health.get(uuid) or health.HealthState(uuid)
+        self.health[uuid] = health.observe(state, observed, now)
+        verdict = health.verdict(self.health[uuid], now)
+        before = self.verdicts.get(uuid)
+        if before is None or before.reason != verdict.reason:
+            level = logging.INFO if verdict.health == "ok" else logging.WARNING
+            log.log(level, "GPU %s is %s", uuid, ": ".join(filter(None, [verdict.health, verdict.message])))
+        self.verdicts[uuid] = verdict
+
+    def _mps_state(self, gpu: str) -> MpsState:
+        """Returns the daemon's state. One doubtful answer must not end what it serves; several in a row do."""
+        try:
+            state = self._drivers.mps.state(gpu)
+            self._doubts.pop(gpu, None)
+            return state
+        except DeviceError as error:
+            if error.trouble is Trouble.FAULT:
+                return MpsState.FAULT
+            self._doubts[gpu] = self._doubts.get(gpu, 0) + 1
+            log.warning("the MPS daemon of GPU %s does not answer: %s", gpu, error)
+            sure = error.trouble is Trouble.DOWN or self._doubts[gpu] >= PATIENCE_ANSWERS
+            return MpsState.DOWN if sure else self._mps.get(gpu, MpsState.ACTIVE)
