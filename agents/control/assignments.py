@@ -1,4 +1,4 @@
-"""TODO say what this is."""
+"""Judges offered assignments: takes new ones, refuses stale and contradictory ones; begins incarnations."""
 
 from __future__ import annotations
 

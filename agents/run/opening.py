@@ -1,4 +1,4 @@
-"""The seams of this machine, opened as `gpuwright agent run` was told to."""
+"""Opens this machine's devices, runtime, gateway and templates by the options of `gpuwright agent run`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from agents.templates.reading import MODELS, read_usable
 
 log = logging.getLogger(__name__)
 
-COUNTS_SECONDS = 0.5  # that the watch of the devices may be held up by a gateway that does not answer
+COUNTS_SECONDS = 0.5  # the longest that an unresponsive gateway may delay the device watch
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """How an agent is run."""
+    """The options of an agent."""
 
     folder: Path
     node: str = ""
@@ -39,33 +39,33 @@ class AgentOptions:
     gateway: str = ""  # address of a sidecar; followed: gateways follow the control plane; empty: none
     gateway_token_file: str = ""
     gateway_ca_file: str = ""  # certificates to trust, PEM
-    templates: Path | None = None  # the node's own, beside those that are shipped
+    templates: Path | None = None  # the node's own, in addition to the shipped ones
     models: Path = MODELS
-    helper: str = ""  # socket of the root helper; empty: write to the devices ourselves
+    helper: str = ""  # socket of the root helper; empty: the agent writes to the devices itself
     host: str = "127.0.0.1"  # where the gateway reaches the copies
 
 
 class NoGateway:
-    """No gateway: whoever sends requests finds the copies by itself, and each says by itself when it is drained."""
+    """Stands in for a gateway: clients find copies by themselves, and a drained copy has no open requests."""
 
     def declare(self, routes: Sequence[Route]) -> Acknowledged:
         return Acknowledged(tuple(RouteState(route.copy, not route.drained, 0) for route in routes))
 
 
 def open_node(options: AgentOptions) -> NodeParts:
-    """Everything a node is built on. Raises what says in plain words why it cannot be had."""
-    free_port(options.host, ())  # an address that is not of this machine would be found out at the first start
+    """Opens everything that a node is built on; raises an error whose message says what is missing."""
+    free_port(options.host, ())  # fails early if the address does not belong to this machine
     device, mps = _devices(options)
     routes, counters = _gateway(options)
     templates, faults = read_usable(options.templates, options.models)
     for fault in faults:
-        log.error("a template is not offered: %s", fault)
+        log.error("a template cannot be used: %s", fault)
     drivers = NodeDrivers(device, mps, _runtime(options), TcpCopyClient(options.host))
     return NodeParts(drivers, routes, templates, counters, options.host)
 
 
 def _devices(options: AgentOptions) -> tuple[Device, Mps]:
-    """Imported when called: an agent of one kind needs nothing of the others."""
+    """Opens the devices; imports are local because an agent needs only one kind of device."""
     if options.device == "simulated":
         from agents.devices.simulated.remote import connect, ensure_driver
 
@@ -101,11 +101,11 @@ def _gateway(options: AgentOptions) -> tuple[Routes, Callable[[], Mapping[str, C
         return Followers(), None
     if not options.gateway.startswith(("/", "unix:/", "http://", "https://")):
         raise ValueError(
-            f"--gateway {options.gateway} must look like /run/gateway.sock or https://proxy:9444, or be followed"
+            f"--gateway {options.gateway} must be like /run/gateway.sock or https://proxy:9444, or `followed`"
         )
     if not _is_loopback(urlsplit(options.gateway).hostname or "localhost") and _is_loopback(options.host):
-        told = f"--gateway {options.gateway} is on another machine, and cannot reach copies at {options.host}"
-        raise ValueError(f"{told}; --host names an address of this node")
+        reason = f"--gateway {options.gateway} is on another machine and cannot reach copies at {options.host}"
+        raise ValueError(f"{reason}; set --host to an address of this node")
     from agents.gateway.client import SidecarRoutes
 
     def sidecar(seconds: float) -> SidecarRoutes:

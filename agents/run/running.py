@@ -1,4 +1,4 @@
-"""`gpuwright agent run`: everything opened, started, and stopped in order by a signal."""
+"""Runs `gpuwright agent run`: opens and starts everything, and stops it in order on a signal."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class CannotRun(Exception):
-    """Something that an agent cannot be without; the message says what, and what to do."""
+    """The agent cannot run; the message says what is missing and what to do."""
 
 
 def run_agent(options: AgentOptions, metrics: str = "") -> None:
-    """Until SIGTERM or SIGINT. What runs on the node goes on running."""
+    """Runs until SIGTERM or SIGINT. Copies on the node go on running."""
     folder = StateFolder(options.folder)
     try:
         require_own_folder(options.folder)
@@ -48,26 +48,26 @@ def run_agent(options: AgentOptions, metrics: str = "") -> None:
         raise CannotRun(f"no credential in {options.folder}; run `gpuwright agent join` first")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        seen = begin_incarnation(folder, date())
-        node = LocalNode(folder, open_node(replace(options, node=credential.node)), seen.incarnation)
+        memory = begin_incarnation(folder, date())
+        node = LocalNode(folder, open_node(replace(options, node=credential.node)), memory.incarnation)
     except msgspec.MsgspecError as error:
-        told = f"a file in {options.folder} cannot be read ({error}): seen.json, known.json, health.json or energy.json"
-        raise CannotRun(f"{told}; move it away") from error
+        files = "seen.json, known.json, health.json or energy.json"
+        raise CannotRun(f"{files} in {options.folder} cannot be read ({error}); move it away") from error
     except (DeviceError, JournalError, LaunchError, TemplateError, OSError, ValueError) as error:
-        raise CannotRun(f"{error}; `gpuwright agent doctor` says what this machine lacks") from error
-    agent = Agent(folder, credential, node, seen)
+        raise CannotRun(f"{error}; run `gpuwright agent doctor` to see what this machine lacks") from error
+    agent = Agent(folder, credential, node, memory)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     local = LocalServer(options.folder, _answers(agent, node, credential))
     if metrics:
-        _serve_metrics(metrics, agent, node, credential)  # what can be refused comes before anything is changed
+        _serve_metrics(metrics, agent, node, credential)  # before anything is changed, as the address may be refused
     node.start()
     local.start()
     log.info("node %s reports to %s until stopped", credential.node, credential.server)
     agent.run()
     local.stop()
     agent.close()
-    # The poll may wait for a minute yet, and has nothing to say to anybody any more.
+    # The poll may wait for up to a minute more; its answer does not matter any more.
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)
@@ -75,10 +75,10 @@ def run_agent(options: AgentOptions, metrics: str = "") -> None:
 
 def _answers(agent: Agent, node: LocalNode, credential: Credential) -> Mapping[str, Any]:
     return {
-        "status": lambda _asked: status.of(agent, node, credential),
-        "drain": lambda asked: node.drain(asked.get("gpus")),
-        "use": lambda asked: node.use(asked.get("gpus")),
-        "adopt": lambda asked: node.adopt(bool(asked.get("end"))),
+        "status": lambda _question: status.of(agent, node, credential),
+        "drain": lambda question: node.drain(question.get("gpus")),
+        "use": lambda question: node.use(question.get("gpus")),
+        "adopt": lambda question: node.adopt(bool(question.get("end"))),
     }
 
 
@@ -88,7 +88,7 @@ def _serve_metrics(address: str, agent: Agent, node: LocalNode, credential: Cred
 
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise CannotRun(f"--metrics {address!r} must look like 127.0.0.1:9400")
+        raise CannotRun(f"--metrics {address!r} must be HOST:PORT, like 127.0.0.1:9400")
     try:
         serve((host.strip("[]"), int(port)), {"/metrics": lambda: render(status.view(agent, node, credential))})
     except (OSError, OverflowError) as error:

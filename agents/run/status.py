@@ -1,4 +1,4 @@
-"""What the running agent keeps, for somebody on the machine and for Prometheus."""
+"""Describes the running agent, for `gpuwright agent status` and for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
-    """Everything, as plain values."""
+    """Returns the agent's status as plain values."""
     body = node.report_body(*node.current_minute())
     assignment = agent.assignment
     silent = agent.silent_seconds
@@ -46,48 +46,47 @@ def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
     }
 
 
-def text(said: Mapping[str, Any]) -> str:
-    """The same, for reading."""
-    silent = said["silentSeconds"]
-    heard = "it has not answered yet" if silent is None else f"it answered {silent:g} s ago"
+def text(status: Mapping[str, Any]) -> str:
+    """Returns the status as text for a terminal."""
+    silent = status["silentSeconds"]
+    contact = "not answered yet" if silent is None else f"answered {silent:g} s ago"
     lines = [
-        f"node {said['node']}, generation {said['epoch']}.{said['generation']}; {said['server']}: {heard}",
+        f"node {status['node']}, generation {status['epoch']}.{status['generation']}; {status['server']}: {contact}",
     ]
-    if said["trouble"]:
-        lines.append(f"it is not heard now: {said['trouble']}")
-    if said["gatewayAway"]:
-        lines.append(f"the gateway does not answer: {said['gatewayAway']}")
+    if status["trouble"]:
+        lines.append(f"the control plane cannot be reached now: {status['trouble']}")
+    if status["gatewayAway"]:
+        lines.append(f"the gateway does not acknowledge routes: {status['gatewayAway']}")
     rows = [("GPU", "HEALTH", "POWER W", "MEMORY GIB", "CLOCK MHZ", "")]
-    for gpu in said["gpus"]:
+    for gpu in status["gpus"]:
         note = " ".join(filter(None, [gpu.get("reason", ""), "fenced" if gpu.get("fenced") else ""]))
         figures = [f"{gpu.get(name, 0):.0f}" for name in ("powerMeanW", "memoryUsedGib", "smClockMhz")]
         rows.append((str(gpu["index"]), gpu.get("health", "ok"), *figures, note))
     lines += ["", *_table(rows)]
-    if said["copies"]:
+    if status["copies"]:
         rows = [("COPY", "GPU", "STAGE", "SM%", "MEMORY GIB", "ADDRESS")]
-        for copy in said["copies"]:
+        for copy in status["copies"]:
             reason = f" ({copy['reason']})" if copy.get("reason") else ""
             share, memory = f"{copy.get('smPercent', 0):g}", f"{copy.get('memoryGib', 0):g}"
             rows.append((copy["id"], str(copy["gpu"]), copy["stage"] + reason, share, memory, copy.get("address", "")))
         lines += ["", *_table(rows)]
-    if said["draining"]:
-        lines.append(f"drained, and nothing is started there: {', '.join(said['draining'])}")
-    for gpu, message in said["faults"].items():
+    if status["draining"]:
+        lines.append(f"draining, nothing is started there: {', '.join(status['draining'])}")
+    for gpu, message in status["faults"].items():
         lines.append(f"GPU {gpu}: {message}")
-    for held in said["heldBack"]:
+    for held in status["heldBack"]:
         lines.append(f"held back: {held['instance']}: {held['reason']}: {held.get('message', '')}")
-    for moved in said["excursions"]:
+    for moved in status["excursions"]:
         who = moved.get("instance") or f"GPU {moved['gpu']}"
-        lines.append(
-            f"away from plan: {who}: {moved['knob']} {moved['value']:g} for {moved['planned']:g}: {moved['reason']}"
-        )
-    for name in said["strangers"]:
-        lines.append(f"runs and is in no journal: {name}; `gpuwright agent adopt` takes it in")
+        value = f"{moved['knob']} is {moved['value']:g}, planned {moved['planned']:g}"
+        lines.append(f"not as planned: {who}: {value}: {moved['reason']}")
+    for name in status["strangers"]:
+        lines.append(f"running but in no journal: {name}; `gpuwright agent adopt` adopts it")
     return "\n".join(lines)
 
 
 def view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
-    """The same, as the metrics are made from."""
+    """Returns the view from which the metrics are made."""
     from agents.prometheus import AgentView, CopyView, GpuView
 
     body = node.report_body(*node.current_minute())
@@ -108,8 +107,8 @@ def view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
     ]
     copies = []
     for copy in node.keeper.copies():
-        told = node.counters.totals.get(copy.id)
-        served = told.served if told else None
+        totals = node.counters.totals.get(copy.id)
+        served = totals.served if totals else None
         copies.append(
             CopyView(
                 copy=copy.id,
@@ -124,8 +123,8 @@ def view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
                 sm_count=served.sm_count if served else None,
                 memory_limit_gib=copy.wanted.memory_gib,
                 memory_gib=served.memory_gib if served else None,
-                requests=told.counters.requests if told and copy.served else None,
-                errors=told.counters.errors if told and copy.served else None,
+                requests=totals.counters.requests if totals and copy.served else None,
+                errors=totals.counters.errors if totals and copy.served else None,
                 busy_seconds=served.busy_seconds if served else None,
                 steps=served.steps if served else None,
             )

@@ -1,7 +1,7 @@
-"""How the agent talks to a copy: one HTTP request to the address it listens on, which never raises and always ends.
+"""Sends one HTTP request to a copy; the call never raises and always ends.
 
-A copy is not trusted. It may accept and say nothing, drip a byte a second, or answer without end: the deadline is over
-the whole exchange, and an answer has a largest size.
+A copy is not trusted: it may accept and stay silent, send a byte a second, or answer without end. So the deadline
+covers the whole exchange, and an answer has a largest size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CopyReply:
-    """What came back; status 0: no whole answer, and `why`."""
+    """A copy's answer; status 0 means that no whole answer came, for the reason `why`."""
 
     ok: bool  # 2xx
     status: int
@@ -33,7 +33,7 @@ class CopyReply:
 
 
 class CopyClient(Protocol):
-    """Asks a copy; a simulated runtime answers without a socket."""
+    """Asks copies; a simulated runtime answers without a socket."""
 
     def ask(self, port: int, probe: Probe, **values: float) -> CopyReply: ...
 
@@ -41,13 +41,13 @@ class CopyClient(Protocol):
 
 
 class TcpCopyClient:
-    """Asks the address of this node that copies listen on."""
+    """Asks copies at this node's address over TCP."""
 
     def __init__(self, host: str = LOOPBACK) -> None:
         self._host = host
 
     def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
-        """Send the probe with its `{batch}` and the like filled in from `values`."""
+        """Sends the probe, with placeholders such as `{batch}` filled in from `values`."""
         path, body = _filled(probe.path, values), _filled(probe.body, values)
         address = (self._host, probe.port or port)
         try:
@@ -56,7 +56,7 @@ class TcpCopyClient:
             return CopyReply(False, 0, why=f"{type(error).__name__}: {error}"[:200])
 
     def served(self, port: int, filled: Filled) -> Served | None:
-        """What the copy says it has served; None when it has no metrics endpoint, or does not answer."""
+        """Returns what the copy reports to have served; None without a metrics endpoint or an answer."""
         if filled.metrics is None:
             return None
         reply = self.ask(port, filled.metrics)
@@ -73,14 +73,14 @@ def _filled(text: str, values: dict[str, float]) -> str:
 
 def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, deadline: float) -> CopyReply:
     host, port = address
-    with socket.create_connection(address, timeout=_left(deadline)) as connection:
+    with socket.create_connection(address, timeout=_remaining(deadline)) as connection:
         named = f"[{host}]" if ":" in host else host
         lines = [f"{method} {path} HTTP/1.1", f"Host: {named}:{port}", "Connection: close", "Accept: */*"]
         if body:
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-        connection.settimeout(_left(deadline))
+        connection.settimeout(_remaining(deadline))
         connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + body)
-        source: Any = _Deadlined(connection, deadline)  # all that HTTPResponse asks of a socket is makefile
+        source: Any = _Deadlined(connection, deadline)  # HTTPResponse uses nothing of a socket but makefile
         with http.client.HTTPResponse(source, method=method) as response:
             response.begin()
             answer = response.read(MOST_BYTES + 1)
@@ -91,15 +91,15 @@ def _exchange(address: tuple[str, int], method: str, path: str, body: bytes, dea
             return CopyReply(200 <= response.status < 300, response.status, answer)
 
 
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("no whole answer in time")
-    return left
+def _remaining(deadline: float) -> float:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("no complete answer in time")
+    return seconds
 
 
 class _Deadlined(io.RawIOBase):
-    """A socket to read from until a deadline, however many pieces the answer comes in."""
+    """Reads from a socket until a deadline, however many pieces the answer comes in."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection
@@ -112,5 +112,5 @@ class _Deadlined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(_left(self._deadline))
+        self._connection.settimeout(_remaining(self._deadline))
         return self._connection.recv_into(buffer)

@@ -1,7 +1,7 @@
-"""How an agent talks to the control plane: plain HTTP/1.1 from the standard library, one connection a purpose.
+"""Connects to the control plane: HTTP/1.1 from the standard library, one connection for each purpose.
 
-What answers may be hostile, or broken: an answer ends by a deadline and has a largest size, and its words are fit for
-a line of log, without the token that was sent.
+The other side may be hostile or broken: an answer has a deadline and a largest size, and its text is made fit for a log
+line, without the token that was sent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 from agents.talk import deadline
 
 CONNECT_SECONDS = 10.0
-SHORTEST_SECRET = 8  # anything shorter may be a part of any word
+SHORTEST_SECRET = 8  # anything shorter may occur in ordinary words
 
 T = TypeVar("T")
 
 
 class LinkError(Exception):
-    """No answer, or one that cannot be used; trying again later is right."""
+    """No answer, or one that cannot be used; the caller may retry later."""
 
     def __init__(self, message: str, *, status: int = 0, retry_seconds: float = 0.0) -> None:
         super().__init__(message)
@@ -33,14 +33,14 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LinkAnswer:
-    """What the control plane said."""
+    """The control plane's answer to a request."""
 
     status: int
     body: bytes
 
 
 class Link:
-    """One keep-alive connection. Not for use by several threads."""
+    """One keep-alive connection, for one thread."""
 
     def __init__(self, server: str, token: str = "", ca_file: str = "") -> None:
         parts = urlsplit(server)
@@ -56,7 +56,7 @@ class Link:
         self._open: http.client.HTTPConnection | None = None
 
     def request(self, method: str, path: str, body: bytes | None = None, seconds: float = 10.0) -> LinkAnswer:
-        """One request; anything but a 2xx answer is a LinkError."""
+        """Sends one request; raises LinkError unless the answer is 2xx."""
         for attempt in ("kept", "fresh"):
             was_open = self._open is not None
             try:
@@ -66,11 +66,11 @@ class Link:
                 # A connection kept open may have been closed by the other side while we were silent.
                 if was_open and attempt == "kept" and not isinstance(error, TimeoutError):
                     continue
-                reason = self._sayable(f"{type(error).__name__}: {error}")
+                reason = self._loggable(f"{type(error).__name__}: {error}")
                 raise LinkError(f"{self._host}:{self._port} did not answer: {reason}") from error
             if not 200 <= status < 300:
                 raise LinkError(
-                    f"{method} {path} was answered {status}: {self._sayable(_detail(text))}",
+                    f"{method} {path} was answered {status}: {self._loggable(_detail(text))}",
                     status=status,
                     retry_seconds=_seconds(headers.get("Retry-After", "")),
                 )
@@ -89,28 +89,28 @@ class Link:
             self._open = self._connect()
         return deadline.exchange(self._open, method, path, body, self._headers, seconds)
 
-    def _sayable(self, text: str) -> str:
-        """The other side's words for a line of log: printable, and without the token should it say that back."""
-        said = deadline.printable(text)
-        return said.replace(self._secret, "(the token)") if len(self._secret) >= SHORTEST_SECRET else said
+    def _loggable(self, text: str) -> str:
+        """Returns the other side's text fit for a log line: printable, and with our token removed if it is echoed."""
+        loggable = deadline.printable(text)
+        return loggable.replace(self._secret, "(the token)") if len(self._secret) >= SHORTEST_SECRET else loggable
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._tls is not None:
-            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 self._host, self._port, timeout=CONNECT_SECONDS, context=self._tls
             )
         else:
-            made = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
-        made.connect()
-        return made
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        connection.connect()
+        return connection
 
 
 def decode_answer(body: bytes, kind: type[T]) -> T:
-    """What an answer says; LinkError for one that is none."""
+    """Decodes an answer; raises LinkError if it cannot be parsed."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise LinkError(deadline.printable(f"the answer is none: {error}")[:300]) from error
+        raise LinkError(deadline.printable(f"the answer cannot be parsed: {error}")[:300]) from error
 
 
 class _Fault(msgspec.Struct):
@@ -124,7 +124,7 @@ class _Problem(msgspec.Struct):
 
 
 def _detail(body: bytes) -> str:
-    """The sentence of a problem document with its first faults, or the beginning of whatever it is."""
+    """Returns a problem document's detail and first faults, or the beginning of any other text."""
     try:
         problem = msgspec.json.decode(body, type=_Problem)
         faults = [f"; {fault.field}: {fault.message}"[:300] for fault in problem.faults[:3]]

@@ -1,7 +1,7 @@
-"""Reads what model servers say of themselves in Prometheus text: gpuwright-serve's, Triton's and vLLM's words.
+"""Reads the Prometheus metrics of model servers: gpuwright-serve, Triton and vLLM.
 
-Strict about values: what is not a finite number of at least 0 is dropped and counted, and so is a line that cannot be
-read; the rest stands. Only the lines with names that we want are looked into: a vLLM says thousands of others.
+A value that is not a finite number of at least 0 is dropped and counted, and so is an unreadable line; the rest is
+used. Only lines with known metric names are parsed: vLLM exposes thousands of others.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from agents.seams.traffic import Counters, Served
 LARGEST = 1e15
 LONGEST_LINE = 4096
 MOST_SAMPLES = 20_000
-MOST_LINES = 100_000  # of all; the rest counts as one that is too long
+MOST_LINES = 100_000  # of the whole text; the rest counts as one line that is too long
 _EDGES = tuple(LATENCY_EDGES_MS)
 Labels = dict[str, str]
 Samples = dict[str, list[tuple[Labels, float]]]
 
 
 def served_of(kind: str, text: bytes) -> Served | None:
-    """What the text says, in the words of that kind; None for a kind that we do not read."""
-    words = WANTED.get(kind)
-    if words is None:
+    """Returns the figures in the text of a server of that kind; None for an unknown kind."""
+    names = WANTED.get(kind)
+    if names is None:
         return None
-    samples, dropped = read(text, words)
+    samples, dropped = read(text, names)
     return READERS[kind](samples, dropped)
 
 
 def read(text: bytes, wanted: frozenset[str]) -> tuple[Samples, int]:
-    """The samples of these metrics, and how many of their lines were dropped."""
+    """Returns the samples of these metrics, and how many of their lines were dropped."""
     starts = tuple(name.encode() for name in wanted)
     samples: Samples = {}
     dropped = taken = 0
@@ -49,7 +49,7 @@ def read(text: bytes, wanted: frozenset[str]) -> tuple[Samples, int]:
 
 
 def _sample(line: bytes) -> tuple[str, Labels, float] | None:
-    """Name, labels and value of `name{a="b"} 1.5 [timestamp]`; None when it is not one, or its value is no amount."""
+    """Parses `name{a="b"} 1.5 [timestamp]`; returns None if it is malformed or its value is not an amount."""
     if len(line) > LONGEST_LINE:
         return None
     try:
@@ -70,7 +70,7 @@ def _sample(line: bytes) -> tuple[str, Labels, float] | None:
     if not 1 <= len(rest) <= 2:
         return None
     try:
-        # Python reads 1_000 as a number, and the digits of every script.
+        # float() would also accept 1_000 and non-ASCII digits.
         value = float(rest[0]) if rest[0].isascii() and "_" not in rest[0] else math.nan
     except ValueError:
         return None
@@ -80,7 +80,7 @@ def _sample(line: bytes) -> tuple[str, Labels, float] | None:
 
 
 def _labels(text: str, at: int, labels: Labels) -> int:
-    """Read labels from `at`; the index after the closing brace, or -1."""
+    """Reads labels from `at` on; returns the index after the closing brace, or -1."""
     while at < len(text):
         if text[at] == "}":
             return at + 1
@@ -110,15 +110,15 @@ def _labels(text: str, at: int, labels: Labels) -> int:
 
 
 def total(samples: Samples, name: str) -> float | None:
-    """The sum over all label sets; None when nothing was said."""
+    """Returns the sum over all label sets; None if there is no sample."""
     found = samples.get(name)
     return sum(value for _, value in found) if found else None
 
 
 def histogram(samples: Samples, name: str, ms_per_unit: float) -> tuple[tuple[int, ...], int]:
-    """Counts by LATENCY_EDGES_MS of a cumulative histogram, and how many of its buckets made no sense.
+    """Returns a cumulative histogram's counts by LATENCY_EDGES_MS, and how many of its buckets were invalid.
 
-    A source's bucket is counted where its upper edge falls: nothing ever looks faster than it was.
+    A source's bucket is counted where its upper edge falls, so that no latency looks shorter than it was.
     """
     cumulative: dict[float, float] = {}
     dropped = 0
@@ -135,7 +135,7 @@ def histogram(samples: Samples, name: str, ms_per_unit: float) -> tuple[tuple[in
     before = 0.0
     for edge in sorted(cumulative):
         if cumulative[edge] < before:
-            dropped += 1  # it may not fall
+            dropped += 1  # a cumulative count cannot fall
             continue
         counts[bisect_left(_EDGES, edge * ms_per_unit * (1 - 1e-9))] += int(cumulative[edge] - before)
         before = cumulative[edge]
@@ -171,7 +171,7 @@ def _gpuwright(samples: Samples, dropped: int) -> Served:
 
 
 def _triton(samples: Samples, dropped: int) -> Served:
-    """Triton counts for each model and version. Its times are summed over requests, not batches: no busy time.
+    """Reads Triton's counts, by model and version. Its times are sums over requests, so they give no busy time.
 
     Its histogram is off unless it runs with `--metrics-config histogram_latencies=true`.
     """
@@ -188,7 +188,7 @@ def _triton(samples: Samples, dropped: int) -> Served:
 
 
 def _vllm(samples: Samples, dropped: int) -> Served:
-    """vLLM batches continuously: its batch is what runs at the moment. Aborted requests are its errors."""
+    """Reads vLLM's counts. It batches continuously, so its batch is what runs now; aborted requests are errors."""
     latency, odd = histogram(samples, "vllm:e2e_request_latency_seconds", 1000.0)
     finished = samples.get("vllm:request_success_total", [])
     failed = sum(value for labels, value in finished if labels.get("finished_reason") in ("abort", "error"))
@@ -201,7 +201,7 @@ def _vllm(samples: Samples, dropped: int) -> Served:
 
 
 def _either(samples: Samples, figure: str) -> float | None:
-    """Of a server, or of a job."""
+    """Returns a figure of a server or, if there is none, of a job."""
     served = total(samples, f"gpuwright_serve_{figure}")
     return total(samples, f"gpuwright_train_{figure}") if served is None else served
 

@@ -1,4 +1,4 @@
-"""Says what this node can and cannot enforce, and what to do about it; tries, and changes nothing."""
+"""Checks what this node can enforce and advises what to do about the rest; it tries things and changes nothing."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ CHECK_SECONDS = 8.0
 
 
 def examine(options: AgentOptions, seconds: float = CHECK_SECONDS) -> Diagnosis:
-    """Everything that can be tried here, within twice `seconds`: first the driver, then the rest side by side."""
-    seen: list[gpus.DriverFacts] = []
+    """Runs every check within twice `seconds`: first the driver, then the rest in parallel."""
+    facts: list[gpus.DriverFacts] = []
     simulated = options.device == "simulated"
-    first = [_simulated(options)] if simulated else run([("driver", partial(_look, seen))], seconds)
-    has_gpu = simulated or bool(seen and seen[0].count)
-    of_gpus = _of_gpus(seen[0], options) if seen and seen[0].gpus else []
+    first = [_simulated(options)] if simulated else run([("driver", partial(_look, facts))], seconds)
+    has_gpu = simulated or bool(facts and facts[0].count)
+    of_gpus = _of_gpus(facts[0], options) if facts and facts[0].gpus else []
     return Diagnosis((*first, *run([*of_gpus, *_of_machine(options, simulated)], seconds)), has_gpu)
 
 
-def _of_gpus(seen: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
+def _of_gpus(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
     helper = Path(options.helper) if options.helper else None
     return [
-        ("compute mode", partial(gpus.compute_modes, seen)),
+        ("compute mode", partial(gpus.compute_modes, facts)),
         ("root helper", partial(gpus.settable, helper)),
         ("mps program", mps.program),
-        ("mps daemon", partial(mps.daemons, seen, options.folder / "mps")),
+        ("mps daemon", partial(mps.daemons, facts, options.folder / "mps")),
         ("mps user", mps.users),
     ]
 
@@ -57,16 +57,17 @@ def _of_machine(options: AgentOptions, simulated: bool) -> list[tuple[str, Check
 
 
 def _simulated(options: AgentOptions) -> DoctorFinding:
-    return ok("driver", f"not asked: {options.simulated_gpus} simulated {options.simulated_kind} take its place")
+    text = f"not checked: {options.simulated_gpus} simulated {options.simulated_kind} GPUs are used instead"
+    return ok("driver", text)
 
 
-def _look(seen: list[gpus.DriverFacts]) -> list[DoctorFinding]:
+def _look(facts: list[gpus.DriverFacts]) -> list[DoctorFinding]:
     try:
-        seen.append(gpus.look(shutil.which(PROGRAM) is not None))
+        facts.append(gpus.look(shutil.which(PROGRAM) is not None))
     except DeviceError as error:
         return [gpus.no_driver(error)]
     except ImportError:
         return [gpus.no_binding()]
-    if not seen[0].count:
-        return [gpus.no_gpus(seen[0])]
-    return list(gpus.described(seen[0]))
+    if not facts[0].count:
+        return [gpus.no_gpus(facts[0])]
+    return list(gpus.described(facts[0]))

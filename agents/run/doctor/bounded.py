@@ -1,4 +1,4 @@
-"""Runs checks side by side, each with a deadline: one that hangs costs the doctor a few seconds and one line."""
+"""Runs checks in parallel with a deadline, so that one that hangs costs a few seconds and one line of output."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class _RunningCheck:
 
 
 def run(checks: Iterable[tuple[str, Check]], seconds: float) -> list[DoctorFinding]:
-    """The findings of all checks in their order. A check that hangs or breaks is a finding, and no traceback."""
-    under = [_start(name, check) for name, check in checks]
+    """Returns the findings of all checks in order. A check that hangs or breaks becomes a finding, not a traceback."""
+    running = [_start(name, check) for name, check in checks]
     deadline = time.monotonic() + seconds
     found: list[DoctorFinding] = []
-    for one in under:
-        if one.done.wait(max(0.0, deadline - time.monotonic())) and one.findings is not None:
-            found.extend(one.findings)
+    for check in running:
+        if check.done.wait(max(0.0, deadline - time.monotonic())) and check.findings is not None:
+            found.extend(check.findings)
         else:
             text = f"no answer within {seconds:g} s"
-            found.append(fail(one.name, text, "Something below it hangs; look at the kernel's log (dmesg)."))
+            found.append(fail(check.name, text, "Something below it hangs; look at the kernel's log (dmesg)."))
     return found
 
 
 def _start(name: str, check: Check) -> _RunningCheck:
-    under = _RunningCheck(name)
+    running = _RunningCheck(name)
 
     def attempt() -> None:
         try:
-            under.findings = list(check())
+            running.findings = list(check())
         except Exception as error:
-            text = f"the check broke: {type(error).__name__}: {error}"
-            under.findings = [fail(name, text, "This is a fault in gpuwright; please report it with this line.")]
-        under.done.set()
+            text = f"the check itself failed: {type(error).__name__}: {error}"
+            running.findings = [fail(name, text, "This is a bug in gpuwright; please report it with this line.")]
+        running.done.set()
 
     threading.Thread(target=attempt, name=f"doctor-{name}", daemon=True).start()
-    return under
+    return running

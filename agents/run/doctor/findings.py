@@ -1,4 +1,4 @@
-"""What the doctor found, in words that an operator can act on."""
+"""The doctor's findings, worded so that an operator can act on them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
-    WARN = "warn"  # it works, and something is worth knowing or doing
-    FAIL = "fail"  # something cannot be done or enforced here
+    WARN = "warn"  # it works, but there is something to know or do
+    FAIL = "fail"  # something does not work or cannot be enforced here
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that was tried: what came of it, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     check: str
     level: Level
@@ -29,32 +29,32 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that was tried on this node."""
+    """All findings on this node."""
 
     findings: tuple[DoctorFinding, ...]
     has_gpu: bool
 
     @property
     def exit_code(self) -> int:
-        """0: all can be done; 1: something cannot; 3: there is no GPU here to do it with."""
+        """0: everything works; 1: something does not; 3: there is no GPU here."""
         if not self.has_gpu:
             return 3
         return 1 if any(finding.level is Level.FAIL for finding in self.findings) else 0
 
     @property
     def verdict(self) -> str:
-        """The one sentence that matters."""
+        """The conclusion, in one sentence."""
         failed = sum(finding.level is Level.FAIL for finding in self.findings)
         warned = sum(finding.level is Level.WARN for finding in self.findings)
         if not self.has_gpu:
-            return "There is no NVIDIA GPU here that the driver reaches: an agent could run simulated ones only."
+            return "The driver reaches no NVIDIA GPU here: an agent could only run simulated ones."
         if failed:
-            return f"This node cannot do or enforce {failed} of {len(self.findings)} things."
-        more = f"; {warned} things are worth a look" if warned else ""
+            return f"{failed} of {len(self.findings)} checks failed: this node cannot do or enforce what they test."
+        more = f"; {warned} warnings are worth a look" if warned else ""
         return f"This node can do and enforce everything{more}."
 
     def text(self) -> str:
-        """For a terminal."""
+        """Returns the findings as text for a terminal."""
         width = max((len(finding.check) for finding in self.findings), default=0)
         lines: list[str] = []
         for finding in self.findings:
@@ -65,14 +65,14 @@ class Diagnosis:
         return "\n".join([*lines, "", self.verdict])
 
     def json(self) -> str:
-        """For a program."""
-        said = {
+        """Returns the findings as JSON for a program."""
+        content = {
             "verdict": self.verdict,
             "exitCode": self.exit_code,
             "hasGpu": self.has_gpu,
             "findings": [asdict(finding) for finding in self.findings],
         }
-        return json.dumps(said, indent=2)
+        return json.dumps(content, indent=2)
 
 
 def ok(check: str, found: str) -> DoctorFinding:
@@ -87,8 +87,8 @@ def fail(check: str, found: str, advice: str) -> DoctorFinding:
     return DoctorFinding(check, Level.FAIL, found, advice)
 
 
-def listed(things: Iterable[object]) -> str:
-    return ", ".join(str(thing) for thing in things) or "none"
+def listed(items: Iterable[object]) -> str:
+    return ", ".join(str(thing) for thing in items) or "none"
 
 
 def _wrapped(text: str, head: str) -> list[str]:

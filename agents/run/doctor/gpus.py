@@ -1,4 +1,4 @@
-"""What can be asked of the GPUs of this node, and what can be set on them."""
+"""Checks what can be read from this node's GPUs, and what can be set on them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 from agents.seams.device import Ability, DeviceError, GpuDevice, Trouble
 
 WITHOUT = {
-    Ability.READ_POWER: "power is not measured, so no cap can be kept by it",
-    Ability.READ_ENERGY: "energy is added up from power readings",
-    Ability.READ_UTILIZATION: "utilization is not reported",
-    Ability.EVENTS: "critical errors (XIDs) are noticed by their effects only",
-    Ability.LOCK_CLOCKS: "clocks cannot be set: power is kept by batch sizes alone",
-    Ability.CAP_POWER: "the board's own power limit stays as it is",
-    Ability.COMPUTE_MODE: "nothing stops a process that avoids MPS",
+    Ability.READ_POWER: "power cannot be measured, so the agent cannot enforce a power cap",
+    Ability.READ_ENERGY: "energy is estimated from power readings",
+    Ability.READ_UTILIZATION: "utilization cannot be reported",
+    Ability.EVENTS: "critical errors (XIDs) are noticed only by their effects",
+    Ability.LOCK_CLOCKS: "clocks cannot be set: power is limited by batch sizes alone",
+    Ability.CAP_POWER: "the board's own power limit cannot be set",
+    Ability.COMPUTE_MODE: "a process that avoids MPS cannot be kept off the GPU",
     Ability.MPS: "SM and memory shares cannot be enforced",
-}  # READ_ECC: many boards have no ECC, and nothing is missing then
+}  # READ_ECC is left out: many boards have no ECC, which is no fault
 NEEDED = frozenset({Ability.MPS})
 DEADLINE_SECONDS = 2.0  # of each call
 
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """What the driver says of this machine."""
+    """What the driver reports about this machine."""
 
     driver_version: str
     gpus: tuple[GpuDevice, ...]
-    troubles: tuple[DeviceError, ...]  # of GPUs that are there and do not answer
-    nameless: int  # those that do not even say which they are
+    troubles: tuple[DeviceError, ...]  # of GPUs that are present and do not answer
+    nameless: int  # GPUs that do not even report their UUID
     modes: Mapping[str, int]
 
     @property
@@ -43,7 +43,7 @@ class DriverFacts:
 
 
 def look(has_mps: bool) -> DriverFacts:
-    """Ask the driver once; DeviceError where there is none."""
+    """Asks the driver once; raises DeviceError if there is none."""
     from agents.devices.nvml.binding import Binding
     from agents.devices.nvml.probing import found
 
@@ -58,38 +58,39 @@ def look(has_mps: bool) -> DriverFacts:
                 modes[uuid] = int(binding.call(uuid, "read its compute mode", binding.nvml.nvmlDeviceGetComputeMode))
             except DeviceError:
                 continue
-        gpus = tuple(sorted((a for a in answers.values() if isinstance(a, GpuDevice)), key=lambda gpu: gpu.index))
+        gpus = [answer for answer in answers.values() if isinstance(answer, GpuDevice)]
         troubles = tuple(answer for answer in answers.values() if isinstance(answer, DeviceError))
-        return DriverFacts(binding.driver_version(), gpus, troubles, nameless, modes)
+        in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+        return DriverFacts(binding.driver_version(), in_order, troubles, nameless, modes)
     finally:
         binding.close()
 
 
 def no_driver(error: DeviceError) -> DoctorFinding:
-    """Why there is nothing to look at, and what would change that."""
+    """Returns the finding that NVML cannot be used, with advice by cause."""
     text = f"NVML cannot be used: {error.what}"
     if error.trouble is Trouble.NO_PERMISSION:
         return fail("driver", text, "Let this user open /dev/nvidiactl and /dev/nvidia0 (in a container: --gpus all).")
     if error.trouble is Trouble.TIMEOUT:
-        return fail("driver", text, "A GPU hangs; see dmesg for XIDs. Nothing but a reset or a reboot helps.")
+        return fail("driver", text, "A GPU hangs; look for XIDs in dmesg. Only a reset or a reboot helps.")
     if not Path("/proc/driver/nvidia/version").exists():
-        advice = "Install NVIDIA's driver, or run this where the GPUs are (in a container: --gpus all)."
+        advice = "Install NVIDIA's driver, or run this where the GPUs are visible (in a container: --gpus all)."
         return fail("driver", text, advice)
-    advice = "The kernel module is loaded and its library is not there, or of another version: reboot after an upgrade."
+    advice = "The kernel module is loaded, but its library is missing or has another version: reboot after an upgrade."
     return fail("driver", text, advice)
 
 
-def described(seen: DriverFacts) -> Iterator[DoctorFinding]:
-    """The driver, and each GPU with what it cannot do."""
-    yield ok("driver", f"version {seen.driver_version}, {seen.count} GPUs")
-    advice = "Only this GPU is affected; see dmesg for XIDs. A reset or a reboot may help."
-    for error in seen.troubles:
+def described(facts: DriverFacts) -> Iterator[DoctorFinding]:
+    """Yields the driver's finding, and each GPU's with the abilities that it lacks."""
+    yield ok("driver", f"version {facts.driver_version}, {facts.count} GPUs")
+    advice = "Only this GPU is affected; look for XIDs in dmesg. A reset or a reboot may help."
+    for error in facts.troubles:
         yield fail("gpu", str(error), advice)
-    if seen.nameless:
+    if facts.nameless:
         yield fail(
-            "gpu", f"{seen.nameless} of {seen.count} GPUs are lost or hang: they do not say who they are", advice
+            "gpu", f"{facts.nameless} of {facts.count} GPUs are lost or hang: they do not report their UUIDs", advice
         )
-    for gpu in seen.gpus:
+    for gpu in facts.gpus:
         name = f"gpu {gpu.index}"
         text = f"{gpu.name}, {gpu.memory_gib:.0f} GiB, {gpu.sm_count} SMs, {gpu.uuid}"
         lacks = [ability for ability in WITHOUT if ability not in gpu.abilities]
@@ -98,46 +99,49 @@ def described(seen: DriverFacts) -> Iterator[DoctorFinding]:
             continue
         consequences = "; ".join(WITHOUT[ability] for ability in lacks)
         if NEEDED & set(lacks):
-            yield fail(name, f"{text}: {consequences}", "Volta or newer and the MPS control program are needed.")
+            advice = "Shares need a GPU of the Volta generation or newer and the MPS control program."
+            yield fail(name, f"{text}: {consequences}", advice)
         else:
-            yield warn(name, f"{text}: {consequences}", "The device or its driver does not offer it; nothing to do.")
+            advice = "The device or its driver does not support this; there is nothing to do."
+            yield warn(name, f"{text}: {consequences}", advice)
 
 
-def compute_modes(seen: DriverFacts) -> Iterator[DoctorFinding]:
-    """EXCLUSIVE_PROCESS is the backstop: a process that avoids MPS cannot open the device at all."""
-    for gpu in seen.gpus:
-        mode, name = seen.modes.get(gpu.uuid), f"compute mode {gpu.index}"
+def compute_modes(facts: DriverFacts) -> Iterator[DoctorFinding]:
+    """Checks compute modes: in EXCLUSIVE_PROCESS a process that avoids MPS cannot open the device at all."""
+    for gpu in facts.gpus:
+        mode, name = facts.modes.get(gpu.uuid), f"compute mode {gpu.index}"
         if mode == EXCLUSIVE_PROCESS_MODE:
-            yield ok(name, "exclusive: only the MPS server opens the device")
+            yield ok(name, "exclusive: only the MPS server can open the device")
         elif mode == DEFAULT_MODE:
-            yield ok(name, "default: the agent makes it exclusive before anything is started")
+            yield ok(name, "default: the agent makes it exclusive before it starts anything")
         elif mode is not None:
             advice = f"Allow compute on it: nvidia-smi -i {gpu.index} -c DEFAULT"
-            yield fail(name, f"mode {mode}: the device refuses to compute", advice)
+            yield fail(name, f"mode {mode}: the device refuses all compute work", advice)
 
 
 def settable(helper: Path | None) -> Iterator[DoctorFinding]:
-    """Clocks, power limits and compute modes are root's to set: through the root helper, or as root."""
+    """Checks that clocks, power limits and compute modes can be set: through the root helper, or as root."""
     what = "clocks, power limits and compute modes"
     if helper is None and os.geteuid() == 0:
-        advice = "Run the agent as a user of its own, with gpuwright-privileged.service and --helper (docs/agent.md)."
-        yield warn("root helper", f"none is named, and this is root: {what} can be set", advice)
+        advice = "Run the agent as its own user, with gpuwright-privileged.service and --helper (docs/agent.md)."
+        yield warn("root helper", f"not configured; running as root, so {what} can be set", advice)
         return
     if helper is None:
-        advice = f"Start gpuwright-privileged.service and name its socket: --helper {SOCKET} (docs/agent.md)."
-        yield fail("root helper", f"none is named, and this is not root: {what} cannot be set", advice)
+        advice = f"Start gpuwright-privileged.service and pass its socket: --helper {SOCKET} (docs/agent.md)."
+        yield fail("root helper", f"not configured, and this user is not root: {what} cannot be set", advice)
         return
     try:
         version = Privileged(helper, seconds=3.0).hello().version
         yield ok("root helper", f"answers at {helper} (version {version}): {what} can be set")
     except DeviceError as error:
-        advice = f"systemctl start gpuwright-privileged; it must name this user: --user {_user()} (docs/agent.md)."
+        advice = f"systemctl start gpuwright-privileged; it must serve this user: --user {_user()} (docs/agent.md)."
         yield fail("root helper", f"{error.what}: {what} cannot be set", advice)
 
 
-def no_gpus(seen: DriverFacts) -> DoctorFinding:
-    text = f"driver {seen.driver_version} is there and knows no GPU"
-    return fail("driver", text, "Run this where the GPUs are (in a container: --gpus all); see lspci and dmesg.")
+def no_gpus(facts: DriverFacts) -> DoctorFinding:
+    text = f"driver {facts.driver_version} is loaded but finds no GPU"
+    advice = "Run this where the GPUs are visible (in a container: --gpus all); check lspci and dmesg."
+    return fail("driver", text, advice)
 
 
 def no_binding() -> DoctorFinding:

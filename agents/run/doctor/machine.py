@@ -1,4 +1,4 @@
-"""Whether this machine lets the agent do its work: folders, memory, ports, groups, templates."""
+"""Checks that the machine lets the agent work: folders, shared memory, ports, cgroups, templates."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LEAST_DISK_MIB = 256
 PORTS_TRIED = 200
 
 
-def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[DoctorFinding]:  # noqa: S108  tried, not used
-    """MPS and model servers pass data through it; containers often have 64 MiB."""
+def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[DoctorFinding]:  # noqa: S108  tested, not used
+    """Checks /dev/shm, through which MPS and model servers pass data; containers often have only 64 MiB."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -35,29 +35,29 @@ def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[DoctorFinding]:  
         return
     free_mib = shutil.disk_usage(folder).free // 2**20
     if free_mib < LEAST_SHM_MIB:
-        advice = "In a container: --ipc=host or --shm-size=1g. Else: mount -o remount,size=50% /dev/shm"
+        advice = "In a container: --ipc=host or --shm-size=1g. Otherwise: mount -o remount,size=50% /dev/shm"
         yield warn("shared memory", f"{folder} has {free_mib} MiB free", advice)
     else:
         yield ok("shared memory", f"{folder} has {free_mib} MiB free")
 
 
 def state_folder(folder: Path) -> Iterator[DoctorFinding]:
-    """It holds the credential and the journal: ours alone, and what is written there is there."""
+    """Checks the folder of credential and journal: private to our user, writable, with enough space."""
     if not is_there(folder):
         if os.access(nearest(folder), os.W_OK | os.X_OK):
-            yield ok("state folder", f"{folder} can be made")
+            yield ok("state folder", f"{folder} can be created")
         else:
-            advice = f"mkdir -p -m 700 {folder} and chown it to user {os.geteuid()}, or name another with --state-dir."
-            yield fail("state folder", f"{folder} cannot be made", advice)
+            advice = f"mkdir -p -m 700 {folder} and chown it to user {os.geteuid()}, or choose another --state-dir."
+            yield fail("state folder", f"{folder} cannot be created", advice)
         return
     found = folder.stat()
     if found.st_uid != os.geteuid():
-        text = f"{folder} belongs to user {found.st_uid}, and this is user {os.geteuid()}"
+        text = f"{folder} belongs to user {found.st_uid}, but this is user {os.geteuid()}"
         yield fail("state folder", text, f"chown -R {os.geteuid()} {folder}, or run this as the agent's user.")
         return
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
-        yield fail("state folder", f"others may enter {folder} (mode {mode:o})", f"chmod 700 {folder}")
+        yield fail("state folder", f"other users may enter {folder} (mode {mode:o})", f"chmod 700 {folder}")
         return
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -66,11 +66,13 @@ def state_folder(folder: Path) -> Iterator[DoctorFinding]:
             os.fsync(file.fileno())
     except OSError as error:
         text = f"{folder} cannot be written to: {error.strerror}"
-        yield fail("state folder", text, "Free space, or mount it writable: without a journal nothing is changed.")
+        advice = "Free space, or mount it writable: without a journal the agent changes nothing."
+        yield fail("state folder", text, advice)
         return
     free_mib = shutil.disk_usage(folder).free // 2**20
     if free_mib < LEAST_DISK_MIB:
-        yield warn("state folder", f"{folder} has {free_mib} MiB free", "Free space: a full disk holds changes back.")
+        advice = "Free space: on a full disk the agent changes nothing."
+        yield warn("state folder", f"{folder} has {free_mib} MiB free", advice)
     else:
         yield ok("state folder", f"{folder}, {free_mib} MiB free")
 
@@ -83,55 +85,56 @@ def credential(folder: Path) -> Iterator[DoctorFinding]:
         yield fail("credential", f"{path} cannot be read: {error}", "Join again, with a new token (docs/agent.md).")
         return
     if found is None:
-        advice = "gpuwright agent join --server URL --node NAME ..., with a token of: gpuwright token join"
-        yield warn("credential", "this node has not joined a control plane", advice)
+        advice = "Run gpuwright agent join --server URL --node NAME ..., with a token from gpuwright token join."
+        yield warn("credential", "this node has not joined a control plane yet", advice)
     elif (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
         advice = f"chmod 600 {path}; if others may have read it, revoke it and join again."
-        yield fail("credential", f"others may read {path} (mode {mode:o})", advice)
+        yield fail("credential", f"other users may read {path} (mode {mode:o})", advice)
     else:
         yield ok("credential", f"node {found.node} of {found.server}")
 
 
 def ports(host: str) -> Iterator[DoctorFinding]:
-    """Copies listen on ports of this range; some are tried."""
-    tried = random.sample(range(FIRST, LAST + 1), PORTS_TRIED)
-    free = sum(_bindable(host, port) for port in tried)
+    """Checks a sample of the ports that copies listen on."""
+    sample = random.sample(range(FIRST, LAST + 1), PORTS_TRIED)
+    free = sum(_bindable(host, port) for port in sample)
     low = _first_outgoing()
     if free == 0:
-        text = f"none of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST} is free"
-        yield fail("ports", text, "Another program holds them, or the address is not of this machine.")
+        text = f"of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST}, none is free"
+        yield fail("ports", text, "Another program uses them, or the address does not belong to this machine.")
     elif low is not None and low <= LAST:
         advice = f"sysctl -w net.ipv4.ip_local_port_range='{LAST + 1} 60999'"
-        yield warn("ports", f"outgoing connections take ports from {low}, which copies need up to {LAST}", advice)
+        yield warn("ports", f"outgoing connections use ports from {low} on, but copies need those up to {LAST}", advice)
     else:
-        yield ok("ports", f"{free} of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST} are free")
+        yield ok("ports", f"of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST}, {free} are free")
 
 
 def cgroups() -> Iterator[DoctorFinding]:
-    """With a group for each copy nothing that it starts can escape; without, copies are known by their marks."""
-    groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent has
+    """Checks for cgroups: with one for each copy, no child process can escape; without, copies carry marks only."""
+    groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent uses
     made = groups.make("try")
     groups.entered("try")
     groups.tidy()
     if made:
-        yield ok("cgroups", "each copy gets a cgroup of its own")
+        yield ok("cgroups", "each copy gets its own cgroup")
     else:
-        advice = "Delegate=yes in the agent's unit gives it some, on a machine with cgroup version 2."
-        yield warn("cgroups", "none can be made: copies are known by their marks only", advice)
+        advice = "Set Delegate=yes in the agent's unit, on a machine with cgroup version 2."
+        yield warn("cgroups", "none can be created: copies are recognised only by marks in their environment", advice)
 
 
 def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[DoctorFinding]:
-    """What may run here, and whether it can: as a process its program is here, as a container it names an image."""
+    """Checks that templates can run here: as a process with its program installed, or as a container with an image."""
     try:
         known = read(folder, models)
     except TemplateError as error:
         for fault in error.faults:
-            yield fail("templates", fault, "Correct the file; until then the agent does not start (docs/templates.md).")
+            advice = "Correct the file; until then this template is not offered (docs/templates.md)."
+            yield fail("templates", fault, advice)
         return
     lacks = {name: _lack(template.form, docker) for name, template in known.items()}
     runnable = [name for name, lack in lacks.items() if not lack]
     if not runnable:
-        advice = "Install what one of them runs, or write a template (docs/templates.md)."
+        advice = "Install the program of one of them, or write a template (docs/templates.md)."
         yield fail("templates", f"none of {listed(known)} can run here", advice)
         return
     missing = [f"{name} ({lack})" for name, lack in lacks.items() if lack]
@@ -139,15 +142,15 @@ def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Docto
 
 
 def _lack(form: TemplateForm, docker: bool) -> str:
-    """What keeps a template from running here; empty when nothing does."""
+    """Returns why a template cannot run here; empty if it can."""
     if docker:
-        return "" if form.image else "names no image"
+        return "" if form.image else "has no image"
     program = form.argv[0]
     return "" if "{" in program or shutil.which(program) else f"{program} is not installed"
 
 
 def is_there(path: Path) -> bool:
-    """Whether it can be seen; what lies behind a closed door cannot."""
+    """Returns whether the path exists and its folders can be entered."""
     try:
         return path.exists()
     except OSError:
@@ -155,7 +158,7 @@ def is_there(path: Path) -> bool:
 
 
 def nearest(path: Path) -> Path:
-    """The path, or the folder above it in which it would have to be made."""
+    """Returns the path, or the nearest existing folder above it."""
     return next(above for above in (path, *path.absolute().parents) if is_there(above))
 
 

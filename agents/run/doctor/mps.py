@@ -1,4 +1,4 @@
-"""Whether MPS, which enforces the shares, can be run and reached from here."""
+"""Checks that MPS, which enforces shares, can be run and reached."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ LONGEST_NAME_IN_IT = len("/GPU-00000000-0000-0000-0000-000000000000/control")
 def program() -> Iterator[DoctorFinding]:
     where = shutil.which(PROGRAM)
     if where is None:
-        advice = "It comes with the driver (in Debian nvidia-cuda-mps, in Ubuntu nvidia-compute-utils)."
-        yield fail("mps program", f"{PROGRAM} is not on the path: no share of a GPU can be enforced", advice)
+        advice = "Install it; it belongs to the driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)."
+        yield fail("mps program", f"{PROGRAM} is not in PATH: shares of a GPU cannot be enforced", advice)
     else:
         yield ok("mps program", where)
 
 
 def folder(pipes: Path) -> Iterator[DoctorFinding]:
-    """Where the daemons' pipes lie: writable by us, by nobody else, and not too deep for a socket's name."""
+    """Checks the folder of the daemons' pipes: writable only by us, with a path short enough for sockets."""
     there = nearest(pipes)
     if not os.access(there, os.W_OK | os.X_OK):
         advice = f"mkdir -p -m 700 {pipes} and chown it to user {os.geteuid()}, or choose another --state-dir."
         yield fail("mps folder", f"{there} is not writable by user {os.geteuid()}", advice)
     elif len(os.fsencode(pipes)) + LONGEST_NAME_IN_IT > LONGEST_SOCKET_PATH:
         room = LONGEST_SOCKET_PATH - LONGEST_NAME_IN_IT - len("/mps")
-        yield fail("mps folder", f"{pipes} is too long for a socket", f"Use a --state-dir of at most {room} bytes.")
+        advice = f"Use a --state-dir of at most {room} bytes."
+        yield fail("mps folder", f"the path {pipes} is too long for a socket", advice)
     elif there == pipes and pipes.stat().st_mode & 0o002:
-        yield fail("mps folder", f"anybody may write to {pipes}", f"chmod o-w {pipes}")
+        yield fail("mps folder", f"every user may write to {pipes}", f"chmod o-w {pipes}")
     else:
-        yield ok("mps folder", f"{pipes}{'' if there == pipes else ' can be made'}")
+        yield ok("mps folder", f"{pipes}{'' if there == pipes else ' can be created'}")
 
 
-def daemons(seen: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
-    """Each GPU has its own; one that is not there yet is started by the agent."""
+def daemons(facts: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
+    """Checks each GPU's MPS daemon; the agent starts those that do not run yet."""
     if shutil.which(PROGRAM) is None:
         return
     control = MpsControl(pipes, deadline_seconds=DEADLINE_SECONDS)
     idle: list[int] = []
-    for gpu in seen.gpus:
+    for gpu in facts.gpus:
         name = f"mps daemon {gpu.index}"
         try:
             look = control.look(gpu.uuid) if is_there(pipes / gpu.uuid) else None
@@ -62,24 +63,24 @@ def daemons(seen: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
         if look is None:
             idle.append(gpu.index)
         elif look.state is MpsState.FAULT:
-            advice = "The agent fences it until the clients that were hit have ended; see dmesg for the XID."
-            yield fail(name, "its server is in FAULT and takes no new clients", advice)
+            advice = "The agent fences the GPU until the affected clients have ended; look for the XID in dmesg."
+            yield fail(name, "its server is in state FAULT and accepts no new clients", advice)
         else:
             yield ok(name, f"answers; {look.state.value}, {len(look.all_clients())} clients")
     if idle:
-        yield ok("mps daemon", f"none for GPU {listed(idle)} yet: the agent starts them")
+        yield ok("mps daemon", f"not running yet for GPU {listed(idle)}: the agent starts them")
 
 
 def users() -> Iterator[DoctorFinding]:
-    """A server serves one user; a client of another waits for ever, and says nothing."""
+    """Checks who runs MPS: a server serves one user, and clients of another wait forever without an error."""
     owners = {pid: processes.owner(pid) for pid in processes.everybodys()}
     others = {pid: uid for pid, uid in owners.items() if uid not in (None, os.geteuid())}
     if others:
         text = listed(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))
-        advice = "Stop it (echo quit | nvidia-cuda-mps-control): clients of another user wait for ever."
-        yield fail("mps user", f"MPS runs as somebody else: {text}", advice)
+        advice = "Stop it (echo quit | nvidia-cuda-mps-control): clients of another user wait forever."
+        yield fail("mps user", f"MPS runs as another user: {text}", advice)
     elif os.geteuid() == 0:
-        advice = "Run the agent, and with it MPS and all instances, as a user of its own (docs/agent.md)."
+        advice = "Run the agent, and with it MPS and all instances, as its own user (docs/agent.md)."
         yield warn("mps user", "MPS and its clients would run as root", advice)
     else:
-        yield ok("mps user", f"MPS and its clients share user {os.geteuid()}")
+        yield ok("mps user", f"MPS and its clients run as user {os.geteuid()}")

@@ -1,4 +1,4 @@
-"""Whether those that the agent talks to can be reached: the control plane, the gateway's sidecar, Docker."""
+"""Checks that the agent's peers can be reached: the control plane, the gateway's sidecar, Docker."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from agents.node.state_folder import Credential, StateFolder
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 
 SECONDS = 4.0
-MOST_OFFSET_SECONDS = 5.0  # reports are put into minutes by the agent's clock
+MOST_OFFSET_SECONDS = 5.0  # beyond it, reports would be counted in the wrong minute
 DOCKER = Path("/var/run/docker.sock")
 
 
 def control_plane(folder: Path) -> Iterator[DoctorFinding]:
-    """Reach it, be known there, and compare clocks. Nothing is reported: only an assignment is asked for."""
+    """Checks that the control plane answers and accepts our token, and compares clocks; reports nothing."""
     credential = _credential(folder)
     if credential is None:
-        return  # told by another check
+        return  # another check reports this
     began = time.time()
     try:
-        status, date = _asked(credential)
+        status, date = _request_assignment(credential)
     except (OSError, http.client.HTTPException) as error:
-        advice = "Check name, port, firewall and --ca-file. The node keeps serving what it serves without it."
+        advice = "Check name, port, firewall and --ca-file. Without it the node keeps serving what it serves now."
         reason = str(error) or type(error).__name__
         yield fail("control plane", f"{credential.server} cannot be reached: {reason}", advice)
         return
@@ -39,19 +39,22 @@ def control_plane(folder: Path) -> Iterator[DoctorFinding]:
         advice = "The credential was revoked or has expired: join again with a new token (gpuwright token join)."
         yield fail("control plane", f"{credential.server} refuses this node ({status})", advice)
     elif status >= 500:
-        yield warn("control plane", f"{credential.server} answered {status}", "It is busy or broken; see its own log.")
+        advice = "It is overloaded or broken; look at its own log."
+        yield warn("control plane", f"{credential.server} answered {status}", advice)
     else:
-        yield ok("control plane", f"{credential.server} knows this node")
+        yield ok("control plane", f"{credential.server} accepts this node's token")
     yield from _clock(date, began, time.time())
 
 
 def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFinding]:
-    """The sidecar beside HAProxy; without one the copies count for themselves and nobody moves traffic for them."""
+    """Checks the sidecar beside HAProxy; without one, copies count their own requests and clients must find them."""
     if not address:
-        yield ok("gateway", "none is named: copies count their own requests, and whoever routes to them must follow")
+        text = "not configured: copies count their own requests, and your own router must follow their addresses"
+        yield ok("gateway", text)
         return
     if address == FOLLOWED:
-        yield ok("gateway", "gateways follow the control plane: what they do is not acknowledged, only waited for")
+        text = "gateways follow the control plane: they acknowledge nothing, so the agent waits a fixed time instead"
+        yield ok("gateway", text)
         return
     credential = _credential(folder)
     try:
@@ -66,23 +69,23 @@ def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFindi
         else:
             _connected(address).close()
     except (OSError, ValueError) as error:
-        advice = "Start gpuwright-gateway.service beside HAProxy; --gateway and --gateway-token-file name it."
+        advice = "Start gpuwright-gateway.service beside HAProxy, and set --gateway and --gateway-token-file."
         text = f"no sidecar serves this node at {address}: {getattr(error, 'strerror', None) or error}"
-        yield fail("gateway", f"{text}; no route changes, and so no instance is replaced", advice)
+        yield fail("gateway", f"{text}; routes cannot change, so no instance can be replaced", advice)
         return
     yield ok("gateway", f"the sidecar at {address} {'serves this node' if credential else 'listens'}")
 
 
 def docker(wanted: bool) -> Iterator[DoctorFinding]:
-    """Only where templates run as containers."""
+    """Checks the Docker Engine, where templates run as containers."""
     if not wanted:
         return
     try:
         _connected(str(DOCKER)).close()
-        advice = "Whoever may speak to Docker is root on this machine, the agent included (SECURITY.md)."
+        advice = "Every user who may use Docker has root rights on this machine, including the agent (SECURITY.md)."
         yield warn("docker", f"the engine answers at {DOCKER}", advice)
     except OSError as error:
-        advice = "Start the Docker Engine and let the agent's user speak to it, or run copies as processes."
+        advice = "Start the Docker Engine and give the agent's user access to it, or run copies as processes."
         yield fail("docker", f"no engine at {DOCKER}: {error.strerror}", advice)
 
 
@@ -93,7 +96,7 @@ def _credential(folder: Path) -> Credential | None:
         return None
 
 
-def _asked(credential: Credential) -> tuple[int, str]:
+def _request_assignment(credential: Credential) -> tuple[int, str]:
     parts = urlsplit(credential.server)
     host, path = parts.hostname or "", f"/api/v1/nodes/{credential.node}/assignment?after=0&waitSeconds=0"
     connection: http.client.HTTPConnection
@@ -111,26 +114,26 @@ def _asked(credential: Credential) -> tuple[int, str]:
 
 
 def _clock(date: str, began: float, ended: float) -> Iterator[DoctorFinding]:
-    """A Date header says the second only; half a second is its middle."""
+    """Compares clocks; a Date header has whole seconds, so half a second is added."""
     try:
         theirs = parsedate_to_datetime(date).timestamp() + 0.5
     except (TypeError, ValueError):
-        yield warn(
-            "clock", "the control plane does not tell its time", "Compare the clocks by hand (chronyc tracking)."
-        )
+        yield warn("clock", "the control plane sends no date", "Compare the clocks by hand (chronyc tracking).")
         return
     offset = (began + ended) / 2 - theirs
-    said = f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the control plane's"
+    difference = f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the control plane's"
     if abs(offset) > MOST_OFFSET_SECONDS + (ended - began) / 2:
         yield warn(
-            "clock", f"this clock is {said}", "Keep it with chrony or systemd-timesyncd; reports would be misdated."
+            "clock",
+            f"this machine's clock is {difference}",
+            "Reports would be misdated: run chrony or systemd-timesyncd.",
         )
     else:
-        yield ok("clock", "agrees with the control plane's")
+        yield ok("clock", "agrees with the control plane's clock")
 
 
 def _connected(address: str) -> socket.socket:
-    """To a path of a Unix socket, or to host:port, with or without http:// before it."""
+    """Connects to a Unix socket's path, or to host:port, with or without http:// before it."""
     address = address.removeprefix("unix:")
     if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -143,5 +146,5 @@ def _connected(address: str) -> socket.socket:
         return connection
     parts = urlsplit(address if "//" in address else f"//{address}")
     if not parts.hostname or not parts.port:
-        raise ValueError("this is neither a path nor host:port")
+        raise ValueError("the address is neither a path nor HOST:PORT")
     return socket.create_connection((parts.hostname, parts.port), timeout=SECONDS)

@@ -60,7 +60,7 @@ def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
 
 def test_a_gateway_elsewhere_needs_an_address_of_this_node(folder: Path) -> None:
     said = refused(folder, "--gateway", "https://proxy.example:9444")
-    assert "cannot reach copies at 127.0.0.1; --host names an address of this node" in said
+    assert "cannot reach copies at 127.0.0.1; set --host to an address of this node" in said
 
 
 def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_the_control_plane_knows_a_node_that_has_joined(api: RunningServer, tmp_
     found = list(neighbours.control_plane(tmp_path))
     assert [finding.check for finding in found] == ["control plane", "clock"]
     assert levels(found) == ["ok", "ok"]
-    assert "knows this node" in found[0].found
+    assert "accepts this node's token" in found[0].found
 
 
 @pytest.mark.parametrize(
