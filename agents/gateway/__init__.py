@@ -1,1 +1,1 @@
-"""The sidecar beside HAProxy: its one writer, converging on the routes that nodes declare, and its counter."""
+"""The sidecar beside HAProxy: its only writer, which applies the routes that nodes declare and counts requests."""

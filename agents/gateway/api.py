@@ -1,4 +1,4 @@
-"""The sidecar's HTTP: sources say their routes, and are told what is in force and what was counted."""
+"""The sidecar's HTTP API: sources declare routes, and read what is in force and what was counted."""
 
 from __future__ import annotations
 
@@ -55,36 +55,36 @@ class SidecarHandler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         try:
-            said = self._said()
+            result = self._result()
         except _Refused as refused:
             self._send(refused.status, msgspec.json.encode(refused.refusal))
             return
-        if isinstance(said, str):
-            self._send(200, said.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        if isinstance(result, str):
+            self._send(200, result.encode(), "text/plain; version=0.0.4; charset=utf-8")
         else:
-            self._send(200, msgspec.json.encode(said))
+            self._send(200, msgspec.json.encode(result))
 
-    def _said(self) -> Any:
+    def _result(self) -> Any:
         parts = urlsplit(self.path)
         if (self.command, parts.path) == ("GET", "/healthz"):
             return self._health()
-        may = self._may()
+        client = self._caller()
         words = [unquote(word) for word in parts.path.split("/")[1:]]
         if self.command == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
-            return self._put(words[2], may)
-        asked = parse_qs(parts.query).get("source", [""])[0]
-        if not may.speaks_for(asked):
-            raise _Refused(403, "forbidden", f"this token may ask for ?source={may.source} only")
+            return self._put(words[2], client)
+        source = parse_qs(parts.query).get("source", [""])[0]
+        if not client.speaks_for(source):
+            raise _Refused(403, "forbidden", f"this token may only read ?source={client.source}")
         sidecar = self.server.sidecar
         match self.command, parts.path:
             case "GET", "/v1/routes":
-                said = {source: sidecar.in_force(source) for source in ([asked] if asked else sidecar.sources())}
-                return {source: one for source, one in said.items() if one is not None}
+                found = {name: sidecar.in_force(name) for name in ([source] if source else sidecar.sources())}
+                return {name: routes for name, routes in found.items() if routes is not None}
             case "GET", "/v1/counters":
-                return sidecar.counts(asked)
+                return sidecar.counts(source)
             case "GET", "/metrics":
                 return metrics(sidecar)
-        raise _Refused(404, "unknown", "there are /v1/routes, /v1/routes/SOURCE, /v1/counters, /metrics, /healthz")
+        raise _Refused(404, "unknown", "known are /v1/routes, /v1/routes/SOURCE, /v1/counters, /metrics, /healthz")
 
     def _health(self) -> Any:
         condition = self.server.sidecar.condition()
@@ -92,26 +92,26 @@ class SidecarHandler(BaseHTTPRequestHandler):
             raise _Refused(503, "not_in_force", condition.trouble)
         return {"inForce": True, "haproxyProcesses": condition.workers}
 
-    def _may(self) -> Caller:
-        """Whom the caller may speak for, and of what."""
+    def _caller(self) -> Caller:
+        """Returns the caller, or refuses a missing or unknown token."""
         if self.server.callers is None:
             return Caller(ANY)
         who = find_caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
         if who is None:
-            raise _Refused(401, "unauthorized", "a bearer token is needed")
+            raise _Refused(401, "unauthorized", "this needs a known bearer token")
         return who
 
-    def _put(self, source: str, may: Caller) -> Any:
+    def _put(self, source: str, client: Caller) -> Any:
         try:
             msgspec.convert({"source": source}, SourceName)
         except msgspec.ValidationError as error:
             raise _Refused(422, "malformed", str(error)) from error
         body = self._body()
-        if not may.speaks_for(source):
-            raise _Refused(403, "forbidden", f"this token may not speak for source {source}")
+        if not client.speaks_for(source):
+            raise _Refused(403, "forbidden", f"this token may not declare routes of source {source}")
         try:
             declared = _declared.decode(body)
-            objection = may.objection(declared)
+            objection = client.objection(declared)
             if objection:
                 raise _Refused(403, "forbidden", objection)
             return self.server.sidecar.declare(source, declared)
@@ -122,20 +122,20 @@ class SidecarHandler(BaseHTTPRequestHandler):
         except Troubles as error:
             raise _Refused(503, "not_in_force", str(error)) from error
         except OSError as error:
-            raise _Refused(503, "not_kept", f"the routes cannot be written: {error}") from error
+            raise _Refused(503, "not_kept", f"the routes cannot be saved: {error}") from error
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             self.close_connection = True
-            raise _Refused(411, "malformed", "Content-Length is needed")
+            raise _Refused(411, "malformed", "the header Content-Length is missing or invalid")
         if len(length) > 12 or int(length) > MOST_BODY_BYTES:
             self.close_connection = True
-            raise _Refused(413, "too_large", f"a body has at most {MOST_BODY_BYTES} bytes")
+            raise _Refused(413, "too_large", f"a request body has at most {MOST_BODY_BYTES} bytes")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             self.close_connection = True
-            raise _Refused(400, "malformed", "the body ended early")
+            raise _Refused(400, "malformed", "the request body ended early")
         return body
 
     def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
@@ -151,14 +151,14 @@ class SidecarHandler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing a request."""
+        """Logs nothing."""
 
     def address_string(self) -> str:
         return "local"
 
 
 class SidecarServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Answers until shut down. `listen` is a path, or HOST:PORT; over TCP a caller has a token."""
+    """Answers until shut down. `listen` is a path or HOST:PORT; over TCP callers need a token."""
 
     daemon_threads = True
     block_on_close = False
@@ -187,14 +187,14 @@ class SidecarServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             host, _, port = listen.rpartition(":")
             self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
             address = (host.strip("[]"), int(port))
-        mask = os.umask(0o177)  # nobody else may connect, from the first moment
+        mask = os.umask(0o177)  # no other user may connect, from the first moment
         try:
             super().__init__(address, SidecarHandler)
         finally:
             os.umask(mask)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Where there is no room the caller comes again, and whoever dawdles longest is hung up on."""
+        """Accepts a connection; when full, closes it, and also the oldest one if that is too slow."""
         with self._lock:
             full = len(self._open) >= MOST_CONNECTIONS
             if full:
@@ -210,24 +210,24 @@ class SidecarServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        spoken = request
+        connection = request
         try:
             request.settimeout(REQUEST_SECONDS)
             if self._tls:
-                spoken = self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                connection = self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
                 with self._lock:
-                    self._open[spoken] = self._open.pop(request)
-                spoken.do_handshake()
-            super().process_request_thread(spoken, client_address or ("local", 0))
+                    self._open[connection] = self._open.pop(request)
+                connection.do_handshake()
+            super().process_request_thread(connection, client_address or ("local", 0))
         except OSError:
-            self.shutdown_request(spoken)
+            self.shutdown_request(connection)
         finally:
             with self._lock:
-                self._open.pop(spoken, None)
+                self._open.pop(connection, None)
                 self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that hung up, or was too slow, is no news."""
+        """Ignores callers that hung up or were too slow."""
 
     def server_close(self) -> None:
         super().server_close()

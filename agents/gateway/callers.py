@@ -1,4 +1,4 @@
-"""Who may say what to the sidecar: tokens, each bound to a source, and to what that source may declare."""
+"""Decides by token which source a caller may speak for, and which addresses and services it may declare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a token may do. Without networks it may name every address, without services every service."""
+    """What a token allows. Without networks it allows every address, without services every service."""
 
     source: str = ANY
     networks: tuple[Network, ...] = ()
@@ -29,7 +29,7 @@ class Caller:
         return self.source in (ANY, source)
 
     def objection(self, declared: DeclaredRoutes) -> str:
-        """Why it may not declare this; empty when it may."""
+        """Returns why the token does not allow this declaration; empty if it does."""
         for route in declared.routes:
             tenant = route.service.partition("/")[0]
             if self.services and not self.services & {route.service, f"{tenant}/{ANY}"}:
@@ -42,8 +42,8 @@ class Caller:
 
 
 def parse_callers(text: str) -> dict[str, Caller]:
-    """Callers by token. A line is `SOURCE TOKEN [ADDRESS|NETWORK|TENANT/NAME|TENANT/*]...`, where SOURCE may be `*`; a
-    token alone stands for `*`."""
+    """Parses callers by token. A line is `SOURCE TOKEN [ADDRESS|NETWORK|TENANT/NAME|TENANT/*]...`; SOURCE may be `*`,
+    and a token alone means `*`."""
     found = {}
     for line in text.splitlines():
         words = line.split()
@@ -65,6 +65,8 @@ def parse_callers(text: str) -> dict[str, Caller]:
 
 
 def find_caller(callers: Mapping[str, Caller], token: str) -> Caller | None:
-    """Whose token it is; as slow for one that is nearly right."""
+    """Returns the token's caller; takes as long for a nearly right token as for any other."""
     given = token.encode("latin-1")
-    return next((who for known, who in callers.items() if hmac.compare_digest(known.encode(), given)), None)
+    return next(
+        (known_caller for known, known_caller in callers.items() if hmac.compare_digest(known.encode(), given)), None
+    )

@@ -1,4 +1,4 @@
-"""What to say to one process of HAProxy so that it does what is desired: first all that opens, then all that closes."""
+"""Lists the commands that bring one HAProxy process to what is desired: first what opens, then what closes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DELETED = "Server deleted."
 ATTACHED = "Server still has connections attached to it, cannot remove it."
 NO_SERVER = "No such server."
 NO_BACKEND = "No such backend."
-DISABLED = "Proxy is disabled."  # of a process that finishes what it has
+DISABLED = "Proxy is disabled."  # from a process that finishes its requests
 NO_MAP = "Unknown map identifier."
-ANYTHING = "*"  # proved by reading back
+ANYTHING = "*"  # checked by reading back
 
 Backends = Mapping[str, Mapping[str, HaproxyServer]]
 SeenBackends = Mapping[str, Mapping[str, ServerState]]
@@ -24,18 +24,18 @@ SeenBackends = Mapping[str, Mapping[str, ServerState]]
 
 @dataclass(frozen=True, slots=True)
 class HaproxyCommand:
-    """One command, and what HAProxy answers when it did it."""
+    """One command, and HAProxy's answers that mean success."""
 
     command: str
     expects: tuple[str, ...] = ("",)
 
 
-def opening(wanted: Backends, seen: SeenBackends) -> tuple[HaproxyCommand, ...]:
-    """Servers that are missing, or not as they shall be, but for those that get nothing new."""
+def opening(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
+    """Returns commands for servers that are missing or differ, except closing drained ones."""
     steps: list[HaproxyCommand] = []
     for backend, servers in wanted.items():
         for name, server in servers.items():
-            found = seen.get(backend, {}).get(name)
+            found = current.get(backend, {}).get(name)
             place = f"{backend}/{name}"
             if found is None:
                 steps.append(HaproxyCommand(f"add server {place} {arguments(server)}", (ADDED,)))
@@ -54,16 +54,16 @@ def opening(wanted: Backends, seen: SeenBackends) -> tuple[HaproxyCommand, ...]:
     return tuple(steps)
 
 
-def closing(wanted: Backends, seen: SeenBackends) -> tuple[HaproxyCommand, ...]:
-    """Servers that get nothing new, and those that are nobody's any more."""
+def closing(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
+    """Returns commands that drain servers, and delete those no longer wanted."""
     steps: list[HaproxyCommand] = []
-    for backend, servers in seen.items():
+    for backend, servers in current.items():
         for name, found in servers.items():
             server = wanted.get(backend, {}).get(name)
             place = f"{backend}/{name}"
             if server is None:
                 if not backend.startswith("gw-") or ":" not in name:
-                    continue  # an operator's own
+                    continue  # belongs to the operator
                 if not found.admin & MAINT_BITS:
                     steps.append(HaproxyCommand(f"set server {place} state maint"))
                 steps.append(HaproxyCommand(f"del server {place}", (DELETED, ATTACHED)))
@@ -73,28 +73,28 @@ def closing(wanted: Backends, seen: SeenBackends) -> tuple[HaproxyCommand, ...]:
                 if found.weight:
                     steps.append(HaproxyCommand(f"set server {place} weight 0"))
     if steps:
-        # Waits until no thread is amid a choice made before: what is open from here on is all there is.
-        steps.append(HaproxyCommand(f"del server {next(iter(seen))}/fence", (NO_SERVER,)))
+        # Waits until no thread is still choosing a server by the old state: open requests are complete from here on.
+        steps.append(HaproxyCommand(f"del server {next(iter(current))}/fence", (NO_SERVER,)))
     return tuple(steps)
 
 
-def differences(wanted: Backends, seen: SeenBackends) -> tuple[str, ...]:
-    """What is not in force; a server that only waits for its last request to be deleted is."""
-    steps = opening(wanted, seen) + closing(wanted, seen)
+def differences(wanted: Backends, current: SeenBackends) -> tuple[str, ...]:
+    """Returns what is not in force yet; servers that only wait to be deleted are not listed."""
+    steps = opening(wanted, current) + closing(wanted, current)
     return tuple(step.command for step in steps if not step.command.startswith("del server "))
 
 
-def map_opening(path: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
-    steps = [HaproxyCommand(f"add map {path} {key} {value}") for key, value in wanted.items() if key not in seen]
-    wrong = [key for key in wanted if key in seen and seen[key] != wanted[key]]
+def map_opening(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
+    steps = [HaproxyCommand(f"add map {path} {key} {value}") for key, value in wanted.items() if key not in current]
+    wrong = [key for key in wanted if key in current and current[key] != wanted[key]]
     return (*steps, *(HaproxyCommand(f"set map {path} {key} {wanted[key]}") for key in wrong))
 
 
-def map_closing(path: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
-    """Services that have lost their slot."""
-    return tuple(HaproxyCommand(f"del map {path} {key}") for key in seen if key not in wanted)
+def map_closing(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
+    """Returns commands that remove services without a slot."""
+    return tuple(HaproxyCommand(f"del map {path} {key}") for key in current if key not in wanted)
 
 
-def map_entries(path: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
-    """A map's entries, where no order matters."""
-    return map_closing(path, wanted, seen) + map_opening(path, wanted, seen)
+def map_entries(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
+    """Returns commands for a map whose order does not matter."""
+    return map_closing(path, wanted, current) + map_opening(path, wanted, current)

@@ -1,4 +1,4 @@
-"""The agent's side of the gateway: declares this node's routes and reads what their copies have served."""
+"""The agent's client of the gateway: declares this node's routes and reads its copies' counters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class SidecarRoutes:
-    """One source at one sidecar. `address` is a path, http://HOST:PORT or https://HOST:PORT.
+    """Speaks for one source at one sidecar. `address` is a path, http://HOST:PORT or https://HOST:PORT.
 
     Not for use by several threads.
     """
@@ -44,40 +44,43 @@ class SidecarRoutes:
         self._source = source
         self._token_file = token_file
         self._seconds = seconds
-        self._sequence = -1  # of what was said last; -1: not known yet
-        self._said: tuple[RouteSpec, ...] | None = None
+        self._sequence = -1  # of the last declaration; -1: not known yet
+        self._declared: tuple[RouteSpec, ...] | None = None
         self._tls = ssl.create_default_context(cafile=ca_file or None) if address.startswith("https:") else None
 
     def declare(self, routes: Sequence[Route]) -> Acknowledged:
-        """All routes of this source, in force when it returns; RoutesAway when nothing was acknowledged."""
+        """Declares all routes of this source; in force when it returns. Raises RoutesAway without acknowledgement."""
         specs = tuple(
             RouteSpec(route.copy, route.service, route.address, route.weight, route.drained) for route in routes
         )
-        if self._sequence < 0:  # continue where the agent before this one was
-            said = self._ask("GET", f"/v1/routes?source={quote(self._source)}")
+        if self._sequence < 0:  # continue the sequence of an earlier agent
+            answer = self._ask("GET", f"/v1/routes?source={quote(self._source)}")
             try:
-                held = _all_in_force.decode(said)
+                held = _all_in_force.decode(answer)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise RoutesAway(f"the gateway does not say its routes: {error}") from error
+                raise RoutesAway(f"the gateway's list of routes cannot be parsed: {error}") from error
             self._sequence = held[self._source].sequence if self._source in held else 0
-        if specs != self._said:  # the same is said under the same number: it costs the sidecar no write
+        if specs != self._declared:  # an unchanged declaration keeps its number, which costs the sidecar no write
             self._sequence += 1
-            self._said = specs
+            self._declared = specs
         body = msgspec.json.encode(DeclaredRoutes(self._sequence, specs))
-        said = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
+        answer = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
         try:
-            in_force = _in_force.decode(said)
+            in_force = _in_force.decode(answer)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise RoutesAway(f"the gateway's acknowledgement is none: {error}") from error
-        return Acknowledged(tuple(RouteState(one.copy, one.ready, one.open_requests) for one in in_force.routes))
+            raise RoutesAway(f"the gateway's acknowledgement cannot be parsed: {error}") from error
+        return Acknowledged(
+            tuple(RouteState(route.copy, route.ready, route.open_requests) for route in in_force.routes)
+        )
 
     def counters(self) -> Mapping[str, Counters]:
-        """What every copy of this source has served, those of the last minutes included; RoutesAway without answer."""
+        """Returns what each copy of this source has served, also recently gone ones; raises RoutesAway."""
         try:
             counts = _counts.decode(self._ask("GET", f"/v1/counters?source={quote(self._source)}"))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise RoutesAway(f"the gateway's counters are none: {error}") from error
-        return {one.copy: Counters(one.requests, one.errors, one.latency_counts) for one in counts.counted if one.copy}
+            raise RoutesAway(f"the gateway's counters cannot be parsed: {error}") from error
+        copies = (counted for counted in counts.counted if counted.copy)
+        return {copy.copy: Counters(copy.requests, copy.errors, copy.latency_counts) for copy in copies}
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         headers = {"Content-Type": "application/json", "Connection": "close"}
@@ -98,10 +101,10 @@ class SidecarRoutes:
             refusal = _refusal.decode(text)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             refusal = GatewayRefusal("unknown", f"status {status}")
-        if refusal.reason == "stale":  # somebody spoke for this source: say it again, after them
-            self._sequence, self._said = max(self._sequence, refusal.sequence), None
-        said = deadline.printable(f"{refusal.message[:300]} ({refusal.reason[:60]})")
-        raise RoutesAway(f"the gateway at {self._address}: {said}")
+        if refusal.reason == "stale":  # another client spoke for this source: declare again with a higher number
+            self._sequence, self._declared = max(self._sequence, refusal.sequence), None
+        answer = deadline.printable(f"{refusal.message[:300]} ({refusal.reason[:60]})")
+        raise RoutesAway(f"the gateway at {self._address}: {answer}")
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._address.startswith("/"):

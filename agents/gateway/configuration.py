@@ -1,6 +1,6 @@
-"""The text of HAProxy's configuration: the base, which an operator owns, and the part that the sidecar rewrites.
+"""Writes HAProxy's configuration: the base, which an operator owns, and the part that the sidecar rewrites.
 
-Whatever is set at run time stands here first and in the same words, so that a reload at any moment changes nothing.
+Everything set at run time is written here first and in the same words, so that a reload at any moment changes nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agents.gateway.wire import ServiceLimit
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
 LIMITS = "limits.map"
-NO_LIMIT = "0:2000000000:2"  # of a million requests shed; requests open at once; seconds to come again after
+NO_LIMIT = "0:2000000000:2"  # share shed in millionths; most open requests; Retry-After seconds
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
-# Space separated, one line a request; `requests.py` reads it.
+# Separated by spaces, one line for each request; `requests.py` parses it.
 LOG_FORMAT = "gw1 %pid %[var(txn.gw_service)] %s %ST %ts %Ta %Tw"
 
-# What every frontend needs that serves our services.
+# Needed in every frontend that serves our services.
 _ROUTING = """\
     log {requests} len 1024 format raw local0
     log-format "{log_format}"
@@ -75,7 +75,7 @@ defaults gpuwright
     timeout queue 10s
     http-error status 503 content-type text/plain string "no copy is ready" hdr Retry-After {retry_after}
 
-# After a reload the old process still gets requests on connections that it holds. It drivers them to the new one:
+# After a reload the old process still gets requests on connections that it holds. It passes them to the new one:
 # what it knows of servers cannot be changed any more.
 frontend gw-relay from gpuwright
     bind abns@{relay}
@@ -104,8 +104,8 @@ hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full
     http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
 """
 
-# What the agent tells a copy on the same port as requests come to: whoever may ask a service must not end its copies.
-# Of the shipped templates: gpuwright-serve's verbs, Triton's loading, shared memory and settings, vLLM's development.
+# The agent's commands to a copy use the same port as requests: a service's caller must not be able to end its copies.
+# By shipped template: gpuwright-serve's verbs; Triton's loading, shared memory and settings; vLLM's development mode.
 COMMANDS = (
     "^[/.]*(metrics|v1[/.]+(drain|batch|warmup|(un)?load_lora_adapter)"
     "|v2[/.]+(repository|logging|trace|systemsharedmemory|cudasharedmemory|models/+[^/]+/+trace)"
@@ -114,7 +114,7 @@ COMMANDS = (
 
 
 def base(folder: Path, requests: str, bind: str) -> str:
-    """The base, ready to paste."""
+    """Returns the base, ready to paste."""
     return BASE.format(folder=folder, bind=bind, routing=_routing(folder, requests))
 
 
@@ -127,10 +127,10 @@ def backend_name(slot: int) -> str:
 
 
 def generated(desired: Desired, folder: Path, requests: str) -> str:
-    """The whole generated part."""
+    """Returns the whole generated part."""
     head = _HEAD.format(
         routing=_routing(folder, requests),
-        # An abstract socket: reached from a chroot, and by any user of HAProxy's.
+        # An abstract socket works from a chroot, and for any user that HAProxy runs as.
         relay=f"gpuwright-{crc32(str(folder).encode()):08x}",
         successor=SUCCESSOR,
         nobody=NOBODY,
@@ -145,10 +145,10 @@ def generated(desired: Desired, folder: Path, requests: str) -> str:
 
 
 def arguments(server: HaproxyServer) -> str:
-    """A server's words, the same in the file and in `add server`.
+    """Returns a server's arguments, the same in the file and in `add server`.
 
-    A check is a connection; one that fails is repeated fast, so that a dead copy is out within half a second, and
-    until then its requests are sent elsewhere.
+    A check opens a connection; a failed one is repeated quickly, so that a dead copy is out within half a second. Until
+    then its requests are sent to other copies.
     """
     host = f"[{server.host}]" if ":" in server.host else server.host
     return (
@@ -158,15 +158,15 @@ def arguments(server: HaproxyServer) -> str:
 
 
 def limit(of: ServiceLimit) -> str:
-    """A limit as the map has it; the backends take it apart."""
+    """Returns a limit as the map holds it; the backends split it."""
     return f"{round(of.shed_share * 1_000_000)}:{of.queue_limit or 2_000_000_000}:{of.retry_after_seconds}"
 
 
 def limits(of: Mapping[str, ServiceLimit]) -> str:
-    """The map file: what of each service's requests is taken."""
+    """Returns the map file of each service's limit."""
     return "".join(f"{service} {limit(of[service])}\n" for service in sorted(of))
 
 
 def services(slots: Mapping[str, int]) -> str:
-    """The map file: whose which slot is."""
+    """Returns the map file of each service's slot."""
     return "".join(f"{service} {backend_name(slots[service])}\n" for service in sorted(slots))

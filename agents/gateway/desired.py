@@ -1,10 +1,10 @@
-"""What HAProxy shall do: the routes of every source, kept on disk, and the servers and backends they make.
+"""The desired state of HAProxy: every source's routes, saved on disk, and the servers and backends that they make.
 
-What the control plane says of a node stands under that node's name with an underscore before it, which no source can
-have: it counts only while the node says nothing here itself.
+Routes that the control plane reports of a node are stored under the node's name with an underscore before it, which no
+source's name can have. They count only while the node declares nothing here itself.
 
-A service lives in a backend slot. HAProxy 2.6 cannot add a backend at run time, so slots are made beforehand and a
-map file says whose each is; a new service costs no reload.
+A service is assigned to a backend slot. HAProxy 2.6 cannot add a backend at run time, so slots are created beforehand
+and a map file assigns them; a new service needs no reload.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from agents.host import durable
 
 FIRST_SLOTS = 64
 MOST_SOURCES = 4096
-FOLLOWED = "_"  # begins the name under which a node's routes stand that the control plane told
+FOLLOWED = "_"  # begins the source name of routes that come from the control plane
 LARGEST_WEIGHT = 256  # HAProxy's
 
 
 class Stale(Exception):
-    """Something newer of this source was heard before."""
+    """A newer declaration of this source came before."""
 
     def __init__(self, source: str, sequence: int) -> None:
-        super().__init__(f"sequence {sequence} of source {source} was seen; say it again with a higher one")
+        super().__init__(f"source {source} has already declared sequence {sequence}; declare again with a higher one")
         self.sequence = sequence
 
 
 class Malformed(Exception):
-    """The routes contradict themselves, or name what cannot be reached."""
+    """The routes are contradictory, or an address cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Desired:
     limits: Mapping[str, ServiceLimit] = field(default_factory=dict)  # of services
 
     def servers(self) -> tuple[HaproxyServer, ...]:
-        """Every copy. Weights are rates: each service's are scaled so that its largest is HAProxy's largest."""
+        """Returns every copy's server. Weights are rates, scaled by service so that the largest is HAProxy's."""
         routes = self.routes()
         largest: dict[str, float] = {}
         for _, route in routes:
@@ -70,23 +70,26 @@ class Desired:
         return tuple(_server(source, route, largest.get(route.service, 0.0)) for source, route in routes)
 
     def routes(self) -> list[tuple[str, RouteSpec]]:
-        """Those in force, with their sources: what a node says itself, and for the others what was told of them."""
+        """Returns the routes in force with their sources: what a node declares, else what the control plane reports."""
         own = [
-            (source, route) for source, said in self.sources.items() if not is_followed(source) for route in said.routes
+            (source, route)
+            for source, declared in self.sources.items()
+            if not is_followed(source)
+            for route in declared.routes
         ]
         speaking = {source for source, _ in own}
         taken = {route.address for _, route in own}
         followed = [
             (source, route)
-            for source, said in self.sources.items()
+            for source, declared in self.sources.items()
             if is_followed(source) and source.removeprefix(FOLLOWED) not in speaking
-            for route in said.routes
+            for route in declared.routes
             if route.address not in taken
         ]
         return sorted(own + followed, key=lambda pair: pair[0])
 
     def by_slot(self) -> dict[int, dict[str, HaproxyServer]]:
-        """The servers of every slot that has any."""
+        """Returns the servers of every slot that has any."""
         found: dict[int, dict[str, HaproxyServer]] = {}
         for server in self.servers():
             found.setdefault(self.slots[server.service], {})[server.name] = server
@@ -94,7 +97,7 @@ class Desired:
 
 
 def is_followed(source: str) -> bool:
-    """Whether the control plane speaks there."""
+    """Returns whether the source's routes come from the control plane."""
     return source.startswith(FOLLOWED)
 
 
@@ -106,59 +109,61 @@ def _server(source: str, route: RouteSpec, largest: float) -> HaproxyServer:
 
 
 def server_name(source: str, copy: str) -> str:
-    """The name in HAProxy: unique over sources, and of characters that it takes."""
+    """Returns the server's name in HAProxy: unique across sources, and of allowed characters."""
     safe = "".join(sign if sign.isalnum() or sign in ".-" else f"_{ord(sign):02x}" for sign in copy)
     return f"{source}:{safe}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `10.0.0.1:8000` or `[::1]:8000`; Malformed for anything else."""
+    """Splits `10.0.0.1:8000` or `[::1]:8000` into host and port; raises Malformed for anything else."""
     host, _, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     try:
         known = ipaddress.ip_address(host[1:-1] if bracketed else host)
     except ValueError:
-        raise Malformed(f"address {address} has no literal IP address") from None
+        raise Malformed(f"address {address} does not contain an IP address") from None
     if (known.version == 6) != bracketed or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise Malformed(f"address {address} is not HOST:PORT with a port of 1..65535")
     return str(known), int(port)
 
 
 def declare(desired: Desired, source: str, declared: DeclaredRoutes) -> Desired:
-    """What is desired once this source has spoken; Stale or Malformed when it may not."""
+    """Returns the desired state with this source's routes; raises Stale or Malformed."""
     held = desired.sources.get(source)
     if held and (declared.sequence < held.sequence or (declared.sequence == held.sequence and declared != held)):
         raise Stale(source, held.sequence)
     if held is None and sum(not is_followed(name) for name in desired.sources) >= MOST_SOURCES:
         raise Malformed(f"there are {MOST_SOURCES} sources already")
-    seen: set[str] = set()
+    copies: set[str] = set()
     for route in declared.routes:
-        if route.copy in seen:
-            raise Malformed(f"copy {route.copy} is named twice")
-        seen.add(route.copy)
+        if route.copy in copies:
+            raise Malformed(f"copy {route.copy} occurs twice")
+        copies.add(route.copy)
         split_address(route.address)
     return replace(desired, sources={**desired.sources, source: declared})
 
 
 def follow(desired: Desired, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> Desired:
-    """What is desired once the control plane has spoken; what nodes say themselves stands."""
-    own = {source: said for source, said in desired.sources.items() if not is_followed(source)}
+    """Returns the desired state with the control plane's routes and limits; nodes' own routes stay."""
+    own = {source: declared for source, declared in desired.sources.items() if not is_followed(source)}
     return replace(desired, sources=own | dict(sources), limits=dict(limits))
 
 
 def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
-    """Every service has a slot. A service keeps its slot after its last copy, so that its callers are told to come
-    again; only when no slot is free, one that is `idle` (no copy, no request anywhere) changes drivers."""
+    """Gives every service a slot. It keeps the slot after its last copy is gone, so that callers get Retry-After; an
+    `idle` slot (no copy, no request anywhere) is reused only when no other is free."""
     wanted = {route.service for declared in desired.sources.values() for route in declared.routes}
     wanted |= desired.limits.keys()
     slots, count = dict(desired.slots), desired.slot_count
     free = sorted(set(range(1, count + 1)) - set(slots.values()), reverse=True)
-    left = sorted((service for service, slot in slots.items() if service not in wanted and slot in idle), reverse=True)
+    reusable = sorted(
+        (service for service, slot in slots.items() if service not in wanted and slot in idle), reverse=True
+    )
     for service in sorted(wanted - set(slots)):
         if free:
             slots[service] = free.pop()
-        elif left:
-            slots[service] = slots.pop(left.pop())
+        elif reusable:
+            slots[service] = slots.pop(reusable.pop())
         else:
             free = list(range(count * 2, count, -1))
             count *= 2
@@ -167,7 +172,7 @@ def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
 
 
 class DesiredFile(msgspec.Struct, rename="camel"):
-    """The file."""
+    """The desired state as saved on disk."""
 
     sources: dict[str, DeclaredRoutes]
     slots: dict[str, int]
@@ -177,15 +182,15 @@ class DesiredFile(msgspec.Struct, rename="camel"):
 
 def read(path: Path) -> Desired:
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=DesiredFile)
+        stored = msgspec.json.decode(path.read_bytes(), type=DesiredFile)
     except FileNotFoundError:
         return Desired()
-    return Desired(kept.sources, kept.slots, kept.slot_count, kept.limits)
+    return Desired(stored.sources, stored.slots, stored.slot_count, stored.limits)
 
 
 def keep(path: Path, desired: Desired) -> None:
-    kept = DesiredFile(dict(desired.sources), dict(desired.slots), desired.slot_count, dict(desired.limits))
-    durable.write(path, msgspec.json.encode(kept))
+    stored = DesiredFile(dict(desired.sources), dict(desired.slots), desired.slot_count, dict(desired.limits))
+    durable.write(path, msgspec.json.encode(stored))
 
 
 def servers_by_name(servers: Iterable[HaproxyServer]) -> dict[str, HaproxyServer]:

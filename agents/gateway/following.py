@@ -1,4 +1,4 @@
-"""What the control plane's endpoints mean here: routes of nodes, and limits of services."""
+"""Turns the control plane's endpoints into routes of nodes and limits of services."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What is to be desired, and what was left out of it."""
+    """The routes and limits to follow, and which endpoints were left out."""
 
     sources: Mapping[str, DeclaredRoutes]
     limits: Mapping[str, ServiceLimit]
     left_out: tuple[str, ...]
 
 
-def follow_endpoints(told: Endpoints, loopback: bool) -> Followed:
-    """Every copy that can be reached from here.
+def follow_endpoints(endpoints: Endpoints, loopback: bool) -> Followed:
+    """Returns routes to every copy that can be reached from here.
 
-    An address on loopback means another machine's copy here, or a stranger's: it counts only where all nodes are known
-    to be this machine.
+    A loopback address of another machine would reach some other process here, so it counts only with `loopback`, which
+    says that all nodes are this machine.
     """
     routes: dict[str, dict[str, RouteSpec]] = {}
     limits = {}
     left_out = []
-    for service in told.services:
+    for service in endpoints.services:
         if service.queue_limit or service.shed_share or service.slo_ms:
             limits[service.service] = ServiceLimit(
                 service.queue_limit, service.shed_share, service.retry_after_seconds, service.slo_ms
@@ -52,9 +52,9 @@ def _unreachable(copy: EndpointCopy, loopback: bool) -> str:
         return str(error)
     known = ipaddress.ip_address(host)
     known = getattr(known, "ipv4_mapped", None) or known  # ::ffff:127.0.0.1 is 127.0.0.1
-    # Link-local: where clouds tell a machine its credentials.
+    # Link-local addresses are where clouds serve a machine's credentials.
     if known.is_unspecified or known.is_multicast or known.is_link_local:
-        return f"{copy.address} is no address of a node"
+        return f"{copy.address} cannot be the address of a node"
     if known.is_loopback and not loopback:
-        return f"{copy.address} is this machine, not the node; its agent wants --host (or this gateway --loopback)"
+        return f"{copy.address} is this machine, not the node; set --host of its agent (or --loopback of this gateway)"
     return ""

@@ -1,4 +1,4 @@
-"""Brings HAProxy to what is desired: files first, then every process of it, then read back."""
+"""Brings HAProxy to the desired state: writes its files, changes every process, and reads the result back."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ ROUNDS = 6
 
 
 class NotApplied(Exception):
-    """HAProxy refused a change, or did not do it."""
+    """HAProxy refused a change, or did not apply it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedHaproxy:
-    """HAProxy as it was read after the last change."""
+    """The state of HAProxy, as read after the last change."""
 
     workers: tuple[HaproxyProcess, ...]
-    servers: dict[str, ServerState]  # of the process that takes connections, by name
+    servers: dict[str, ServerState]  # of the process that accepts connections, by name
     open_requests: dict[str, int]  # over all processes, by name
     idle_slots: frozenset[int]
-    leftovers: int  # servers that wait to be deleted
+    leftovers: int  # servers that are still to be deleted
 
 
 class Haproxy:
-    """One HAProxy in master-worker mode, and the folder with what it reads."""
+    """One HAProxy in master-worker mode, and the folder of its generated files."""
 
     def __init__(self, master: MasterSocket, folder: Path, requests: str) -> None:
         self.master = master
@@ -42,9 +42,9 @@ class Haproxy:
         self.requests = requests
 
     def write(self, desired: Desired) -> None:
-        """Configuration and map, so that a process that starts from here on does what is desired.
+        """Writes configuration and maps, so that a process that starts from now on has the desired state.
 
-        A service that has lost its slot leaves the map before another's servers stand in it.
+        A service that has lost its slot leaves the map before another service's servers enter the slot.
         """
         limits = self.folder / configuration.LIMITS  # before the configuration that names it
         durable.write_changed(limits, configuration.limits(desired.limits).encode(), 0o644)
@@ -58,7 +58,7 @@ class Haproxy:
         durable.write_changed(path, configuration.services(desired.slots).encode(), 0o644)
 
     def converge(self, desired: Desired) -> ObservedHaproxy:
-        """In force when it returns; HaproxyAway, NotApplied or Garbled otherwise."""
+        """Puts the desired state in force before it returns; raises HaproxyAway, NotApplied or HaproxyGarbled."""
         self.write(desired)
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
         done: set[int] = set()
@@ -72,26 +72,26 @@ class Haproxy:
                 except WorkerGone:
                     continue
                 done.add(worker.pid)
-            # A process that came meanwhile has read the files, and is told nothing or little.
+            # A process that started meanwhile has read the files and needs few changes or none.
             if all(worker.pid in done for worker in self.master.workers()):
                 try:
                     return self._observe(desired, wanted)
                 except WorkerGone:
                     continue
-        raise NotApplied("HAProxy's processes change faster than they can be asked")
+        raise NotApplied("HAProxy's processes change faster than they can be configured")
 
     def observe(self, desired: Desired) -> ObservedHaproxy:
-        """As it is, without changing it; NotApplied when that is not what is desired."""
+        """Reads HAProxy without changing it; raises NotApplied if it differs from what is desired."""
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
         for _ in range(ROUNDS):
             try:
                 return self._observe(desired, wanted)
             except WorkerGone:
                 continue
-        raise HaproxyAway("HAProxy's processes change faster than they can be asked")
+        raise HaproxyAway("HAProxy's processes change faster than they can be configured")
 
     def open_by_slot(self, workers: Iterable[HaproxyProcess]) -> dict[int, int]:
-        """Requests of each backend that are answered or wait just now, over all processes."""
+        """Returns each backend's open requests, answered or waiting, over all processes."""
         found: dict[int, int] = {}
         for worker in workers:
             for (backend, _), load in parsing.parse_loads(self.master.ask("show stat -1 2 -1", worker)).items():
@@ -105,38 +105,38 @@ class Haproxy:
         knows_limits = not limits.startswith(changes.NO_MAP)
         if not worker.old and not (knows_limits and self._has_slots(worker, desired.slot_count)):
             self._reload(worker)
-            raise WorkerGone("replaced by one with what the files name")
+            raise WorkerGone("replaced by a process that has read the files")
         if knows_limits:
             wanted_limits = {service: configuration.limit(one) for service, one in desired.limits.items()}
             self._all(worker, changes.map_entries(limits_path, wanted_limits, parsing.parse_map(limits)))
             if parsing.parse_map(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
-                raise NotApplied(f"process {worker.pid} of HAProxy does not do the entries of {limits_path}")
+                raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {limits_path}")
         path = str(self.folder / configuration.SERVICES)
         entries = {service: _slot(slot) for service, slot in desired.slots.items()}
-        seen_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
-        # A service that has lost its slot is away before another's servers come into it.
+        current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
+        # A service that has lost its slot is removed before another's servers enter the slot.
         takes_changes = (
-            self._all(worker, changes.map_closing(path, entries, seen_map))
+            self._all(worker, changes.map_closing(path, entries, current_map))
             and self._all(worker, changes.opening(wanted, self._servers(worker)))
-            and self._all(worker, changes.map_opening(path, entries, seen_map))
+            and self._all(worker, changes.map_opening(path, entries, current_map))
             and self._all(worker, changes.closing(wanted, self._servers(worker)))
         )
         if not takes_changes:
             return
-        left = list(changes.differences(wanted, self._servers(worker)))
+        missing = list(changes.differences(wanted, self._servers(worker)))
         if parsing.parse_map(self.master.ask(f"show map {path}", worker)) != entries:
-            left.append(f"the entries of {path}")
-        if left:
-            raise NotApplied(f"process {worker.pid} of HAProxy does not do: {left[0]}")
+            missing.append(f"the entries of {path}")
+        if missing:
+            raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
 
     def _all(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
-        """Whether the process takes changes; an old one gets no new requests and need not."""
+        """Runs commands; returns False if an old process takes no changes, which is fine: it gets no new requests."""
         for step in steps:
-            said = self.master.ask(step.command, worker)
-            if worker.old and said in (changes.DISABLED, changes.NO_BACKEND):
+            answer = self.master.ask(step.command, worker)
+            if worker.old and answer in (changes.DISABLED, changes.NO_BACKEND):
                 return False
-            if said not in step.expects and changes.ANYTHING not in step.expects:
-                raise NotApplied(f"HAProxy answered {said[:200]!r} to: {step.command}")
+            if answer not in step.expects and changes.ANYTHING not in step.expects:
+                raise NotApplied(f"HAProxy answered {answer[:200]!r} to: {step.command}")
         return True
 
     def _servers(self, worker: HaproxyProcess) -> dict[str, dict[str, ServerState]]:
@@ -144,13 +144,13 @@ class Haproxy:
         return {backend: servers for backend, servers in found.items() if _is_slot(backend)}
 
     def _has_slots(self, worker: HaproxyProcess, count: int) -> bool:
-        said = self.master.ask(f"del server {_slot(count)}/fence", worker)
-        if said not in (changes.NO_SERVER, changes.NO_BACKEND):
-            raise HaproxyGarbled(f"process {worker.pid} of HAProxy answered {said[:200]!r}")
-        return said == changes.NO_SERVER
+        answer = self.master.ask(f"del server {_slot(count)}/fence", worker)
+        if answer not in (changes.NO_SERVER, changes.NO_BACKEND):
+            raise HaproxyGarbled(f"process {worker.pid} of HAProxy answered {answer[:200]!r}")
+        return answer == changes.NO_SERVER
 
     def _reload(self, before: HaproxyProcess) -> None:
-        """Have a process with the backends that the files name; nothing is lost by it."""
+        """Reloads HAProxy for a process with the backends in the files; no request is lost."""
         self.master.ask("reload")
         deadline = time.monotonic() + RELOAD_SECONDS
         while time.monotonic() < deadline:
@@ -158,10 +158,10 @@ class Haproxy:
             try:
                 text = self.master.ask("show proc")
             except HaproxyAway:
-                continue  # the master starts itself again
+                continue  # the master is restarting itself
             if any(not worker.old and worker.pid != before.pid for worker in parsing.parse_processes(text)):
                 return
-        raise NotApplied("HAProxy did not reload; its log says why: haproxy -c -f ... checks the configuration")
+        raise NotApplied("HAProxy did not reload; see its log, or check the configuration with haproxy -c -f ...")
 
     def _observe(self, desired: Desired, wanted: Backends) -> ObservedHaproxy:
         workers = self.master.workers()
@@ -170,12 +170,12 @@ class Haproxy:
         servers: dict[str, ServerState] = {}
         leftovers = 0
         for worker in workers:
-            self._has_slots(worker, 1)  # waits until no thread is amid a choice that it made before it was told
-            seen = self._servers(worker)
-            if not worker.old and (left := changes.differences(wanted, seen)):
-                raise NotApplied(f"process {worker.pid} of HAProxy does not do: {left[0]}")
+            self._has_slots(worker, 1)  # waits until no thread is still choosing a server by the old state
+            current = self._servers(worker)
+            if not worker.old and (missing := changes.differences(wanted, current)):
+                raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
             loads = parsing.parse_loads(self.master.ask("show stat -1 6 -1", worker))
-            if any((backend, name) not in loads for backend, found in seen.items() for name in found):
+            if any((backend, name) not in loads for backend, found in current.items() for name in found):
                 raise HaproxyGarbled(f"process {worker.pid} of HAProxy leaves servers out of show stat")
             for (backend, name), load in loads.items():
                 if not _is_slot(backend):
@@ -184,10 +184,10 @@ class Haproxy:
                     if load.open or load.queued:
                         busy.add(backend)
                     continue
-                # What waits for any server of an old process may still come to this one.
+                # A request that waits for any server of an old process may still come to this one.
                 waiting = loads.get((backend, "BACKEND"), ServerLoad(0, 0)).queued if worker.old else 0
                 open_requests[name] = open_requests.get(name, 0) + load.open + load.queued + waiting
-            for backend, found in seen.items():
+            for backend, found in current.items():
                 if not worker.old:
                     servers.update(found)
                     leftovers += sum(name not in wanted.get(backend, {}) for name in found)

@@ -1,4 +1,4 @@
-"""HAProxy's master socket: the one way to every process of it, also to old ones after a reload."""
+"""Talks to HAProxy's master socket, which reaches every process of it, including old ones after a reload."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class HaproxyAway(Exception):
 
 
 class WorkerGone(Exception):
-    """This process of HAProxy has ended."""
+    """This HAProxy process has ended."""
 
 
 class MasterSocket:
-    """One connection a question: the end of the answer is the end of the stream, and nothing gets out of step."""
+    """Opens one connection for each command, so that the end of the stream ends the answer and nothing is mixed up."""
 
     def __init__(self, path: Path, seconds: float = 5.0) -> None:
         self.path = path
         self.seconds = seconds
 
     def ask(self, command: str, worker: HaproxyProcess | None = None) -> str:
-        """The answer without its closing empty line."""
+        """Returns the answer without its closing empty line."""
         if "\n" in command or ";" in command:
             raise ValueError(f"not one command: {command!r}")
         line = f"@!{worker.pid} {command}\n" if worker else f"{command}\n"
@@ -50,16 +50,18 @@ class MasterSocket:
         text = b"".join(pieces).decode("utf-8", "replace")
         if worker and text.startswith("Can't find the target"):
             raise WorkerGone(f"process {worker.pid} has ended")
-        # A list ends with an empty line, whatever else does not.
+        # Only lists end with an empty line.
         whole = "\n\n" if worker and command.startswith("show ") else "\n"
         if command != "reload" and not (text.endswith(whole) or text == "\n"):
-            # the process ended, or reloaded itself, under the question
-            raise WorkerGone(f"process {worker.pid} hung up") if worker else HaproxyAway("the master hung up")
+            # the process ended or was reloaded during the command
+            if worker:
+                raise WorkerGone(f"process {worker.pid} closed the connection")
+            raise HaproxyAway("the master closed the connection")
         return text.strip("\n")
 
     def workers(self) -> tuple[HaproxyProcess, ...]:
-        """Those that take connections first; HaproxyAway when there are none."""
+        """Returns HAProxy's processes, those that accept connections first; raises HaproxyAway if none does."""
         found = parsing.parse_processes(self.ask("show proc"))
         if all(worker.old for worker in found):
-            raise HaproxyAway("HAProxy has no process that takes connections")
+            raise HaproxyAway("no HAProxy process accepts connections")
         return tuple(sorted(found, key=lambda worker: (worker.old, worker.pid)))

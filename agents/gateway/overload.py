@@ -1,9 +1,9 @@
-"""Overload: more comes than the copies that are up answer, and what waits longer than the SLO helps nobody.
+"""Detects overload, when more requests come than the ready copies can answer within the SLO, and limits open requests.
 
-Then no more requests of the service are open at once than its copies answer within the SLO; the others are told at once
-to come again. A burst is no overload: it begins only once twice as many have been open for some seconds, and it is over
-once hardly anybody was turned away for some more. What copies answer is measured while they have more than enough to
-do, and goes with the copies that come and go. Pure: the sidecar beside HAProxy and simulated gateways fold it alike.
+During an overload only as many requests are open at once as the copies answer within the SLO; the rest get a 503 with
+Retry-After. A burst is no overload: one begins only after twice that many were open for some seconds, and ends once
+almost no request was turned away for some more. Capacity is measured while copies are fully busy, and scaled as copies
+come and go. Pure: the sidecar and simulated gateways use the same functions.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, exp
 
-BEGINS_SECONDS = 1.5  # that too many are open; time with fewer counts against it
-BEGINS_SLOS = 1.5  # where that is longer: a burst that is answered in time is none
-BEGINS_TIMES = 2.0  # as many as are answered within the SLO
-LOOK_SECONDS = 1.0  # one look tells of no longer time
-ENDS_SECONDS = 5.0  # that hardly anybody is turned away
-HARDLY = 0.01  # of those who come
-TAKEN = 0.95  # of what is answered within the SLO: copies are never loaded evenly
-LEAST_OPEN = 8
+BEGINS_SECONDS = 1.5  # with too many open requests; time with fewer is subtracted
+BEGINS_SLOS = 1.5  # or this many SLOs, if longer: a burst answered in time is no overload
+BEGINS_TIMES = 2.0  # this many times what is answered within the SLO counts as too many
+LONGEST_LOOK_SECONDS = 1.0  # that one look may account for
+ENDS_SECONDS = 5.0  # with almost no request turned away
+TURNED_AWAY_SHARE = 0.01  # of arriving requests, that counts as almost none
+ADMITTED_SHARE = 0.95  # of what is answered within the SLO, as copies are never loaded evenly
+LEAST_OPEN_REQUESTS = 8
 MEASURED_SECONDS = 2.0
-MEASURED_SLOS = 4.0  # where that is longer: slow services answer rarely
-FORGOTTEN_SECONDS = 120.0  # in which a copy may have become slower
-STEP = 0.1  # a limit stays while it is as near as that to the right one
+MEASURED_SLOS = 4.0  # or this many SLOs, if longer: slow services answer rarely
+FORGOTTEN_SECONDS = 120.0  # after which a measured capacity may be outdated
+STEP_SHARE = 0.1  # a limit within this share of the right one stays
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLoad:
-    """A service at one gateway, since its counting began."""
+    """A service's counts at one gateway, since counting began."""
 
     ended: int  # requests: answered, failed or turned away
     turned_away: int  # of those, by the limit of an overload
-    open: int  # now, those that wait included
-    ready: Mapping[str, float]  # the copies that are up, and their weights
+    open: int  # now, waiting ones included
+    ready: Mapping[str, float]  # ready copies, with their weights
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """What is remembered of a service between two looks."""
+    """The state of a service between two looks."""
 
     at: float = 0.0
     ended: int = 0
     turned_away: int = 0
     open: int = 0
     ready: Mapping[str, float] = field(default_factory=dict)
-    lately: float = 0.0  # answered a second
-    carried: float = 0.0  # the most of it, of copies that are up
+    lately: float = 0.0  # requests answered per second
+    carried: float = 0.0  # the capacity: the highest such rate, scaled to the ready copies
     over_seconds: float = 0.0
     calm_seconds: float = 0.0
-    most_open: int = 0  # open at once, from now on; 0: as many as come
+    most_open: int = 0  # the limit of open requests from now on; 0: none
 
 
 def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: float, now: float) -> Pressure:
-    """The service after another look. A gateway that counts anew begins anew."""
+    """Returns the service's state after another look; it starts afresh when the gateway's counts do."""
     now_is = Pressure(now, counted.ended, counted.turned_away, counted.open, counted.ready)
     if before is None or counted.ended < before.ended or counted.turned_away < before.turned_away or slo_seconds <= 0:
         return now_is
@@ -68,11 +68,11 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: 
     lately = _towards(before.lately * min(1.0, grown), max(0, answered) / seconds, seconds / over)
     known = before.carried * grown
     carried = max(lately, _towards(known, lately, seconds / FORGOTTEN_SECONDS))
-    at_once = max(carried * slo_seconds, LEAST_OPEN)
-    look = min(seconds, LOOK_SECONDS)
+    at_once = max(carried * slo_seconds, LEAST_OPEN_REQUESTS)
+    look = min(seconds, LONGEST_LOOK_SECONDS)
     most, calm, too_many = 0, 0.0, 0.0
     if before.most_open:
-        calm = before.calm_seconds + look if turned <= HARDLY * came else 0.0
+        calm = before.calm_seconds + look if turned <= TURNED_AWAY_SHARE * came else 0.0
         most = _steady(before.most_open, at_once) if calm < ENDS_SECONDS else 0
     else:
         too_many = max(0.0, before.over_seconds + (look if counted.open > BEGINS_TIMES * at_once else -look))
@@ -83,7 +83,7 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: 
 
 
 def _grown(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    """By how much copies that came and went change what all carry: each as much as its weight says."""
+    """Returns by how much the capacity changed with copies that came and went, by their weights."""
     if before.keys() == after.keys():
         return 1.0
     stayed = before.keys() & after.keys()
@@ -94,8 +94,8 @@ def _grown(before: Mapping[str, float], after: Mapping[str, float]) -> float:
 
 
 def _steady(before: int, at_once: float) -> int:
-    most = max(LEAST_OPEN, ceil(TAKEN * at_once))
-    return before if abs(most - before) <= STEP * before else most
+    most = max(LEAST_OPEN_REQUESTS, ceil(ADMITTED_SHARE * at_once))
+    return before if abs(most - before) <= STEP_SHARE * before else most
 
 
 def _towards(before: float, value: float, times: float) -> float:

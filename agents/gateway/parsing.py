@@ -1,4 +1,4 @@
-"""HAProxy's answers, read strictly: what is not as documented is an error, never a guess."""
+"""Parses HAProxy's answers strictly: anything undocumented is an error, never a guess."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 
 class HaproxyGarbled(Exception):
-    """An answer that is none."""
+    """An answer of HAProxy that cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HaproxyProcess:
-    """A process of HAProxy; an old one finishes what it has after a reload."""
+    """A process of HAProxy; after a reload an old one finishes its requests."""
 
     pid: int
     old: bool
@@ -20,7 +20,7 @@ class HaproxyProcess:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """A server as HAProxy has it."""
+    """A server's state in HAProxy."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class ServerLoad:
-    """Requests of a server, or of a backend as a whole, at this moment."""
+    """The present requests of a server, or of a whole backend."""
 
     open: int
     queued: int
@@ -49,7 +49,7 @@ _STATE_COLUMNS = ("be_name", "srv_name", "srv_addr", "srv_op_state", "srv_admin_
 
 
 def parse_processes(text: str) -> tuple[HaproxyProcess, ...]:
-    """`show proc` of the master."""
+    """Parses the master's `show proc`."""
     lines = text.rstrip("\n").split("\n")
     if not lines[0].startswith("#<PID>") or not any(line.startswith("# workers") for line in lines):
         raise HaproxyGarbled(f"show proc: {text[:200]!r}")
@@ -67,7 +67,7 @@ def parse_processes(text: str) -> tuple[HaproxyProcess, ...]:
 
 
 def parse_servers(text: str) -> dict[str, dict[str, ServerState]]:
-    """`show servers state`: servers by backend and name."""
+    """Parses `show servers state`: servers by backend and name."""
     lines = [line for line in text.split("\n") if line]
     if len(lines) < 2 or lines[0] != "1" or not lines[1].startswith("# "):
         raise HaproxyGarbled(f"show servers state: {text[:200]!r}")
@@ -80,15 +80,15 @@ def parse_servers(text: str) -> dict[str, dict[str, ServerState]]:
             if len(cells) != len(header):
                 raise ValueError(line)
             backend, name, host, operational, admin, weight, port = (cells[index] for index in at)
-            seen = ServerState(host, int(port), int(weight), int(admin), int(operational))
-            found.setdefault(backend, {})[name] = seen
+            state = ServerState(host, int(port), int(weight), int(admin), int(operational))
+            found.setdefault(backend, {})[name] = state
     except ValueError as error:
         raise HaproxyGarbled(f"show servers state: {str(error)[:200]}") from error
     return found
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """`show map FILE`: values by key; of an entry that is there twice and differs, both."""
+    """Parses `show map FILE`: values by key; a key with two different values gets both."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         if not line:
@@ -103,7 +103,7 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def parse_loads(text: str) -> dict[tuple[str, str], ServerLoad]:
-    """`show stat`: by backend and server; the server BACKEND stands for the whole."""
+    """Parses `show stat`: loads by backend and server; the server BACKEND is the whole backend."""
     lines = [line for line in text.split("\n") if line]
     if not lines or not lines[0].startswith("# pxname,svname,qcur,qmax,scur,"):
         raise HaproxyGarbled(f"show stat: {text[:200]!r}")
@@ -118,7 +118,7 @@ def parse_loads(text: str) -> dict[tuple[str, str], ServerLoad]:
 
 
 def parse_info(text: str) -> dict[str, str]:
-    """`show info`."""
+    """Parses `show info`."""
     found = dict(line.split(": ", 1) for line in text.split("\n") if ": " in line)
     if "Pid" not in found:
         raise HaproxyGarbled(f"show info: {text[:200]!r}")

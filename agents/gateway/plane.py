@@ -1,6 +1,6 @@
-"""The sidecar and the control plane: its endpoints are followed, and what was counted is said once a second.
+"""Connects the sidecar to the control plane: follows its endpoints, and sends request counts once a second.
 
-Without the control plane all goes on as it was told last (I4); totals are said when it is back, and nothing is lost.
+Without the control plane the last endpoints stay in force (I4); totals are sent when it is back, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ POLL_SECONDS = 30
 ANSWER_SECONDS = 15.0
 PUSH_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 15.0
-MOST_BYTES = 2 << 20  # the server takes no more
-MOST_SAID = 5
+MOST_BYTES = 2 << 20  # the server accepts no more
+MOST_LOG_LINES = 5
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneAddress:
-    """Where the control plane is, and as whom it is spoken to."""
+    """The control plane's address, and this gateway's name and token there."""
 
     url: str
     token_file: Path
     name: str
     ca_file: str = ""
-    loopback: bool = False  # whether all nodes are this machine
+    loopback: bool = False  # all nodes are this machine
 
     def link(self) -> Link:
-        """A connection with the token as it is now."""
+        """Opens a connection with the current token."""
         words = self.token_file.read_text().split()
         if not words:
-            raise ValueError(f"there is no token in {self.token_file}")
+            raise ValueError(f"the file {self.token_file} has no token")
         return Link(self.url, words[-1], self.ca_file)
 
 
 class PlaneClient:
-    """Two threads beside the sidecar, until closed."""
+    """Runs two threads beside the sidecar until closed."""
 
     def __init__(self, sidecar: Sidecar, server: ControlPlaneAddress) -> None:
         self._sidecar = sidecar
         self._server = server
         self._closing = threading.Event()
-        self._version = 0  # of the endpoints that were taken
+        self._version = 0  # of the endpoints taken
         self._in_force = 0
         self._sequence = 0
-        self._heard_as_newest = False
-        self.following = ""  # why they are not followed; empty while they are
+        self._is_newest = False
+        self.following = ""  # why endpoints cannot be followed; empty while they are
         self.pushing = ""
         self._threads = [
             threading.Thread(target=self._repeat, args=("following", self._follow_once), name="follower", daemon=True),
@@ -70,7 +70,7 @@ class PlaneClient:
             thread.start()
 
     def close(self) -> None:
-        """The poll may wait for a while yet, and changes nothing any more."""
+        """Stops both threads; a poll that still waits changes nothing any more."""
         self._closing.set()
 
     def _follow_once(self, link: Link) -> None:
@@ -78,36 +78,36 @@ class PlaneClient:
         answer = link.request("GET", path, None, POLL_SECONDS + ANSWER_SECONDS)
         if answer.status == 204 or self._closing.is_set():
             return
-        told = decode_answer(answer.body, Endpoints)
-        if not told.services and any(map(is_followed_with_routes, self._sidecar.sources().items())):
-            # A database that was emptied, sooner than a fleet: what is gone fails its checks, too.
-            log.error("the control plane knows of no service at all; what it said before stands")
-            self._version = told.version
+        endpoints = decode_answer(answer.body, Endpoints)
+        if not endpoints.services and any(map(is_followed_with_routes, self._sidecar.sources().items())):
+            # More likely an emptied database than an emptied fleet; copies really gone fail their checks anyway.
+            log.error("the control plane reports no service at all; its earlier endpoints stay in force")
+            self._version = endpoints.version
             return
-        wanted = follow_endpoints(told, self._server.loopback)
-        for line in wanted.left_out[:MOST_SAID]:
-            log.warning("not routed: %s", line)
+        wanted = follow_endpoints(endpoints, self._server.loopback)
+        for line in wanted.left_out[:MOST_LOG_LINES]:
+            log.warning("an endpoint is not routed: %s", line)
         try:
             self._sidecar.follow(wanted.sources, wanted.limits)
         except Troubles as error:
-            log.warning("what the control plane says is kept, and not in force yet: %s", error)
-        self._version = told.version
+            log.warning("the control plane's endpoints are saved, but not in force yet: %s", error)
+        self._version = endpoints.version
 
     def _push_once(self, link: Link) -> None:
         if self._sidecar.condition().in_force:
             self._in_force = self._version
-        told = counts_of(self._sidecar.counts(), self._sequence, self._in_force)
-        body = msgspec.json.encode(told)
-        if len(body) > MOST_BYTES:  # how many is needed before how fast
-            services = tuple(msgspec.structs.replace(one, latency_counts=()) for one in told.services)
-            body = msgspec.json.encode(msgspec.structs.replace(told, services=services))
+        endpoints = counts_of(self._sidecar.counts(), self._sequence, self._in_force)
+        body = msgspec.json.encode(endpoints)
+        if len(body) > MOST_BYTES:  # latencies can be left out; totals cannot
+            services = tuple(msgspec.structs.replace(service, latency_counts=()) for service in endpoints.services)
+            body = msgspec.json.encode(msgspec.structs.replace(endpoints, services=services))
         answer = link.request("PUT", f"/api/v1/gateways/{self._server.name}/counts", body, ANSWER_SECONDS)
         taken = decode_answer(answer.body, CountsTaken).sequence
-        if taken > self._sequence and self._heard_as_newest:
-            log.error("somebody else speaks as gateway %s: each gateway has a name of its own", self._server.name)
-        self._heard_as_newest = taken <= self._sequence
+        if taken > self._sequence and self._is_newest:
+            log.error("another process reports as gateway %s: each gateway needs its own name", self._server.name)
+        self._is_newest = taken <= self._sequence
         self._sequence = max(self._sequence, taken) + 1
-        self._closing.wait(PUSH_SECONDS if self._heard_as_newest else 0)
+        self._closing.wait(PUSH_SECONDS if self._is_newest else 0)
 
     def _repeat(self, what: str, once: Callable[[Link], None]) -> None:
         link: Link | None = None
@@ -120,9 +120,9 @@ class PlaneClient:
                     log.info("%s the control plane again", what)
                 setattr(self, what, "")
                 pause = 1.0
-            except Exception as error:  # whatever the other side says, this thread goes on
+            except Exception as error:  # whatever the answer, this thread goes on
                 if not isinstance(error, LinkError | OSError | ValueError):
-                    log.exception("%s: an answer was not understood", what)
+                    log.exception("%s: an answer could not be processed", what)
                 if link is not None:
                     link.close()
                 link = None  # the token may have changed
@@ -137,31 +137,31 @@ class PlaneClient:
 
 
 def is_followed_with_routes(source: tuple[str, DeclaredRoutes]) -> bool:
-    """Whether the control plane has said of a node that it has copies."""
+    """Returns whether a source is followed through the control plane and has routes."""
     return desired.is_followed(source[0]) and bool(source[1].routes)
 
 
 def counts_of(counts: SidecarCounts, sequence: int, endpoints: int) -> GatewayCounts:
-    """The totals of every service that was ever asked for."""
+    """Returns the totals of every service that was ever requested."""
     services = tuple(
         ServiceCounts(
-            one.service,
-            one.requests,
-            one.errors,
-            one.shed,
-            _without_zeros(one.latency_counts),
-            one.open,
-            one.timed,
-            one.late,
+            counted.service,
+            counted.requests,
+            counted.errors,
+            counted.shed,
+            _without_zeros(counted.latency_counts),
+            counted.open,
+            counted.timed,
+            counted.late,
         )
-        for one in counts.counted
-        if not one.copy and (one.requests or one.open)
+        for counted in counts.counted
+        if not counted.copy and (counted.requests or counted.open)
     )
     return GatewayCounts(counts.began, sequence, services, counts.lost_lines, endpoints)
 
 
 def _without_zeros(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Trailing ones may be left out."""
+    """Returns the counts without trailing zeros."""
     length = len(counts)
     while length and not counts[length - 1]:
         length -= 1

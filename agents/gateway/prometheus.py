@@ -1,4 +1,4 @@
-"""The sidecar's figures in Prometheus' words."""
+"""Exposes the sidecar's figures as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -11,55 +11,64 @@ from agents.prometheus.exposition import Family, exposition, labelled
 
 
 def metrics(sidecar: Sidecar) -> str:
-    """The whole page. The sum of a histogram is not kept: buckets answer what is asked of latencies."""
+    """Returns the whole page. Histograms have no sum: buckets are enough for latencies."""
     return exposition((*_of_sidecar(sidecar), *_of_copies(sidecar), *_of_requests(sidecar.counts().counted)))
 
 
 def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
     counts, condition = sidecar.counts(), sidecar.condition()
 
-    def one(name: str, kind: str, text: str, value: int) -> Family:
+    def family(name: str, kind: str, text: str, value: int) -> Family:
         return Family(f"gpuwright_gateway_{name}", kind, text, [("", value)])
 
-    yield one("in_force", "gauge", "1: HAProxy does what is declared.", int(condition.in_force))
-    yield one("haproxy_processes", "gauge", "Old ones included.", condition.workers)
-    yield one("convergences_total", "counter", "Times HAProxy was gone over.", condition.convergences)
-    yield one("failures_total", "counter", "Of these, in vain.", condition.failures)
-    yield one("log_lines_total", "counter", "Requests that HAProxy told of.", counts.lines)
-    yield one("lost_log_lines_total", "counter", "Not read in time.", counts.lost_lines)
-    yield one("refused_log_lines_total", "counter", "Not understood.", counts.refused_lines)
-    yield one("unknown_service_total", "counter", "Requests for no service.", sidecar.tallies.unknown)
+    yield family("in_force", "gauge", "1: HAProxy has everything declared in force.", int(condition.in_force))
+    yield family("haproxy_processes", "gauge", "Old ones included.", condition.workers)
+    yield family("convergences_total", "counter", "Times that HAProxy was configured.", condition.convergences)
+    yield family("failures_total", "counter", "Of these, those that failed.", condition.failures)
+    yield family("log_lines_total", "counter", "Requests that HAProxy logged.", counts.lines)
+    yield family("lost_log_lines_total", "counter", "Log lines that were not read in time.", counts.lost_lines)
+    yield family("refused_log_lines_total", "counter", "Log lines that could not be parsed.", counts.refused_lines)
+    yield family("unknown_service_total", "counter", "Requests for an unknown service.", sidecar.tallies.unknown)
 
 
 def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
     states = [(source, sidecar.in_force(source)) for source in sidecar.sources()]
     routed = [
-        (labelled(source=source, copy=state.copy), state) for source, said in states if said for state in said.routes
+        (labelled(source=source, copy=state.copy), state)
+        for source, declared in states
+        if declared
+        for state in declared.routes
     ]
     ready = [(labels, int(state.ready)) for labels, state in routed]
     yield Family("gpuwright_gateway_copy_ready", "gauge", "1: HAProxy sends it requests.", ready)
     limits = [(labelled(service=service), most) for service, most in sidecar.relief.most_open.items()]
     yield Family(
-        "gpuwright_gateway_service_overload_limit", "gauge", "Requests open at once, while more comes than is answered "
-        "in time.", limits,
-    )  # fmt: skip
+        "gpuwright_gateway_service_overload_limit",
+        "gauge",
+        "Most requests open at once, while the service is overloaded.",
+        limits,
+    )
     requests = [(labels, state.open_requests) for labels, state in routed]
-    yield Family("gpuwright_gateway_copy_open_requests", "gauge", "Requests on their way to it.", requests)
+    yield Family("gpuwright_gateway_copy_open_requests", "gauge", "Requests open at it now.", requests)
 
 
 def _of_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
-    copies = [(labelled(service=one.service, source=one.source, copy=one.copy), one) for one in all_counted if one.copy]
-    services = [(labelled(service=one.service), one) for one in all_counted if not one.copy]
-    for what, told in (("copy", copies), ("service", services)):
-        requests = [(labels, one.requests) for labels, one in told]
-        yield Family(f"gpuwright_gateway_{what}_requests_total", "counter", "Requests told of.", requests)
-        errors = [(labels, one.errors) for labels, one in told]
+    copies = [
+        (labelled(service=counted.service, source=counted.source, copy=counted.copy), counted)
+        for counted in all_counted
+        if counted.copy
+    ]
+    services = [(labelled(service=counted.service), counted) for counted in all_counted if not counted.copy]
+    for what, totals in (("copy", copies), ("service", services)):
+        requests = [(labels, counted.requests) for labels, counted in totals]
+        yield Family(f"gpuwright_gateway_{what}_requests_total", "counter", "Requests logged.", requests)
+        errors = [(labels, counted.errors) for labels, counted in totals]
         yield Family(f"gpuwright_gateway_{what}_errors_total", "counter", "Of these, those that failed.", errors)
     yield Family(
         "gpuwright_gateway_service_latency_seconds",
         "histogram",
-        "As the gateway saw it, of what was answered.",
-        [sample for _, one in services for sample in _histogram(one)],
+        "As the gateway measured it, of answered requests.",
+        [sample for _, counted in services for sample in _histogram(counted)],
     )
 
 

@@ -1,4 +1,4 @@
-"""Receives HAProxy's lines: a datagram socket with a large buffer, read by one thread in gulps."""
+"""Receives HAProxy's log lines: a datagram socket with a large buffer, which one thread reads in batches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from agents.gateway.requests import LONGEST_LINE, Tallies
 
 BUFFER_BYTES = 4 << 20  # some 10,000 lines, as the kernel counts them
-GULP = 2000
-REST_SECONDS = 0.01  # between gulps: one waking for many lines
+BATCH_LINES = 2000
+PAUSE_SECONDS = 0.01  # between batches, to wake once for many lines
 
 
 class Receiver:
-    """Counts lines until closed. `address` is HOST:PORT of loopback (port 0: any), or a path."""
+    """Counts lines until closed. `address` is HOST:PORT on loopback (port 0: any), or a path."""
 
     def __init__(self, address: str, tallies: Tallies) -> None:
         self.tallies = tallies
@@ -31,13 +31,13 @@ class Receiver:
             self._socket.bind(address)
             os.chmod(address, 0o660)  # noqa: PTH101
             # HAProxy drops, and counts, what does not fit; the kernel's limit is a number of lines, often 10
-            self._rest_seconds = 0.0
+            self._pause_seconds = 0.0
         else:
             host, _, port = address.rpartition(":")
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self._widen()
             self._socket.bind((host, int(port)))
-            self._rest_seconds = REST_SECONDS
+            self._pause_seconds = PAUSE_SECONDS
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
         self._thread.start()
@@ -50,7 +50,7 @@ class Receiver:
         return f"{host}:{port}"
 
     def overflowed(self) -> int:
-        """Lines that the kernel dropped because they were not read in time."""
+        """Returns how many lines the kernel dropped because they were not read in time."""
         if self._path:
             return 0
         inode = f" {os.fstat(self._socket.fileno()).st_ino} "
@@ -83,7 +83,7 @@ class Receiver:
             if not arrived.poll(500):
                 continue
             with self.lock, suppress(BlockingIOError):
-                for _ in range(GULP):
+                for _ in range(BATCH_LINES):
                     add(receive(LONGEST_LINE + 2).rstrip(b"\n"))
-            if self._rest_seconds:
-                time.sleep(self._rest_seconds)
+            if self._pause_seconds:
+                time.sleep(self._pause_seconds)

@@ -1,4 +1,4 @@
-"""What the sidecar looks at twice a second to see an overload coming, and the limits that follow from it."""
+"""Checks every service for overload twice a second, and lowers the limits of overloaded ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.gateway.wire import ServiceLimit
 
 
 class Relief:
-    """Of services whose SLO the control plane has told and that it lets limit."""
+    """The overload state of services that have an SLO and may be limited."""
 
     def __init__(self) -> None:
         self.open: Mapping[str, int] = {}  # by service, at the last look
@@ -27,7 +27,7 @@ class Relief:
         open_by_slot: Mapping[int, int],
         now: float,
     ) -> bool:
-        """Whether what is let in has changed. `ended`: requests that are over, and how many of them turned away."""
+        """Updates every service's limit; returns whether one changed. `ended`: finished and turned away requests."""
         self.open = {name: open_by_slot.get(slot, 0) for name, slot in desired.slots.items()}
         ready: dict[str, dict[str, float]] = {}
         for source, route in desired.routes():
@@ -42,11 +42,11 @@ class Relief:
                 pressures[name] = update_pressure(self._pressures.get(name), counted, limit.slo_ms / 1000, now)
         before = self.most_open
         self._pressures = pressures
-        self.most_open = {name: one.most_open for name, one in pressures.items() if one.most_open}
+        self.most_open = {name: pressure.most_open for name, pressure in pressures.items() if pressure.most_open}
         return self.most_open != before
 
     def applied(self, desired: Desired) -> Desired:
-        """What HAProxy shall do just now."""
+        """Returns what is desired, with the limits of overloaded services."""
         if not self.most_open:
             return desired
         limits = {name: self._lower(name, limit) for name, limit in desired.limits.items()}

@@ -1,8 +1,8 @@
-"""HAProxy's line for each request, read and counted: per copy and per service, totals and a latency histogram.
+"""Counts requests by HAProxy's log lines: totals and a latency histogram, for each copy and each service.
 
-A line is `gw1 PID SERVICE SERVER STATUS TERMINATION ACTIVE_MS QUEUED_MS`. Milliseconds are whole: HAProxy has no finer
-ones. An error is an answer of 500 and above, or none, unless the caller hung up. The histogram holds what was
-answered otherwise: a refusal within a millisecond is not a fast answer.
+A line is `gw1 PID SERVICE SERVER STATUS TERMINATION ACTIVE_MS QUEUED_MS`, with whole milliseconds, the finest that
+HAProxy logs. An error is an answer of 500 and above, or none, unless the caller hung up. The histogram counts all other
+answers: a refusal within a millisecond is not a fast answer.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from agents.gateway.desired import HaproxyServer
 from agents.gateway.wire import CountedRequests
 
 LONGEST_LINE = 1024
-KEPT_SECONDS = 900.0  # of a copy that is routed no more: its last figures are asked for later
+KEPT_SECONDS = 900.0  # of a copy that is no longer routed: its agent still asks for its last figures
 MOST_GONE = 10_000
 
 
 class RequestTally:
-    """Totals of one copy, or of one service."""
+    """The totals of one copy, or of one service."""
 
     __slots__ = ("counts", "errors", "late", "requests", "shed", "slo_ms", "timed")
 
@@ -35,12 +35,12 @@ class RequestTally:
 
 
 class Tallies:
-    """All that was counted. Only names that the sidecar knows are counted, so that lines cannot fill memory."""
+    """All totals. Only names that the sidecar knows are counted, so that log lines cannot fill the memory."""
 
     def __init__(self) -> None:
         self.lines = 0
         self.refused = 0
-        self.unknown = 0  # requests of no service
+        self.unknown = 0  # requests for no known service
         self._copies: dict[bytes, RequestTally] = {}
         self._services: dict[bytes, RequestTally] = {}
         self._servers: dict[str, HaproxyServer] = {}
@@ -53,7 +53,7 @@ class Tallies:
         now: float,
         slos_ms: Mapping[str, float],
     ) -> None:
-        """These are routed; what is not is kept for a while."""
+        """Takes what is routed now; totals of other copies are kept for a while."""
         for name, server in servers.items():
             self._servers[name] = server
             self._copies.setdefault(name.encode(), RequestTally())
@@ -70,7 +70,7 @@ class Tallies:
                 del self._servers[name], self._copies[name.encode()], self._gone_at[name]
 
     def add(self, line: bytes) -> None:
-        """Count one line."""
+        """Counts one line."""
         self.lines += 1
         parts = line.split(b" ")
         if len(parts) != 8 or parts[0] != b"gw1" or len(line) > LONGEST_LINE:
@@ -104,21 +104,21 @@ class Tallies:
             service.shed += 1
 
     def ended(self) -> dict[str, tuple[int, int]]:
-        """By service: requests, and how many of them were turned away."""
+        """Returns by service: requests, and how many of them were turned away."""
         return {service.decode(): (tally.requests, tally.shed) for service, tally in self._services.items()}
 
     def counted(self, source: str = "") -> tuple[CountedRequests, ...]:
-        """Copies, of one source or of all; with all, services too."""
+        """Returns the totals of one source's copies, or of all copies and services."""
         found = [
-            self._said(self._copies[name.encode()], server.service, server.source, server.copy)
+            self._counted(self._copies[name.encode()], server.service, server.source, server.copy)
             for name, server in self._servers.items()
             if source in ("", server.source)
         ]
         if not source:
-            found += [self._said(tally, service.decode()) for service, tally in self._services.items()]
+            found += [self._counted(tally, service.decode()) for service, tally in self._services.items()]
         return tuple(found)
 
-    def _said(self, tally: RequestTally, service: str, source: str = "", copy: str = "") -> CountedRequests:
+    def _counted(self, tally: RequestTally, service: str, source: str = "", copy: str = "") -> CountedRequests:
         return CountedRequests(
             service,
             tally.requests,

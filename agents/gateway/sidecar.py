@@ -1,4 +1,4 @@
-"""The sidecar: hears sources, keeps what they say, brings HAProxy to it, and watches that it stays so."""
+"""The sidecar: takes the sources' routes, saves them, applies them to HAProxy, and watches that they stay in force."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from agents.gateway.requests import Tallies
 from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, ServiceLimit, SidecarCounts
 
 WATCH_SECONDS = 0.5
-VERIFY_SECONDS = 3.0  # how long somebody else's hand at the runtime socket may go unseen
+VERIFY_SECONDS = 3.0  # how long a change by others at the runtime socket may go unnoticed
 Troubles = (HaproxyAway, NotApplied, HaproxyGarbled, WorkerGone)
 
 log = logging.getLogger("gpuwright.gateway")
 
 
 class AlreadyRunning(Exception):
-    """Another sidecar holds this folder."""
+    """Another sidecar uses this folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarCondition:
-    """How the sidecar is."""
+    """The state of the sidecar."""
 
     in_force: bool
     trouble: str
@@ -48,7 +48,7 @@ class SidecarCondition:
 
 
 class Sidecar:
-    """One per HAProxy: it alone writes the configuration and speaks to the runtime socket."""
+    """The only writer of one HAProxy's configuration and runtime socket."""
 
     def __init__(self, folder: Path, master: Path, requests: str) -> None:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -66,9 +66,9 @@ class Sidecar:
         self._state = folder / "desired.json"
         self._desired = desired.read(self._state)
         self._haproxy = Haproxy(MasterSocket(master), folder, self.receiver.address)
-        self._lock = threading.Lock()  # held by whoever speaks to HAProxy
+        self._lock = threading.Lock()  # held while talking to HAProxy
         self._observed: ObservedHaproxy | None = None  # None: not known to be in force
-        self._trouble = "not converged yet"
+        self._trouble = "HAProxy has not been configured yet"
         self._convergences = self._failures = 0
         self._dropped: dict[int, int] = {}  # lines, by process of HAProxy
         self._dropped_before = 0
@@ -79,8 +79,8 @@ class Sidecar:
         self._watcher.start()
 
     def declare(self, source: str, declared: DeclaredRoutes) -> RoutesInForce:
-        """In force when it returns. Stale and Malformed change nothing; HaproxyAway, NotApplied and Garbled mean that
-        it is kept, and will be in force once HAProxy allows."""
+        """Puts a source's routes in force, before it returns. Stale and Malformed change nothing; HaproxyAway,
+        NotApplied and HaproxyGarbled mean that they are saved, and will be in force once HAProxy allows."""
         with self._lock:
             after = desired.declare(self._desired, source, declared)
             changed = after.sources[source] != self._desired.sources.get(source)
@@ -94,8 +94,8 @@ class Sidecar:
             return self._in_force(source)
 
     def follow(self, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> None:
-        """What the control plane told of nodes that do not speak here, and of services. In force when it returns;
-        HaproxyAway, NotApplied and Garbled mean that it is kept, and will be in force once HAProxy allows."""
+        """Puts in force what the control plane reports of nodes that do not declare here, and of services' limits.
+        HaproxyAway, NotApplied and HaproxyGarbled mean that it is saved, and will be in force once HAProxy allows."""
         with self._lock:
             after = desired.follow(self._desired, sources, limits)
             if after == self._desired:
@@ -110,7 +110,7 @@ class Sidecar:
         return dict(self._desired.sources)
 
     def in_force(self, source: str) -> RoutesInForce | None:
-        """As last observed; None of a source that never spoke."""
+        """Returns a source's routes as last observed; None for a source that never declared any."""
         with self._lock:
             return self._in_force(source) if source in self._desired.sources else None
 
@@ -141,23 +141,25 @@ class Sidecar:
 
     def _slotted(self, after: Desired) -> Desired:
         idle = self._observed.idle_slots if self._observed else frozenset()
-        if idle and any(route.service not in after.slots for said in after.sources.values() for route in said.routes):
-            try:  # a slot changes drivers only if nothing is in it now
+        if idle and any(
+            route.service not in after.slots for declared in after.sources.values() for route in declared.routes
+        ):
+            try:  # a slot is reused only if nothing is in it now
                 idle = self._haproxy.observe(self._desired).idle_slots
             except Troubles:
                 idle = frozenset()
         return desired.with_slots(after, idle)
 
     def _still_in_force(self) -> bool:
-        """Look again, as open requests are asked for often; no when HAProxy has other processes than before."""
+        """Observes HAProxy again; returns False if its processes have changed or it does not answer."""
         before, self._observed = self._observed, None
         if before is None:
             return False
         try:
-            seen = self._haproxy.observe(self._desired)
+            observed = self._haproxy.observe(self._desired)
         except Troubles:
             return False
-        self._observed = seen if seen.workers == before.workers else None
+        self._observed = observed if observed.workers == before.workers else None
         return self._observed is not None
 
     def _converge(self) -> None:
@@ -175,14 +177,14 @@ class Sidecar:
             raise NotApplied(self._trouble) from error
 
     def _in_force(self, source: str) -> RoutesInForce:
-        said, observed = self._desired.sources[source], self._observed
+        declared, observed = self._desired.sources[source], self._observed
         states = []
-        for route in said.routes:
+        for route in declared.routes:
             name = server_name(source, route.copy)
             server = observed.servers.get(name) if observed else None
             open_requests = observed.open_requests.get(name, 0) if observed else 0
             states.append(RoutedCopy(route.copy, bool(server and server.ready), open_requests))
-        return RoutesInForce(said.sequence, tuple(states))
+        return RoutesInForce(declared.sequence, tuple(states))
 
     def _know(self) -> None:
         with self.receiver.lock:
@@ -190,9 +192,9 @@ class Sidecar:
             self.tallies.know(servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), slos_ms)
 
     def _watch(self) -> None:
-        """Converge at once when HAProxy has other processes than before, or failed to; else now and then."""
+        """Applies everything again when HAProxy's processes change or it has failed, and else every few seconds."""
         verified = -VERIFY_SECONDS
-        said = ""
+        declared = ""
         while not self._closing.is_set():
             try:
                 with self._lock:
@@ -205,19 +207,19 @@ class Sidecar:
                         verified = time.monotonic()
                 self._count_dropped(workers)
                 self._relieve(workers)
-                if said:
-                    log.info("HAProxy does again what it shall")
-                said = ""
+                if declared:
+                    log.info("HAProxy has everything in force again")
+                declared = ""
             except Troubles as error:
                 with self._lock:
                     self._observed, self._trouble = None, str(error)
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("HAProxy does not do what it shall: %s", said)
+                if str(error) != declared:
+                    declared = str(error)
+                    log.warning("HAProxy does not have everything in force: %s", declared)
             self._closing.wait(WATCH_SECONDS)
 
     def _relieve(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
-        """In an overload, let in what is answered in time."""
+        """Limits overloaded services to what is answered in time."""
         if not self._desired.limits:
             return
         with suppress(WorkerGone):
@@ -226,11 +228,11 @@ class Sidecar:
                 ended = self.tallies.ended()
             with self._lock:
                 if self.relief.look(self._desired, self._observed, ended, waiting, time.monotonic()):
-                    log.info("overloaded: %s", ", ".join(sorted(self.relief.most_open)) or "nobody any more")
+                    log.info("overloaded services: %s", ", ".join(sorted(self.relief.most_open)) or "none any more")
                     self._converge()
 
     def _count_dropped(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
-        """Lines that HAProxy could not send, which it counts itself."""
+        """Reads how many log lines HAProxy could not send; it counts them itself."""
         dropped = {}
         for worker in workers:
             try:

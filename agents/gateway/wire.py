@@ -1,4 +1,4 @@
-"""What is said to the sidecar and by it: routes of a source, what of them is in force, and what was counted."""
+"""The sidecar's messages: a source's routes, which of them are in force, and what was counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.contract import Counter, Identifier, Name, ServiceName
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
-    """One copy as it shall be routed. The address is a literal one: no name is looked up."""
+    """One copy's wanted route. The address is an IP literal: no name is looked up."""
 
     copy: Identifier
     service: ServiceName
@@ -20,23 +20,23 @@ class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False
 
 
 class DeclaredRoutes(Struct, rename="camel", frozen=True):
-    """All routes of one source. A sequence below one seen is refused; the same one says the same."""
+    """All routes of one source. A lower sequence than before is refused; an equal one must be identical."""
 
     sequence: Counter
     routes: Annotated[tuple[RouteSpec, ...], Meta(max_length=4096)] = ()
 
 
 class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):
-    """What of a service's requests is taken."""
+    """How many of a service's requests are accepted."""
 
     queue_limit: int = 0  # open at once, answered or waiting; 0: no limit
     shed_share: float = 0.0  # answered 503 at once
     retry_after_seconds: int = 2
-    slo_ms: float = 0.0  # by which an overload is known; 0: never
+    slo_ms: float = 0.0  # by which overload is detected; 0: never
 
 
 class RoutedCopy(Struct, rename="camel", frozen=True):
-    """One copy as HAProxy treats it."""
+    """One copy's state in HAProxy."""
 
     copy: str
     ready: bool
@@ -44,14 +44,14 @@ class RoutedCopy(Struct, rename="camel", frozen=True):
 
 
 class RoutesInForce(Struct, rename="camel", frozen=True):
-    """The acknowledgement: these routes of the source are in force."""
+    """The acknowledgement of the source's routes that are in force."""
 
     sequence: int
     routes: tuple[RoutedCopy, ...]
 
 
 class GatewayRefusal(Struct, rename="camel", frozen=True, omit_defaults=True):
-    """Why there is no acknowledgement. `sequence` is the highest of the source, where that was the reason."""
+    """Why there is no acknowledgement. `sequence` is the source's highest, if the reason is stale."""
 
     reason: str  # stale, malformed, forbidden, haproxy_away, not_applied, ...
     message: str
@@ -59,7 +59,7 @@ class GatewayRefusal(Struct, rename="camel", frozen=True, omit_defaults=True):
 
 
 class CountedRequests(Struct, rename="camel", frozen=True):
-    """Totals of a copy, or of a service when `copy` is empty: those that no copy answered are in there only."""
+    """Totals of a copy, or of a service if `copy` is empty, which also has requests that no copy answered."""
 
     service: str
     requests: int
@@ -68,18 +68,18 @@ class CountedRequests(Struct, rename="camel", frozen=True):
     source: str = ""
     copy: str = ""
     shed: int = 0  # of the errors: turned away by the service's limit
-    open: int = 0  # of a service, now: asked for, and not among its requests yet
-    timed: int = 0  # answers that were held against the SLO
-    late: int = 0  # of those, beyond it
+    open: int = 0  # of a service, now: received and not answered yet
+    timed: int = 0  # answers compared with the SLO
+    late: int = 0  # of those, answers later than the SLO
 
 
 class SidecarCounts(Struct, rename="camel", frozen=True):
     """All totals since the sidecar began."""
 
-    began: str  # changes when counting began anew
+    began: str  # changes when counting restarts
     lines: int
-    lost_lines: int  # written by HAProxy, never read here
-    refused_lines: int  # read and not understood
+    lost_lines: int  # written by HAProxy, but never read here
+    refused_lines: int  # read, but not parsed
     counted: tuple[CountedRequests, ...]
 
 

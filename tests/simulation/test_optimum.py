@@ -1,4 +1,4 @@
-"""The cheapest way through a day is found by enumeration, and checked by hand where drivers suffice."""
+"""The cheapest way through a day is found by enumeration, and checked by hand where hands suffice."""
 
 from __future__ import annotations
 

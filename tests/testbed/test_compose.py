@@ -134,7 +134,7 @@ def test_chaos_strikes_every_part_that_stays_but_load_and_what_watches() -> None
 def test_prometheus_asks_every_part_that_has_metrics() -> None:
     asked = yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]
     targets = {target.split(":")[0] for job in asked for one in job["static_configs"] for target in one["targets"]}
-    assert targets == set(chaos.PARTS) - {"gateway", "postgres"}  # HAProxy drivers on what its sidecar says
+    assert targets == set(chaos.PARTS) - {"gateway", "postgres"}  # HAProxy hands on what its sidecar says
 
 
 def test_haproxy_has_what_the_sidecar_needs_of_every_frontend() -> None:

@@ -94,7 +94,7 @@ def test_a_copy_is_kept_until_its_usage_is_accounted_for(path: Path) -> None:
     journal.close()
     assert kept(path) == {"a.1.1": gone}
     journal = Journal(path)
-    journal.write(msgspec.structs.replace(gone, told="closed"))
+    journal.write(msgspec.structs.replace(gone, acknowledged="closed"))
     journal.close()
     assert kept(path) == {}
 
@@ -117,7 +117,7 @@ def test_it_does_not_grow_for_ever(path: Path) -> None:
 
 def test_a_second_agent_on_the_same_folder_is_refused(path: Path) -> None:
     first = Journal(path)
-    with pytest.raises(JournalError, match="another agent runs"):
+    with pytest.raises(JournalError, match="another agent already uses"):
         Journal(path)
     first.close()
     Journal(path).close()

@@ -121,6 +121,6 @@ def test_a_gateway_that_is_away_is_logged_once_and_so_is_its_return(caplog: pyte
         board.bring_up_to_date(route)
     said = [record.getMessage() for record in caplog.records]
     assert [line.partition(",")[0].partition(":")[0] for line in said] == [
-        "the gateway does not acknowledge",
+        "the gateway does not acknowledge routes",
         "the gateway acknowledges routes again",
     ]

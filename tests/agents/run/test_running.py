@@ -93,7 +93,7 @@ def test_copies_without_a_journal_serve_on_and_strangers_are_named(agent: AgentP
     until(lambda: status(agent).get("strangers") == [stranger], "what is not assigned is named")
     until(lambda: stages(agent) == {"search-1": "ready"}, "what is assigned is taken in")
     assert agent.copies() == sorted(before)
-    assert "brought to its end" in agent.ask("adopt", "--end").stdout
+    assert "is being ended" in agent.ask("adopt", "--end").stdout
     until(lambda: agent.copies() == [kept], "the stranger is gone")
 
 
@@ -101,7 +101,7 @@ def test_a_second_agent_on_the_folder_is_refused(agent: AgentProcess) -> None:
     until(lambda: bool(status(agent)), "it answers")
     other = agent.ask("run", "--device", "simulated")
     assert other.returncode != 0
-    assert "another agent runs" in other.stderr
+    assert "another agent already uses" in other.stderr
 
 
 def test_questions_to_an_agent_that_is_not_there_say_so(tmp_path: Path, api: RunningServer) -> None:

@@ -142,5 +142,5 @@ class Fleet:
                 if (twice if node.wanted.handover == "strict" else sum(once.values())) > 100 + 1e-6:
                     found.append(f"{name} gives {twice} SM%")
                 if len(here) - len(once) > 1:
-                    found.append(f"{name} drivers over more than one at once")
+                    found.append(f"{name} hands over more than one at once")
         return found

@@ -54,7 +54,7 @@ def _room(
     if once_sm > 100 or (twice_sm > 100 and node.handover == "strict"):
         yield f"{place} gives {once_sm} SM%, {twice_sm} with hand-overs"
     if len(two_services) > 1:
-        yield f"{place} drivers over {two_services} at once"
+        yield f"{place} hands over {two_services} at once"
     models = Counter(one.model for one in once.values() if one.service)
     yield from (f"{place} has {count} of {name}" for name, count in models.items() if count > node.same_model_per_gpu)
 
