@@ -1,12 +1,12 @@
-"""The memory guard: no service ever runs out of device memory; jobs that may be stopped make room, and come back.
+"""The memory guard: keeps services from running out of device memory by stopping preemptible jobs, and restarts them.
 
-Every process is counted with what it may grow to: the limit that MPS holds it to, or what it holds already where that
-is more. What the device has in use and no process of ours holds (the driver's own, somebody else's) counts, too. While
-the sum stays within the device no allocation inside a limit can fail, in whatever order the processes grow. When it
-does not (a service needs room to start, a context took more than its limit, a stranger came) jobs are stopped, the
-fewest that suffice. They come back when there has been room for them, and some to spare, for a while.
+Every process counts with the most that it may hold: its MPS limit, or what it holds already if that is more. Memory in
+use that no process of ours holds (the driver's, other users') counts, too. While the sum stays within the device, no
+allocation inside a limit can fail, in whatever order processes grow. When it does not (a service needs room to start, a
+process holds more than its limit, another user's process appeared), the fewest jobs that suffice are stopped. They
+return once there has been room for them, and some to spare, for a while.
 
-Everything here is data in, data out; who stops and starts is the keeper.
+Everything here is pure; the keeper does the stopping and starting.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 TINY = 1e-6
-COUNTED_GIB = 1 / 1024  # devices count in MiB: what is less is no shortage
+COUNTED_GIB = 1 / 1024  # devices count in MiB; a smaller difference is no shortage
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """What is kept free beside all limits, and how sure the guard is before a job goes, and before it comes back."""
+    """How much memory stays free, and how long a shortage or room must last before a job stops or returns."""
 
     headroom_gib: float = 0.0
-    headroom_percent: float = 0.0  # of the device; the larger of the two counts
-    short_seconds: float = 2.0  # a process that has just ended is still in what was measured a moment before
-    back_gib: float = 0.5  # so much more than the job needs must be free
-    back_seconds: float = 30.0  # for so long
+    headroom_percent: float = 0.0  # of the device; the larger of the two applies
+    short_seconds: float = 2.0  # the last measurement may still contain a process that has just ended
+    back_gib: float = 0.5  # beyond what the job needs, that must be free
+    back_seconds: float = 30.0  # for which it must have been free
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """One GPU's memory, and how much of it is in use by anybody; None where the device does not say."""
+    """One GPU's memory, and how much of it is in use in total; None if the device does not report it."""
 
     memory_gib: float
     used_gib: float | None = None
@@ -39,25 +39,25 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """A process of ours on that GPU. `leaving`: told to go; it holds what it holds until it is gone."""
+    """A process of ours on that GPU. A `leaving` one is being stopped and holds its memory until it is gone."""
 
     instance: str
     limit_gib: float
     used_gib: float | None = None  # measured
     may_stop: bool = False  # a job, and preemptible
     priority: float = 0.0
-    unsaved_seconds: float = 0.0  # progress that is lost if it does not manage to save
+    unsaved_seconds: float = 0.0  # progress lost if it cannot save
     leaving: bool = False
 
     @property
     def reach_gib(self) -> float:
-        """What it holds or may hold before anybody looks again."""
+        """The most that it holds or may hold before the next look."""
         return max(self.limit_gib, self.used_gib or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A job that made room, and what it needs to come back."""
+    """A job that made room, and what it needs to return."""
 
     instance: str
     memory_gib: float
@@ -67,11 +67,11 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What the guard of one GPU remembers from look to look."""
+    """The guard's state of one GPU between looks."""
 
     stopped: tuple[Stopped, ...] = ()
-    short_since: float | None = None  # room has been missing
-    roomy_since: float | None = None  # there has been room for the next to come back
+    short_since: float | None = None  # when memory became short
+    roomy_since: float | None = None  # when there was first room for the next job to return
 
     @property
     def away(self) -> frozenset[str]:
@@ -80,7 +80,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What to do now. `short_gib`: room that is missing though all that may stop has stopped."""
+    """What to do now. `short_gib`: memory still missing after all preemptible jobs have stopped."""
 
     stop: tuple[str, ...] = ()
     bring_back: tuple[str, ...] = ()
@@ -92,13 +92,13 @@ def headroom_gib(device: DeviceMemory, settings: MemorySettings) -> float:
 
 
 def strangers_gib(device: DeviceMemory, holders: Collection[MemoryHolder]) -> float:
-    """In use, and held by nobody of ours. Where a process does not say what it holds it may be all of its limit."""
+    """Returns memory in use but not by our processes; one without a measurement counts with its whole limit."""
     ours = sum(holder.limit_gib if holder.used_gib is None else holder.used_gib for holder in holders)
     return max(0.0, (device.used_gib or 0.0) - ours)
 
 
 def free_gib(device: DeviceMemory, holders: Collection[MemoryHolder], settings: MemorySettings) -> float:
-    """What is left when every process has grown as far as it may; below 0 it is not certain that all can."""
+    """Returns what is free once every process has grown to its limit; below 0 not all can be sure to."""
     reach = sum(holder.reach_gib for holder in holders)
     return device.memory_gib - headroom_gib(device, settings) - strangers_gib(device, holders) - reach
 
@@ -112,10 +112,10 @@ def guard(
     now: float,
     settings: MemorySettings,
 ) -> tuple[Guard, Moves]:
-    """One look at one GPU. Services that wait for room there need `needed_gib`.
+    """Looks at one GPU, where services that wait for room need `needed_gib`; returns the new state and the moves.
 
-    Jobs that are no longer wanted are forgotten. A job is stopped or brought back by what the guard remembers of it:
-    it stays in `stopped` from the moment it is told to go until it may start.
+    Jobs that are no longer wanted are forgotten. A job is in `stopped` from the moment when it is told to stop until it
+    may start again.
     """
     stopped = tuple(job for job in before.stopped if job.instance in wanted_jobs)
     missing = needed_gib - free_gib(device, holders, settings)
@@ -141,14 +141,14 @@ def guard(
     since = before.roomy_since if before.roomy_since is not None else now
     if now - since < settings.back_seconds:
         return Guard(stopped, roomy_since=since), Moves()
-    # One at a time: the next is decided on what is then measured.
+    # One at a time: the next return is decided on a new measurement.
     return Guard(tuple(job for job in stopped if job is not back)), Moves((), (back.instance,))
 
 
 def fewest(candidates: Sequence[MemoryHolder], needed_gib: float) -> tuple[MemoryHolder, ...]:
-    """Jobs that free so much together and of whom none is superfluous: the least important with the least to lose.
+    """Returns the least important jobs, with the least to lose, that together free so much; none is superfluous.
 
-    All of them where all are not enough: a part of the room lets the smaller of the waiting services start.
+    Returns all if all are not enough: part of the room may let a smaller waiting service start.
     """
     if needed_gib <= TINY:
         return ()
@@ -168,6 +168,6 @@ def fewest(candidates: Sequence[MemoryHolder], needed_gib: float) -> tuple[Memor
 
 
 def first_back(gone: Sequence[Stopped], free: float) -> Stopped | None:
-    """The most important job that fits, and of equals the one that has waited longest."""
+    """Returns the most important job that fits; among equals the one that has waited longest."""
     fitting = [job for job in gone if job.memory_gib <= free + TINY]
     return min(fitting, key=lambda job: (-job.priority, job.since, job.instance), default=None)

@@ -11,7 +11,7 @@ from agents.gateway import overload
 from agents.gateway.desired import FIRST_SLOTS
 from agents.gateway.followers import SETTLED_SECONDS
 from agents.gateway.requests import KEPT_SECONDS
-from agents.keeper.failures import LONGEST_SECONDS
+from agents.keeper.failures import LONGEST_DELAY_SECONDS
 from agents.policy.health.states import HealthSettings
 from agents.programs.serve.server import MOST_CONNECTIONS
 from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
@@ -28,6 +28,7 @@ from app.settings import Settings
 from solvers.forecast.settings import ForecastTuning
 from tests.docs.shell import DOCS
 
+TURNED_AWAY_PERCENT = 100 * overload.TURNED_AWAY_SHARE
 SETTINGS, RULES, HEALTH, FORECAST = Settings(), RolloutRules({}), HealthSettings(), ForecastTuning()
 WORDS = {1: "a", 2: "two", 4: "four", 5: "five", 9: "Nine", 10: "a tenth"}
 
@@ -61,12 +62,15 @@ def word(value: float) -> str:
         ("forecast", f"no sooner than {word(FORECAST.cooldown_seconds / 60)} minutes after it rose"),
         ("gateway", f"So {FIRST_SLOTS} backends are prepared"),
         ("gateway", f"for {overload.BEGINS_SECONDS:g} s or {overload.BEGINS_SLOS:g} times the SLO"),
-        ("gateway", f"at most {100 * overload.TAKEN:g} % of what they can answer"),
-        ("gateway", f"{word(overload.ENDS_SECONDS)} seconds in which at most {100 * overload.HARDLY:g} % was rejected"),
+        ("gateway", f"at most {100 * overload.ADMITTED_SHARE:g} % of what they can answer"),
+        (
+            "gateway",
+            f"{word(overload.ENDS_SECONDS)} seconds in which at most {TURNED_AWAY_PERCENT:g} % was rejected",
+        ),
         ("gateway", f"for {KEPT_SECONDS / 60:g} minutes after its route is gone"),
         ("gateway", f"{'three' if SETTLED_SECONDS == 3 else SETTLED_SECONDS} seconds after it has reported so"),
         ("handovers", f"after {CONTACT_SECONDS:g} s without an answer"),
-        ("handovers", f"retried after 1 s, 2 s, 4 s, up to {LONGEST_SECONDS:g} s"),
+        ("handovers", f"retried after 1 s, 2 s, 4 s, up to {LONGEST_DELAY_SECONDS:g} s"),
         ("health", f"{HEALTH.hot_c:g} degrees or more; until below {HEALTH.cool_c:g}"),
         ("health", f"for {HEALTH.slow_seconds:g} s; until not for {HEALTH.clear_seconds:g} s"),
         ("health", f"after {HEALTH.back_off_seconds:g} s without its fault ({HEALTH.mps_back_off_seconds:g} s after"),

@@ -1,4 +1,4 @@
-"""How healthy each GPU is: a fault fences the GPU that has it, and only that one; flapping is damped."""
+"""Judges the health of each GPU: a fault fences only the GPU that has it; flapping is damped."""
 
 from agents.policy.health.fencing import observe, returned
 from agents.policy.health.states import GpuObservation, HealthCause, HealthSettings, HealthState, HealthVerdict

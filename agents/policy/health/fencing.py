@@ -21,23 +21,25 @@ _MOST_DOUBLINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class GpuFault:
-    """What fences."""
+    """A fault that fences a GPU."""
 
     cause: HealthCause
     xid: int = 0
     needs: str = ""
 
 
-def observe(state: HealthState, seen: GpuObservation, now: float, settings: HealthSettings = STANDARD) -> HealthState:
-    """One look at one GPU. `now` in seconds by a clock that does not go backwards."""
-    if seen.uuid != state.uuid:
-        raise ValueError(f"what was seen of {seen.uuid} says nothing of {state.uuid}")
+def observe(
+    state: HealthState, observed: GpuObservation, now: float, settings: HealthSettings = STANDARD
+) -> HealthState:
+    """Returns a GPU's state after another observation; `now` is in seconds of a monotonic clock."""
+    if observed.uuid != state.uuid:
+        raise ValueError(f"an observation of GPU {observed.uuid} cannot update the state of GPU {state.uuid}")
     now = max(now, state.at)
-    if was_reset(state, seen):
+    if was_reset(state, observed):
         state = returned(state, now, settings)
-    fault = _fault(state, seen, settings)
-    state = _slowed(_read(state, seen), seen, now, settings)
-    for code in seen.xids:
+    fault = _fault(state, observed, settings)
+    state = _slowed(_read(state, observed), observed, now, settings)
+    for code in observed.xids:
         if meaning(code).weight is Weight.NOTED:
             state = replace(state, noted=code)
     state = _fenced(state, fault, now, settings) if fault else _unfenced(state, now, settings)
@@ -45,38 +47,38 @@ def observe(state: HealthState, seen: GpuObservation, now: float, settings: Heal
 
 
 def returned(state: HealthState, now: float, settings: HealthSettings = STANDARD) -> HealthState:
-    """It was reset, or its node rebooted: what needed that is over, and the back-off runs from now."""
+    """Returns the state after a reset or reboot: what needed it is over, and the back-off runs from now."""
     now = max(now, state.at)
     until = now + back_off(state, settings) if state.cause else state.until
     return replace(state, needs="", noted=0, ongoing=False, until=max(until, state.until), ecc=None, energy_mj=None)
 
 
-def was_reset(state: HealthState, seen: GpuObservation) -> bool:
-    """It was away and is back, or its energy counter has begun anew with the driver."""
-    if seen.present and not state.present and seen.reading:
+def was_reset(state: HealthState, observed: GpuObservation) -> bool:
+    """Returns whether the GPU was absent and is back, or its energy counter has restarted with the driver."""
+    if observed.present and not state.present and observed.reading:
         return True
-    energy_mj = seen.reading.energy_mj if seen.reading else None
+    energy_mj = observed.reading.energy_mj if observed.reading else None
     return energy_mj is not None and state.energy_mj is not None and energy_mj < state.energy_mj
 
 
 def back_off(state: HealthState, settings: HealthSettings) -> float:
-    """Seconds without the fault before the GPU is used again."""
+    """Returns the seconds without the fault before the GPU is used again."""
     base = settings.mps_back_off_seconds if state.cause in _OF_MPS else settings.back_off_seconds
     doublings = min(max(0, state.relapses - 1), _MOST_DOUBLINGS)
     return float(min(base * 2**doublings, settings.longest_back_off_seconds))
 
 
-# What is there now
+# The observation
 
 
-def _fault(state: HealthState, seen: GpuObservation, settings: HealthSettings) -> GpuFault | None:
-    """The gravest fault of this look."""
-    found = [_of_xid(code) for code in seen.xids]
-    if not seen.present or seen.trouble is Trouble.LOST:
+def _fault(state: HealthState, observed: GpuObservation, settings: HealthSettings) -> GpuFault | None:
+    """Returns the gravest fault of this observation."""
+    found = [_of_xid(code) for code in observed.xids]
+    if not observed.present or observed.trouble is Trouble.LOST:
         found.append(GpuFault(HealthCause.LOST))
-    if seen.mps in (MpsState.FAULT, MpsState.DOWN):
-        found.append(GpuFault(HealthCause.MPS_FAULT if seen.mps is MpsState.FAULT else HealthCause.MPS_DOWN))
-    reading = seen.reading
+    if observed.mps in (MpsState.FAULT, MpsState.DOWN):
+        found.append(GpuFault(HealthCause.MPS_FAULT if observed.mps is MpsState.FAULT else HealthCause.MPS_DOWN))
+    reading = observed.reading
     if reading and state.ecc is not None and (reading.ecc_uncorrected or 0) > state.ecc:
         found.append(GpuFault(HealthCause.ECC))
     if not reading and state.unread + 1 >= settings.unread:
@@ -85,8 +87,8 @@ def _fault(state: HealthState, seen: GpuObservation, settings: HealthSettings) -
         is_hot = state.cause == HealthCause.HOT and state.ongoing
         if reading.temperature_c >= (settings.cool_c if is_hot else settings.hot_c):
             found.append(GpuFault(HealthCause.HOT))
-    real = [one for one in found if one]
-    return min(real, key=lambda one: (not one.needs, list(HealthCause).index(one.cause)), default=None)
+    real = [fault for fault in found if fault]
+    return min(real, key=lambda fault: (not fault.needs, list(HealthCause).index(fault.cause)), default=None)
 
 
 def _of_xid(code: int) -> GpuFault | None:
@@ -96,9 +98,9 @@ def _of_xid(code: int) -> GpuFault | None:
     return GpuFault(HealthCause.XID, code, "" if weight is Weight.FENCED else weight.value)
 
 
-def _read(state: HealthState, seen: GpuObservation) -> HealthState:
-    state = replace(state, present=seen.present and seen.trouble is not Trouble.LOST)
-    reading = seen.reading
+def _read(state: HealthState, observed: GpuObservation) -> HealthState:
+    state = replace(state, present=observed.present and observed.trouble is not Trouble.LOST)
+    reading = observed.reading
     if reading is None:
         return replace(state, unread=state.unread + 1)
     ecc = state.ecc if reading.ecc_uncorrected is None else reading.ecc_uncorrected
@@ -106,11 +108,11 @@ def _read(state: HealthState, seen: GpuObservation) -> HealthState:
     return replace(state, unread=0, ecc=ecc, energy_mj=energy_mj)
 
 
-def _slowed(state: HealthState, seen: GpuObservation, now: float, settings: HealthSettings) -> HealthState:
-    """Slowed down for long: degraded. At full speed for longer: no more."""
-    if seen.reading is None:
+def _slowed(state: HealthState, observed: GpuObservation, now: float, settings: HealthSettings) -> HealthState:
+    """Marks a GPU degraded after it was slowed down for a while, until it has run at full speed for longer."""
+    if observed.reading is None:
         return state
-    cause = next((one for one in _SLOW if one in seen.reading.clock_reasons), None)
+    cause = next((slow for slow in _SLOW if slow in observed.reading.clock_reasons), None)
     if cause:
         since = now if state.slow_since is None else state.slow_since
         is_slow = state.slowed or now - since >= settings.slow_seconds
@@ -120,20 +122,20 @@ def _slowed(state: HealthState, seen: GpuObservation, now: float, settings: Heal
     return replace(state, slow_since=None, clear_since=since, slowed="" if is_clear else state.slowed)
 
 
-# What follows
+# The fence
 
 
 def _fenced(state: HealthState, fault: GpuFault, now: float, settings: HealthSettings) -> HealthState:
-    """The fence begins, or goes on: only a fault after it was lifted is a relapse."""
+    """Begins or extends the fence; only a fault after it was lifted is a relapse."""
     if not state.cause:
         state = replace(state, relapses=state.relapses + 1)
-    if not state.needs or fault.needs:  # what needs a person stays named until it was done
+    if not state.needs or fault.needs:  # a cause that needs a person stays until that is done
         state = replace(state, cause=fault.cause.value, xid=fault.xid, needs=fault.needs)
     return replace(state, ongoing=True, until=max(state.until, now + back_off(state, settings)))
 
 
 def _unfenced(state: HealthState, now: float, settings: HealthSettings) -> HealthState:
-    """Without a fault: the fence is lifted once its time is over, and good time takes relapses off."""
+    """Lifts the fence once its time is over without a fault; good time reduces the relapses."""
     state = replace(state, ongoing=False)
     if state.cause:
         if state.needs or now < state.until:

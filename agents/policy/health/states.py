@@ -1,4 +1,4 @@
-"""What is known of one GPU's health at one moment, and what follows from it."""
+"""The values of health judging: what is observed of a GPU, what is remembered, and the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.seams.device import GpuReading, MpsState, Trouble
 class HealthCause(StrEnum):
     """Why a GPU is not ok."""
 
-    XID = "xid"  # reported with its number: xid_79
+    XID = "xid"  # reported with its number, like xid_79
     LOST = "lost"
     MPS_FAULT = "mps_fault"
     MPS_DOWN = "mps_down"
@@ -27,22 +27,22 @@ class HealthCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """What counts as hot or slow, and how long a GPU must have been good before it is used again."""
+    """What counts as hot or slow, and how long a GPU must be free of faults before it is used again."""
 
     hot_c: float = 93.0
-    cool_c: float = 88.0  # it stays hot until it is below
-    slow_seconds: float = 10.0  # slowed down for so long before it is degraded
-    clear_seconds: float = 60.0  # at full speed for so long before it is not
+    cool_c: float = 88.0  # a hot GPU stays hot until it is below
+    slow_seconds: float = 10.0  # of slowdown before the GPU is degraded
+    clear_seconds: float = 60.0  # at full speed before it is no longer degraded
     unread: int = 3  # failed readings in a row
-    back_off_seconds: float = 60.0  # after a fault; each relapse doubles it
-    mps_back_off_seconds: float = 5.0  # the same after a fault of MPS, which a restarted daemon cures
+    back_off_seconds: float = 60.0  # after a fault; doubled by each relapse
+    mps_back_off_seconds: float = 5.0  # after an MPS fault, which a restarted daemon cures
     longest_back_off_seconds: float = 3600.0
-    decay_seconds: float = 3600.0  # of good time, that take one relapse off
+    decay_seconds: float = 3600.0  # without a fault, after which there is one relapse less
 
 
 @dataclass(frozen=True, slots=True)
 class GpuObservation:
-    """One GPU as it was seen just now."""
+    """One GPU as just observed."""
 
     uuid: str
     present: bool = True  # it was enumerated
@@ -54,27 +54,27 @@ class GpuObservation:
 
 @dataclass(frozen=True, slots=True)
 class HealthVerdict:
-    """How a GPU is, for the report, and whether anything may be started on it."""
+    """A GPU's health for the report, and whether anything may start on it."""
 
     health: Health
-    reason: str = ""  # a Cause; of an XID with its number: xid_79
+    reason: str = ""  # a HealthCause; an XID with its number, like xid_79
     fenced: bool = False  # nothing is started on it
     message: str = ""
-    needs: str = ""  # what a person has to do first: reset, reboot, repair; empty: nothing
+    needs: str = ""  # what a person must do first: reset, reboot, repair; empty: nothing
 
 
 @dataclass(frozen=True, slots=True)
 class HealthState:
-    """What is remembered of one GPU. Plain data: journaled, it survives restarts of the agent."""
+    """What is remembered of one GPU; plain data that is saved and survives restarts of the agent."""
 
     uuid: str
     cause: str = ""  # why it is fenced; empty: it is not
     xid: int = 0  # of the cause
-    ongoing: bool = False  # the cause was there at the last look
-    needs: str = ""  # fenced until `returned`, or until it is seen to have been reset
+    ongoing: bool = False  # the cause was present at the last observation
+    needs: str = ""  # fenced until `returned`, or until a reset is observed
     until: float = 0.0  # fenced until then at the earliest
     relapses: int = 0
-    good_since: float = 0.0  # not fenced since, or when the last relapse was taken off
+    good_since: float = 0.0  # when the fence was lifted, or the relapses last reduced
     noted: int = 0  # an XID that asks for a reset when convenient
     slowed: str = ""  # degraded, not fenced
     slow_since: float | None = None

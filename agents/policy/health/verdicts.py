@@ -1,4 +1,4 @@
-"""Says how a GPU is, why, and what to do, in words for the report and for the doctor."""
+"""Words a GPU's health, its cause and what to do, for the report and the doctor."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from agents.policy.health.states import HealthCause, HealthState, HealthVerdict
 from agents.policy.health.xids import meaning
 
 _WORDS = {
-    HealthCause.LOST: "it is not there any more",
+    HealthCause.LOST: "it is no longer present",
     HealthCause.UNREADABLE: "it cannot be read",
     HealthCause.ECC: "uncorrectable memory errors",
     HealthCause.MPS_FAULT: "its MPS server is in FAULT",
     HealthCause.MPS_DOWN: "its MPS daemon does not answer",
     HealthCause.HOT: "it is too hot",
     HealthCause.POWER_BRAKE: "the machine's power brake slows it down",
-    HealthCause.HW_THERMAL: "its heat protection slows it down",
+    HealthCause.HW_THERMAL: "its hardware slows it down because of heat",
     HealthCause.HW_SLOWDOWN: "its hardware slows it down",
-    HealthCause.SW_THERMAL: "the driver slows it down for its heat",
+    HealthCause.SW_THERMAL: "the driver slows it down because of heat",
 }
 
 
 def verdict(state: HealthState, now: float) -> HealthVerdict:
-    """How the GPU is by all that was seen of it."""
+    """Returns the verdict on a GPU."""
     if state.cause:
         return _fenced(state, max(now, state.at))
     if state.slowed:
@@ -32,7 +32,7 @@ def verdict(state: HealthState, now: float) -> HealthVerdict:
 
 
 def _fenced(state: HealthState, now: float) -> HealthVerdict:
-    """Failed while the fault is there or needs a person; degraded while it only has to prove itself."""
+    """Returns failed while the fault lasts or needs a person; degraded during the back-off after it."""
     cause, advice = HealthCause(state.cause), ""
     if cause is HealthCause.XID:
         xid = meaning(state.xid)
@@ -40,11 +40,11 @@ def _fenced(state: HealthState, now: float) -> HealthVerdict:
     else:
         reason, what = cause.value, _WORDS[cause]
     if state.needs:
-        then = f"{advice}; nothing is started on it until then"
+        then = f"{advice}; nothing starts on it until then"
     elif state.ongoing:
-        then = "nothing is started on it while that lasts"
+        then = "nothing starts on it while this lasts"
     else:
         left = max(0.0, state.until - now)
-        then = f"that is over; nothing is started on it for another {left:.0f} s"
+        then = f"this is over; nothing starts on it for another {left:.0f} s"
     hurts = (state.ongoing and cause is not HealthCause.HOT) or bool(state.needs)
     return HealthVerdict("failed" if hurts else "degraded", reason, True, f"{what}: {then}", state.needs)

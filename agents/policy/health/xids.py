@@ -1,7 +1,7 @@
-"""What each XID means for the GPU that reports it, and what a person has to do about it.
+"""Lists what each XID means for the GPU that reports it, and what an operator must do.
 
-By NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors, its immediate actions for A100 and later). Those of an
-application leave the GPU as it is. What is not listed is unknown: the GPU is fenced for its back-off, and comes back.
+By NVIDIA's XID catalogue (docs.nvidia.com/deploy/xid-errors, its immediate actions for A100 and later). XIDs of an
+application leave the GPU as it is. An unlisted XID fences the GPU for its back-off.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from enum import StrEnum
 
 
 class Weight(StrEnum):
-    """What an XID does to the GPU's health."""
+    """The effect of an XID on the GPU's health."""
 
     APPLICATION = "application"  # one process failed; the GPU is as it was
-    NOTED = "noted"  # it goes on, degraded, until it is reset
-    FENCED = "fenced"  # nothing is started on it for its back-off
+    NOTED = "noted"  # the GPU works on, degraded, until it is reset
+    FENCED = "fenced"  # nothing starts on it for its back-off
     RESET = "reset"  # it must be reset first
     REBOOT = "reboot"  # its node must be rebooted first
-    REPAIR = "repair"  # somebody must look at the machine
+    REPAIR = "repair"  # the machine needs inspection
 
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One code."""
+    """One XID code."""
 
     code: int
     weight: Weight
@@ -71,21 +71,21 @@ _LISTED = (
     Xid(171, Weight.RESET, "an uncorrectable error of its DRAM", _RESET),
     Xid(172, Weight.RESET, "an uncorrectable error of its SRAM", _RESET),
 )
-# 109 (context switch timeout) asks for a reset in the catalogue; under MPS and time slicing applications cause it,
-# and whoever schedules on GPUs counts it as theirs. What follows from it is seen otherwise: MPS FAULT, 46, 119.
+# 109 (context switch timeout) asks for a reset in the catalogue; but under MPS and time slicing applications cause it,
+# and GPU schedulers count it as theirs. Its consequences show in other ways: MPS FAULT, 46, 119.
 _OF_APPLICATIONS = (
     8, 11, 13, 31, 32, 37, 38, 39, 40, 41, 43, 44, 45, 60, 66, 67, 68, 69, 70, 71, 72, 75, 76, 77, 80,
     *range(82, 87), 88, 89, *range(96, 110), *range(126, 136), 137, 139, 141, 142, 152, 153, 160, 161,
 )  # fmt: skip
-_BY_CODE = {one.code: one for one in _LISTED}
+_BY_CODE = {xid.code: xid for xid in _LISTED}
 _BY_CODE |= {code: Xid(code, Weight.APPLICATION, "an application failed") for code in _OF_APPLICATIONS}
 
 
 def listed() -> tuple[Xid, ...]:
-    """The codes that say something of the GPU itself, ascending."""
-    return tuple(sorted(_LISTED, key=lambda one: one.code))
+    """Returns the codes that concern the GPU itself, ascending."""
+    return tuple(sorted(_LISTED, key=lambda xid: xid.code))
 
 
 def meaning(code: int) -> Xid:
-    """What the code means; a code that is not listed fences."""
+    """Returns the meaning of a code; an unlisted code fences."""
     return _BY_CODE.get(code) or Xid(code, Weight.FENCED, "an error that is not listed", "look it up in dmesg")

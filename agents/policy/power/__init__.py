@@ -1,4 +1,4 @@
-"""The power loop: Morak's Algorithm 1 on the node, one GPU and one period at a time, without asking anyone."""
+"""The power loop: Morak's Algorithm 1 for one GPU and one period at a time, on the node alone."""
 
 from agents.policy.power.energy import Energy, metered
 from agents.policy.power.knobs import Knob

@@ -1,4 +1,4 @@
-"""One GPU's energy as a total that only grows, from a counter that starts again at 0 with the driver."""
+"""Counts one GPU's energy as a total that only grows, from a counter that restarts at 0 with the driver."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 
 from agents.policy.power.samples import MOST_W
 
-LONGEST_GAP_SECONDS = 60.0  # beyond, nobody knows what was drawn, and nothing is added
+LONGEST_GAP_SECONDS = 60.0  # after a longer gap the energy is unknown, and nothing is added
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Joules x 1000 since counting began. Journaled and handed in again, it survives restarts of the agent."""
+    """Millijoules since counting began; saved, so that they survive restarts of the agent."""
 
     total_mj: int = 0
-    estimated_mj: int = 0  # of the total, from watts x seconds where the counter was away
+    estimated_mj: int = 0  # of the total, from watts times seconds while there was no counter
     counter_mj: int | None = None  # as last read
     at: float | None = None  # seconds, by any clock that does not stop
     resets: int = 0
-    unknown_seconds: float = 0.0  # neither counter nor watts, or away for too long
+    unknown_seconds: float = 0.0  # with neither counter nor watts, or in too long a gap
 
 
 def metered(energy: Energy, counter_mj: int | None, mean_w: float | None, at: float) -> Energy:
-    """One more reading: of the counter where it answers, else of watts times the time since the last."""
+    """Adds a reading: the counter's difference if there is one, else watts times the time since the last."""
     if counter_mj is not None and counter_mj < 0:
         counter_mj = None
     if mean_w is not None and not 0 <= mean_w <= MOST_W:
@@ -39,11 +39,11 @@ def metered(energy: Energy, counter_mj: int | None, mean_w: float | None, at: fl
     drawn = round((mean_w or 0.0) * seconds * 1000) if known else 0
     unknown = energy.unknown_seconds + (0.0 if known else seconds)
     if counter_mj is None:
-        # What was integrated must not be counted again when the counter is back: it begins anew then.
+        # What was estimated must not be counted again when the counter is back, so the counter starts afresh.
         return Energy(energy.total_mj + drawn, energy.estimated_mj + drawn, None, at, energy.resets, unknown)
     if before is None:  # the first reading of all, or the first after a gap
         return Energy(energy.total_mj + drawn, energy.estimated_mj + drawn, counter_mj, at, energy.resets, unknown)
-    # It began anew: it holds what was drawn since, and the watts tell what was drawn before that.
+    # The counter has restarted: it has what was drawn since; the watts estimate what was drawn before.
     lost = max(0, drawn - counter_mj)
     return Energy(
         energy.total_mj + counter_mj + lost, energy.estimated_mj + lost, counter_mj, at, energy.resets + 1, unknown

@@ -1,7 +1,7 @@
-"""What a clock or a batch would do to power and latency, each estimated to the safe side.
+"""Estimates the effect of a clock or a batch on power and latency, each on the safe side.
 
-Power is idle + k x clock ** e. What e is differs by model and voltage, between 1 and 3: going down it is taken as
-the least, so that the step is large enough; going up as the most, so that it is small enough.
+Power is idle + k x clock ** e. The exponent depends on model and voltage and lies between 1 and 3: going down the least
+is used, so that the step is large enough; going up the most, so that it is small enough.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import math
 from collections.abc import Sequence
 
 UP_EXPONENT = 3.0
-IDLE_SHARE = 0.5  # of the cap, where what the GPU draws idle is not known: more than it is, for steps that suffice
-IDLE_SURELY = 0.8  # of what is told; less is the safe side here
+IDLE_SHARE = 0.5  # of the cap, if idle watts are unknown: more than they are, so that steps suffice
+CERTAIN_IDLE_SHARE = 0.8  # of the known idle watts; less is the safe side here
 # Twice the batch: 2 ** 0.3 = 1.23 times the watts at most, and as much throughput.
 BATCH_EXPONENT = 0.3
-BUSIEST = 0.95  # beyond, queues grow whatever the batch is
+BUSIEST_SHARE = 0.95  # beyond it, queues grow whatever the batch
 
 
 def clock_that_fits(clock_mhz: float, watts: float, target_w: float, idle_w: float, growth: float) -> float:
-    """Going down: the clock at which the GPU draws at most `target_w`, if power falls no faster than the clock.
+    """Returns, going down, the clock at which the GPU draws at most `target_w` if power falls no faster than the clock.
 
-    `growth`: what above idle may be multiplied by at the lower clock, as what computed for part of the time may then
-    compute for all of it, in larger batches.
+    `growth`: by how much power above idle may grow at the lower clock, as instances that computed part of the time may
+    then compute all of it, in larger batches.
     """
     above_idle = growth * (watts - idle_w)
     if above_idle <= 0:
@@ -30,23 +30,23 @@ def clock_that_fits(clock_mhz: float, watts: float, target_w: float, idle_w: flo
 
 
 def clock_with_room(clock_mhz: float, watts: float, target_w: float, idle_w: float) -> float:
-    """Going up: the clock at which it draws at most `target_w`, if what is above idle rises with its cube."""
-    still = IDLE_SURELY * idle_w
+    """Returns, going up, the clock at which the GPU draws at most `target_w` if power above idle rises cubically."""
+    still = CERTAIN_IDLE_SHARE * idle_w
     if watts <= still:
         return float("inf")
     return clock_mhz * math.pow(max(0.0, target_w - still) / (watts - still), 1 / UP_EXPONENT)
 
 
 def slower_by(clock_mhz: float, lower_mhz: float) -> float:
-    """How much longer a request takes at the lower clock: its computing in proportion, its waiting more than that."""
+    """Returns how much longer a request takes at the lower clock: computing in proportion, waiting more than that."""
     return (clock_mhz / lower_mhz) ** 2
 
 
 def at_most(clocks_mhz: Sequence[int], mhz: float, otherwise: int) -> int:
-    """The highest of the clocks that is not above."""
+    """Returns the highest clock that is not above `mhz`."""
     return max((clock for clock in clocks_mhz if clock <= mhz), default=otherwise)
 
 
 def at_least(clocks_mhz: Sequence[int], mhz: float, otherwise: int) -> int:
-    """The lowest of the clocks that is not below."""
+    """Returns the lowest clock that is not below `mhz`."""
     return min((clock for clock in clocks_mhz if clock >= mhz), default=otherwise)

@@ -1,4 +1,4 @@
-"""A knob that the plan sets and the node may move: where it is, why, and when it may return."""
+"""A knob that the plan sets and the node may move: its value, the reason, and when it may return."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Knob:
     reason: str = ""  # over_cap, over_slo; empty at its planned value
     since: datetime | None = None  # when it left its planned value
     age: int = 0  # periods since it moved
-    wait: int = 0  # calm periods before it may return
-    was_return: bool = False  # its last move was one
+    wait: int = 0  # calm periods needed before it may return
+    was_return: bool = False  # its last move was a return
 
 
 def of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
-    """At its planned value, or the step nearest to it where only some values exist."""
+    """Returns a knob at its planned value, or at the nearest of `steps` if only those exist."""
     inside = [step for step in steps if frame.min <= step <= frame.max]
     if steps:
         near = min(inside or steps, key=lambda step: (abs(step - frame.planned), step))
@@ -39,7 +39,7 @@ def of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
 
 
 def kept(before: Knob | None, frame: Frame, steps: Sequence[int] = ()) -> Knob:
-    """The knob as it was, a period older; a new plan puts it where the plan says."""
+    """Returns the knob one period older; a new plan resets it to the planned value."""
     fresh = of_frame(frame, steps)
     if before is None or (before.planned, before.lowest, before.highest) != (
         fresh.planned,
@@ -51,7 +51,7 @@ def kept(before: Knob | None, frame: Frame, steps: Sequence[int] = ()) -> Knob:
 
 
 def forced(knob: Knob, value: int, reason: str, at: datetime, calm_periods: int, longest: int) -> Knob:
-    """Moved because a limit is broken. A return that did not last doubles the wait for the next."""
+    """Returns the knob moved because a limit is broken. A return that did not last doubles the wait for the next."""
     wait = knob.wait or calm_periods
     if knob.was_return:
         wait = min(2 * wait, longest) if knob.age <= 4 * wait else calm_periods
@@ -63,7 +63,7 @@ def forced(knob: Knob, value: int, reason: str, at: datetime, calm_periods: int,
 
 
 def returned(knob: Knob, value: int) -> Knob:
-    """Moved towards its planned value, because both limits hold."""
+    """Returns the knob moved towards its planned value, because both limits hold."""
     home = value == knob.planned
     return replace(
         knob,
@@ -76,7 +76,7 @@ def returned(knob: Knob, value: int) -> Knob:
 
 
 def excursion(knob: Knob, name: str, gpu: int, instance: str = "") -> Excursion | None:
-    """What is reported of a knob away from its planned value."""
+    """Returns the report of a knob that is away from its planned value."""
     if knob.value == knob.planned or knob.since is None:
         return None
     return Excursion(name, gpu, knob.planned, knob.value, knob.reason, knob.since, instance)

@@ -1,7 +1,7 @@
 """Keeps one GPU's power cap and its instances' SLOs by clock and batch, inside their frames.
 
-Morak's Algorithm 1, with its bands, for a node whose plan has chosen the values already: they are left only while
-a limit is broken, and come back when both hold. docs/power.md has the cases in a table.
+Morak's Algorithm 1, with its bands, for a node whose plan has already chosen the values: knobs leave them only while a
+limit is broken, and return when both hold. docs/power.md has the cases in a table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from agents.contract import Excursion
 from agents.policy.power.estimates import (
     BATCH_EXPONENT,
-    BUSIEST,
+    BUSIEST_SHARE,
     IDLE_SHARE,
     at_least,
     at_most,
@@ -25,20 +25,26 @@ from agents.policy.power.knobs import OVER_CAP, OVER_SLO, Knob, excursion, force
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.settings import PowerSettings
 
-LOWER = 0.9  # what a step aims at when the one before it did not suffice
+LOWER_SHARE = 0.9  # of the target, aimed at by each step after one that did not suffice
 
 
-def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMove:
-    """One period of one GPU. The caller sets what differs from what is in force, and keeps the state."""
-    late = {one.id: state.late.get(one.id, 0) + 1 for one in seen.instances if (ratio(one) or 0.0) > 1}
-    over = is_over(seen)
+def step(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
+    """Runs one period of one GPU. The caller sets what differs from what is in force, and keeps the state."""
+    late = {
+        instance.id: state.late.get(instance.id, 0) + 1 for instance in period.instances if (ratio(instance) or 0.0) > 1
+    }
+    over = is_over(period)
     patience = 1 if is_held_down(state.clock) else settings.late_periods
-    slow = tuple(one for one in seen.instances if late.get(one.id, 0) >= patience)
+    slow = tuple(instance for instance in period.instances if late.get(instance.id, 0) >= patience)
     is_broken, is_calm = over or bool(slow), not over and not late
     now = replace(
         state,
-        clock=kept(state.clock, seen.frame, seen.clocks_mhz) if seen.frame and seen.clocks_mhz else None,
-        batches={one.id: kept(state.batches.get(one.id), one.frame) for one in seen.instances if one.frame},
+        clock=kept(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None,
+        batches={
+            instance.id: kept(state.batches.get(instance.id), instance.frame)
+            for instance in period.instances
+            if instance.frame
+        },
         late=late,
         over=state.over + 1 if over else 0,
         broken=state.broken + 1 if is_broken else 0,
@@ -46,99 +52,99 @@ def step(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerMo
         good=state.good + 1 if is_calm else 0,
     )
     if over:
-        now = less_power(now, seen, settings)
+        now = less_power(now, period, settings)
     if slow:
-        now = less_latency(now, seen, slow, settings)
+        now = less_latency(now, period, slow, settings)
     if is_calm:
-        now = towards_the_plan(now, seen, settings)
+        now = towards_the_plan(now, period, settings)
     asks = now.broken > settings.broken_periods or (state.repartition and now.good < settings.calm_periods)
     now = replace(now, repartition=asks)
     return PowerMove(
         now,
         now.clock.value if now.clock else None,
         {name: knob.value for name, knob in now.batches.items()},
-        excursions(now, seen.index),
+        excursions(now, period.index),
         asks,
     )
 
 
-# What is seen
+# Measurements
 
 
-def ratio(one: InstancePeriod) -> float | None:
-    """Latency over the SLO; None without one, or without requests."""
-    if one.latency_ms is None or one.slo_ms <= 0 or not math.isfinite(one.latency_ms):
+def ratio(instance: InstancePeriod) -> float | None:
+    """Returns latency divided by the SLO; None without an SLO or requests."""
+    if instance.latency_ms is None or instance.slo_ms <= 0 or not math.isfinite(instance.latency_ms):
         return None
-    return one.latency_ms / one.slo_ms
+    return instance.latency_ms / instance.slo_ms
 
 
-def watts(seen: GpuPeriod) -> float | None:
-    """The period's peak, where it is a number."""
-    return seen.peak_w if seen.peak_w is not None and math.isfinite(seen.peak_w) else None
+def watts(period: GpuPeriod) -> float | None:
+    """Returns the period's peak watts, if finite."""
+    return period.peak_w if period.peak_w is not None and math.isfinite(period.peak_w) else None
 
 
 def is_held_down(clock: Knob | None) -> bool:
-    """Below its plan for the cap's sake, perhaps further than it had to be: lateness is then of our making."""
+    """Returns whether the clock is below its plan because of the cap, perhaps too far: lateness is then our doing."""
     return clock is not None and clock.reason == OVER_CAP and clock.value < clock.planned
 
 
-def is_slowed(seen: GpuPeriod) -> bool:
-    """Its own power limit holds it below the clock that was set: it would draw more than the cap."""
-    return seen.slowed and seen.running_mhz is not None and seen.clock_mhz is not None and (
-        seen.running_mhz < seen.clock_mhz
+def is_slowed(period: GpuPeriod) -> bool:
+    """Returns whether the hardware power limit holds the GPU below its set clock: it would draw more than the cap."""
+    return period.slowed and period.running_mhz is not None and period.clock_mhz is not None and (
+        period.running_mhz < period.clock_mhz
     )  # fmt: skip
 
 
-def measured_at(clock: Knob, seen: GpuPeriod) -> float:
-    """The clock of the period: not ours yet just after a start, or where somebody else has set it."""
-    if is_slowed(seen) and seen.running_mhz is not None:
-        return seen.running_mhz
-    return seen.clock_mhz or seen.running_mhz or clock.value
+def measured_at(clock: Knob, period: GpuPeriod) -> float:
+    """Returns the clock of the period, which differs from ours just after a start or when others have set it."""
+    if is_slowed(period) and period.running_mhz is not None:
+        return period.running_mhz
+    return period.clock_mhz or period.running_mhz or clock.value
 
 
-def growth(seen: GpuPeriod) -> float:
-    """How much more the instances may draw once they are slower: all of the time, in full batches."""
-    told = [one.busy for one in seen.instances if one.busy is not None and 0 <= one.busy <= 1]
-    busy = sum(told) / len(told) if told and len(told) == len(seen.instances) else 1.0
-    means = [(one.batch, one.batch_mean) for one in seen.instances if one.batch_mean is not None]
+def growth(period: GpuPeriod) -> float:
+    """Returns how much more the instances may draw once they are slower: all of the time, in full batches."""
+    shares = [instance.busy for instance in period.instances if instance.busy is not None and 0 <= instance.busy <= 1]
+    busy = sum(shares) / len(shares) if shares and len(shares) == len(period.instances) else 1.0
+    means = [(instance.batch, instance.batch_mean) for instance in period.instances if instance.batch_mean is not None]
     fuller = [max(1.0, batch / mean) for batch, mean in means if mean >= 1]
     return math.pow(max(fuller, default=1.0), BATCH_EXPONENT) / min(1.0, max(0.05, busy))
 
 
-def is_over(seen: GpuPeriod) -> bool:
-    peak = watts(seen)
-    return seen.cap_w is not None and ((peak is not None and peak > seen.cap_w) or is_slowed(seen))
+def is_over(period: GpuPeriod) -> bool:
+    peak = watts(period)
+    return period.cap_w is not None and ((peak is not None and peak > period.cap_w) or is_slowed(period))
 
 
-def has_watts(seen: GpuPeriod, settings: PowerSettings, factor: float = 1.0) -> bool:
-    """Whether the GPU may draw `factor` times what it draws."""
-    peak = watts(seen)
-    if seen.cap_w is None:
+def has_watts(period: GpuPeriod, settings: PowerSettings, factor: float = 1.0) -> bool:
+    """Returns whether the GPU may draw `factor` times what it draws now."""
+    peak = watts(period)
+    if period.cap_w is None:
         return True
-    return peak is not None and not is_slowed(seen) and peak * factor <= settings.alpha * seen.cap_w
+    return peak is not None and not is_slowed(period) and peak * factor <= settings.alpha * period.cap_w
 
 
-# What is done
+# Moves
 
 
-def less_power(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerState:
-    """To the clock that fits, in one step; where the clock cannot go lower, to half the batches."""
-    clock, peak, cap = state.clock, watts(seen), seen.cap_w or 0.0
+def less_power(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerState:
+    """Lowers the clock to one that fits, in one step; if it cannot go lower, halves the batches."""
+    clock, peak, cap = state.clock, watts(period), period.cap_w or 0.0
     if clock and clock.value > clock.lowest:
-        clocks = [one for one in seen.clocks_mhz if clock.lowest <= one <= clock.highest]
-        at = measured_at(clock, seen)
-        idle = seen.idle_w if seen.idle_w is not None else IDLE_SHARE * cap
-        # A step that did not suffice is followed by one that aims lower.
-        target = settings.alpha * LOWER ** (state.over - 1) * cap
-        # Behind the hardware's own limit the likely step will do: nothing passes the cap if it does not suffice.
-        more = 1.0 if seen.limited else growth(seen)
+        clocks = [mhz for mhz in period.clocks_mhz if clock.lowest <= mhz <= clock.highest]
+        at = measured_at(clock, period)
+        idle = period.idle_w if period.idle_w is not None else IDLE_SHARE * cap
+        # After a step that did not suffice, aim lower.
+        target = settings.alpha * LOWER_SHARE ** (state.over - 1) * cap
+        # With the hardware limit at the cap the likely step is enough: if it does not suffice, the cap still holds.
+        more = 1.0 if period.limited else growth(period)
         fits = clock_that_fits(at, max(cap, peak or 0.0), target, idle, more)
         value = at_most(clocks, min(fits, clock.value - 1 if at <= clock.value else clock.value), clock.lowest)
         if value != clock.value:
-            clock = _forced(clock, value, OVER_CAP, seen, settings)
+            clock = _forced(clock, value, OVER_CAP, period, settings)
         return replace(state, clock=clock, calm=0)
     batches = {
-        name: _forced(knob, max(knob.lowest, knob.value // 2), OVER_CAP, seen, settings)
+        name: _forced(knob, max(knob.lowest, knob.value // 2), OVER_CAP, period, settings)
         if knob.value > knob.lowest
         else knob
         for name, knob in state.batches.items()
@@ -147,97 +153,101 @@ def less_power(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> P
 
 
 def less_latency(
-    state: PowerState, seen: GpuPeriod, slow: Sequence[InstancePeriod], settings: PowerSettings
+    state: PowerState, period: GpuPeriod, slow: Sequence[InstancePeriod], settings: PowerSettings
 ) -> PowerState:
-    """A higher clock where there are watts for it; else another batch, by what the time goes to."""
-    clock, peak = state.clock, watts(seen)
-    if clock and clock.value < clock.highest and has_watts(seen, settings):
+    """Raises the clock if there are watts for it; else changes the batch, by what requests wait for."""
+    clock, peak = state.clock, watts(period)
+    if clock and clock.value < clock.highest and has_watts(period, settings):
         if clock.age < (1 if is_held_down(clock) else settings.late_periods):
-            return state  # what it did is not seen yet
-        clocks = [one for one in seen.clocks_mhz if clock.lowest <= one <= clock.highest]
+            return state  # its effect does not show yet
+        clocks = [mhz for mhz in period.clocks_mhz if clock.lowest <= mhz <= clock.highest]
         room = float(clock.highest)
-        if seen.cap_w is not None and peak is not None:
-            room = min(room, clock_with_room(clock.value, peak, settings.alpha * seen.cap_w, seen.idle_w or 0.0))
-        needed = clock.value * max(ratio(one) or 1.0 for one in slow) / settings.beta
+        if period.cap_w is not None and peak is not None:
+            room = min(room, clock_with_room(clock.value, peak, settings.alpha * period.cap_w, period.idle_w or 0.0))
+        needed = clock.value * max(ratio(instance) or 1.0 for instance in slow) / settings.beta
         value = min(at_least(clocks, needed, clock.highest), at_most(clocks, room, clock.value))
         if value > clock.value:
-            return replace(state, clock=_forced(clock, value, OVER_SLO, seen, settings), calm=0)
+            return replace(state, clock=_forced(clock, value, OVER_SLO, period, settings), calm=0)
     batches = dict(state.batches)
-    for one in slow:
-        knob = batches.get(one.id)
+    for instance in slow:
+        knob = batches.get(instance.id)
         if knob and knob.age >= settings.late_periods:
-            value = better_batch(one, knob, has_watts(seen, settings, 2**BATCH_EXPONENT))
+            value = better_batch(instance, knob, has_watts(period, settings, 2**BATCH_EXPONENT))
             if value != knob.value:
-                batches[one.id] = _forced(knob, value, OVER_SLO, seen, settings)
+                batches[instance.id] = _forced(knob, value, OVER_SLO, period, settings)
     return replace(state, batches=batches, calm=0)
 
 
-def better_batch(one: InstancePeriod, knob: Knob, has_room: bool) -> int:
-    """Larger where requests wait for their turn, smaller where they wait for their batch to be computed.
+def better_batch(instance: InstancePeriod, knob: Knob, has_room: bool) -> int:
+    """Returns a larger batch if requests wait in the queue, a smaller one if they wait for their batch to be computed.
 
-    A smaller batch yields less throughput: not where the instance is too busy to bear that.
+    A smaller batch costs throughput, so a very busy instance does not get one.
     """
-    waits = one.queue is not None and one.queue >= knob.value
-    if waits or (one.busy is not None and one.busy >= BUSIEST):
+    waits = instance.queue is not None and instance.queue >= knob.value
+    if waits or (instance.busy is not None and instance.busy >= BUSIEST_SHARE):
         return min(knob.highest, 2 * knob.value) if has_room else knob.value
-    if one.busy is not None and one.busy * 2**BATCH_EXPONENT >= BUSIEST:
+    if instance.busy is not None and instance.busy * 2**BATCH_EXPONENT >= BUSIEST_SHARE:
         return knob.value
     return max(knob.lowest, knob.value // 2)
 
 
-def towards_the_plan(state: PowerState, seen: GpuPeriod, settings: PowerSettings) -> PowerState:
-    """One knob at a time, as far as both limits will hold by the estimates; batches first."""
-    by_id = {one.id: one for one in seen.instances}
+def towards_the_plan(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerState:
+    """Returns one knob towards its plan, as far as both limits hold by the estimates; batches first."""
+    by_id = {instance.id: instance for instance in period.instances}
     for name, knob in state.batches.items():
         if knob.value != knob.planned and state.calm >= knob.wait:
-            value = _batch_back(knob, by_id[name], seen, settings)
+            value = _batch_back(knob, by_id[name], period, settings)
             if value != knob.value:
                 return replace(state, batches={**state.batches, name: returned(knob, value)}, calm=0)
     clock = state.clock
     if clock and clock.value != clock.planned and state.calm >= clock.wait:
-        value = _clock_back(clock, seen, settings)
+        value = _clock_back(clock, period, settings)
         if value != clock.value:
             return replace(state, clock=returned(clock, value), calm=0)
     return state
 
 
-def _batch_back(knob: Knob, one: InstancePeriod, seen: GpuPeriod, settings: PowerSettings) -> int:
+def _batch_back(knob: Knob, instance: InstancePeriod, period: GpuPeriod, settings: PowerSettings) -> int:
     value = min(knob.planned, 2 * knob.value) if knob.value < knob.planned else max(knob.planned, knob.value // 2)
     share = value / knob.value
     if value > knob.value:
-        fits = (ratio(one) or 0.0) * share <= settings.beta and has_watts(seen, settings, share**BATCH_EXPONENT)
+        fits = (ratio(instance) or 0.0) * share <= settings.beta and has_watts(period, settings, share**BATCH_EXPONENT)
     else:
-        fits = (ratio(one) or 0.0) <= settings.beta and (one.busy or 0.0) * share**-BATCH_EXPONENT < BUSIEST
+        fits = (ratio(instance) or 0.0) <= settings.beta and (
+            instance.busy or 0.0
+        ) * share**-BATCH_EXPONENT < BUSIEST_SHARE
     return value if fits else knob.value
 
 
-def _clock_back(clock: Knob, seen: GpuPeriod, settings: PowerSettings) -> int:
-    peak = watts(seen)
+def _clock_back(clock: Knob, period: GpuPeriod, settings: PowerSettings) -> int:
+    peak = watts(period)
     if clock.value < clock.planned:
-        clocks = [one for one in seen.clocks_mhz if clock.value <= one <= clock.planned]
-        if not has_watts(seen, settings):
+        clocks = [mhz for mhz in period.clocks_mhz if clock.value <= mhz <= clock.planned]
+        if not has_watts(period, settings):
             return clock.value
         room = float("inf")
-        if seen.cap_w is not None and peak is not None:
-            room = clock_with_room(clock.value, peak, settings.alpha * seen.cap_w, seen.idle_w or 0.0)
+        if period.cap_w is not None and peak is not None:
+            room = clock_with_room(clock.value, peak, settings.alpha * period.cap_w, period.idle_w or 0.0)
         return at_most(clocks, room, clock.value)
-    clocks = [one for one in seen.clocks_mhz if clock.planned <= one <= clock.value]
+    clocks = [mhz for mhz in period.clocks_mhz if clock.planned <= mhz <= clock.value]
     fitting = [
-        lower for lower in clocks if all(_bears(one, slower_by(clock.value, lower), settings) for one in seen.instances)
+        lower
+        for lower in clocks
+        if all(_bears(instance, slower_by(clock.value, lower), settings) for instance in period.instances)
     ]
     return min(fitting, default=clock.value)
 
 
-def _bears(one: InstancePeriod, factor: float, settings: PowerSettings) -> bool:
-    return (ratio(one) or 0.0) * factor <= settings.beta and (one.busy or 0.0) * factor**0.5 < BUSIEST
+def _bears(instance: InstancePeriod, factor: float, settings: PowerSettings) -> bool:
+    return (ratio(instance) or 0.0) * factor <= settings.beta and (instance.busy or 0.0) * factor**0.5 < BUSIEST_SHARE
 
 
-def _forced(knob: Knob, value: int, reason: str, seen: GpuPeriod, settings: PowerSettings) -> Knob:
-    return forced(knob, value, reason, seen.at, settings.calm_periods, settings.longest_wait_periods)
+def _forced(knob: Knob, value: int, reason: str, period: GpuPeriod, settings: PowerSettings) -> Knob:
+    return forced(knob, value, reason, period.at, settings.calm_periods, settings.longest_wait_periods)
 
 
 def excursions(state: PowerState, gpu: int) -> tuple[Excursion, ...]:
-    """All knobs away from their planned values."""
+    """Returns the report of every knob away from its planned value."""
     found = [excursion(state.clock, "clockMhz", gpu)] if state.clock else []
     found += [excursion(knob, "batch", gpu, name) for name, knob in state.batches.items()]
-    return tuple(one for one in found if one)
+    return tuple(report for report in found if report)

@@ -1,20 +1,20 @@
-"""Peak and mean of the watts of one period, from readings taken within it.
+"""Computes peak and mean watts of one period from readings within it.
 
-A driver's reading of watts is the mean of its last second: just after a knob has moved it still tells of before. The
-energy counter does not: its difference between two readings is what was drawn between them. Where there is one, it
-counts; where there is none, readings that reach back behind the move do not, unless there is nothing else and most of
-what they tell is of after it.
+A driver's reading of watts is the mean of the last second: just after a knob has moved it still includes the time
+before. The energy counter does not: its difference is what was drawn between two readings. So the counter is used if
+there is one. Without it, readings that include time before the move are left out, unless there is no other reading and
+most of its time is after the move.
 """
 
 from __future__ import annotations
 
-MOST_W = 100_000.0  # no GPU draws that much; a reading beyond is none
-READING_SECONDS = 1.0  # what a reading is the mean of
-SHORTEST_SECONDS = 0.05  # between two values of the counter; it is not updated more often
+MOST_W = 100_000.0  # no GPU draws that much; a higher reading is ignored
+READING_SECONDS = 1.0  # over which a reading is averaged
+SHORTEST_SECONDS = 0.05  # between two counter values; it is not updated more often
 
 
 class Samples:
-    """Of one GPU; readings in, a period's peak and mean out."""
+    """Collects one GPU's readings, and returns each period's peak and mean."""
 
     __slots__ = ("_energy", "_moved_at", "_peak_w", "_readings", "_start")
 
@@ -26,11 +26,11 @@ class Samples:
         self._moved_at = -READING_SECONDS
 
     def moved(self, at: float) -> None:
-        """Clock or batch was changed at this time, in seconds."""
+        """Notes that clock or batch was changed at this time, in seconds."""
         self._moved_at = at
 
     def read(self, at: float, watts: float | None, energy_mj: int | None) -> None:
-        """One reading; None, NaN and what no GPU draws are none."""
+        """Takes a reading; None, NaN and impossible watts are ignored."""
         if watts is not None and 0 <= watts <= MOST_W:
             self._readings.append((at, watts))
         if energy_mj is None:
@@ -47,7 +47,7 @@ class Samples:
             self._energy = (at, energy_mj)
 
     def period(self) -> tuple[float, float] | None:
-        """Peak and mean since the last period; None when nothing was read. The next begins."""
+        """Returns peak and mean since the last period, or None if nothing was read, and begins the next."""
         found = self._by_energy() or self._by_readings()
         self._start, self._peak_w, self._readings = self._energy, None, []
         return found

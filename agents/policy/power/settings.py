@@ -1,4 +1,4 @@
-"""The numbers that the power loop is tuned by."""
+"""The tuning of the power loop."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PowerSettings:
-    """Morak's bands: a knob may cost watts below alpha x cap only, and latency below beta x SLO only."""
+    """Morak's bands: a move may cost watts only below alpha x cap, and latency only below beta x SLO."""
 
     alpha: float = 0.95
     beta: float = 0.9
-    late_periods: int = 2  # over the SLO for so long before anything moves for it
-    calm_periods: int = 3  # both limits kept for so long before a knob returns
-    longest_wait_periods: int = 300  # calm ones: each return that did not last doubles the wait, up to here
-    broken_periods: int = 3  # with a limit broken, before a re-partition is asked for
+    late_periods: int = 2  # over the SLO in a row before a knob moves
+    calm_periods: int = 3  # with both limits kept before a knob returns
+    longest_wait_periods: int = 300  # of calm: each return that did not last doubles the wait up to this
+    broken_periods: int = 3  # with a limit broken before a re-partition is requested
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):

@@ -179,5 +179,5 @@ def test_what_is_remembered_survives_being_written_down() -> None:
 
 
 def test_a_look_at_another_gpu_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="GPU-b says nothing of GPU-a"):
+    with pytest.raises(ValueError, match="GPU-b cannot update the state of GPU GPU-a"):
         observe(FRESH, replace(OK, uuid="GPU-b"), 1.0)
