@@ -107,7 +107,7 @@ class LightNode:
     def kill(self, copy: str) -> None:
         """Kills the process of a copy."""
         if copy in self.copies and self.copies[copy].stage is not Stage.GONE:
-            self._gone(self.copies[copy], "exited", "it ended by itself")
+            self._gone(self.copies[copy], "exited", "it exited by itself")
 
     # Progress.
 

@@ -1,7 +1,7 @@
-"""The seam to a node's GPUs and their MPS daemons: what the agent asks of NVML and MPS, real or simulated.
+"""The interface to a node's GPUs and their MPS daemons, real (NVML and MPS) or simulated.
 
-Every GPU is named by its UUID: indexes change when a device falls off the bus. A setting is read, written and read
-back: success of the call proves nothing.
+Every GPU is named by its UUID, because indexes change when a device falls off the bus. A setting is read, written and
+read back, because a successful call proves nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Ability(StrEnum):
-    """What one device was found able to do, by trying it."""
+    """What a device can do, as found out by trying it."""
 
     READ_POWER = "read_power"
     READ_ENERGY = "read_energy"
@@ -27,23 +27,23 @@ class Ability(StrEnum):
 
 
 class Trouble(StrEnum):
-    """Why a device or its MPS daemon did not do what was asked."""
+    """Why a device or its MPS daemon did not do what was requested."""
 
-    LOST = "lost"  # fell off the bus; only this device
-    NOT_SUPPORTED = "not_supported"  # a state, not an error
+    LOST = "lost"  # this device fell off the bus; others are not affected
+    NOT_SUPPORTED = "not_supported"  # a property of the device, not an error
     NO_PERMISSION = "no_permission"
     OUT_OF_RANGE = "out_of_range"
-    NOT_APPLIED = "not_applied"  # accepted, and not in force when read back
+    NOT_APPLIED = "not_applied"  # accepted, but not in force when read back
     TIMEOUT = "timeout"
     NO_DRIVER = "no_driver"
     FAULT = "fault"  # the MPS server is in FAULT
     DOWN = "down"  # there is no MPS daemon
-    GARBLED = "garbled"  # an answer that is none
+    GARBLED = "garbled"  # an answer that cannot be parsed
     UNKNOWN = "unknown"
 
 
 class DeviceError(Exception):
-    """A device, or its MPS daemon, could not do what was asked of it."""
+    """A device or its MPS daemon could not do what was requested."""
 
     def __init__(self, trouble: Trouble, uuid: str, what: str) -> None:
         super().__init__(f"{uuid or 'the driver'}: {what} ({trouble})")
@@ -54,7 +54,7 @@ class DeviceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GpuDevice:
-    """One device as it was found. Watts of 0 and empty clocks: the device does not say."""
+    """One device as it was enumerated. Watts of 0 and empty clocks mean that the device does not report them."""
 
     index: int
     uuid: str
@@ -71,12 +71,12 @@ class GpuDevice:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One device at one moment; None where it does not say."""
+    """One reading of a device; None for what it does not report."""
 
     memory_used_gib: float
     utilization_percent: float | None = None
     power_w: float | None = None
-    energy_mj: int | None = None  # since the driver was loaded: it starts again at 0
+    energy_mj: int | None = None  # since the driver was loaded; it restarts at 0
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     clock_reasons: frozenset[str] = frozenset()  # hw_slowdown, sw_thermal, hw_thermal, power_brake, power_cap
@@ -85,7 +85,7 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that holds a context on a device, under MPS or not."""
+    """A process with a context on a device, under MPS or not."""
 
     pid: int
     memory_gib: float | None
@@ -93,7 +93,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A setting as it was asked for, and as it was read back; None where it cannot be read, or is the device's own."""
+    """A setting as requested and as read back; None if it cannot be read, or is the device's own."""
 
     requested: float | None
     applied: float | None
@@ -101,68 +101,68 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """A critical error that the driver reported."""
+    """A critical error reported by the driver."""
 
     uuid: str
     xid: int
 
 
 class Device(Protocol):
-    """The GPUs of this machine. Every call may raise DeviceError; none blocks for longer than its deadline."""
+    """The GPUs of this machine. Every call may raise DeviceError; none blocks beyond its deadline."""
 
     def gpus(self) -> tuple[GpuDevice, ...]:
-        """Enumerate afresh, by index; a lost device is missing and hides no other."""
+        """Enumerates the GPUs by index; a lost device is missing and hides no other."""
 
     def read(self, uuid: str) -> GpuReading: ...
 
     def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
-        """Processes with a context, those under MPS included, that exist."""
+        """Returns the existing processes with a context, including those under MPS."""
 
     def lock_clock(self, uuid: str, mhz: int | None) -> Applied:
-        """Hold the SM clock at `mhz`, one of the supported; None frees it."""
+        """Locks the SM clock at `mhz`, which must be supported; None releases it."""
 
     def cap_power(self, uuid: str, watts: float | None) -> Applied:
-        """Set the power limit; None sets the default of the device."""
+        """Sets the power limit; None restores the device's default."""
 
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
-        """EXCLUSIVE_PROCESS: nobody but the MPS server opens the device; 1.0 and 0.0 stand for on and off."""
+        """Sets EXCLUSIVE_PROCESS, in which only the MPS server opens the device; 1.0 means on, 0.0 off."""
 
     def events(self, seconds: float) -> tuple[XidEvent, ...]:
-        """Critical errors since the last call; waits up to `seconds` for the first."""
+        """Returns critical errors since the last call; waits up to `seconds` for the first."""
 
     def restore(self) -> None:
-        """Put clocks, power limits and compute modes back to what they were before the first change."""
+        """Restores clocks, power limits and compute modes to their values before the first change."""
 
     def close(self) -> None: ...
 
 
 class MpsState(StrEnum):
-    """How the MPS of one device is."""
+    """The state of one device's MPS daemon."""
 
     DOWN = "down"  # no daemon answers
-    IDLE = "idle"  # a daemon without a server: no client has come yet
+    IDLE = "idle"  # a daemon without a server: no client has connected yet
     ACTIVE = "active"
-    FAULT = "fault"  # new clients are refused until those affected are gone
+    FAULT = "fault"  # new clients are refused until the affected ones are gone
 
 
 class Mps(Protocol):
-    """One MPS daemon per GPU, each with its own pipe directory."""
+    """The MPS daemons, one for each GPU with its own pipe directory."""
 
     def start(self, uuid: str) -> None:
-        """Have a daemon that answers; nothing is done where one does."""
+        """Starts a daemon, unless one answers already."""
 
     def stop(self, uuid: str) -> None: ...
 
     def state(self, uuid: str) -> MpsState: ...
 
     def clients(self, uuid: str) -> frozenset[int]:
-        """Host PIDs of the clients; a process that is not here runs without a limit."""
+        """Returns the host PIDs of the clients; any other process runs without a limit."""
 
     def terminate(self, uuid: str, pid: int) -> bool:
-        """Cut one client's work off without harm to the others; whether the daemon says so."""
+        """Terminates one client's work without harm to others; returns whether the daemon confirms it."""
 
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
-        """What a client must find in its environment before it opens the device."""
+        """Returns the environment that a client needs before it opens the device."""
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
-        """What a container must see to reach the daemon."""
+        """Returns the folders that a container needs to reach the daemon."""

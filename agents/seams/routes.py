@@ -1,4 +1,4 @@
-"""The seam to the gateway: which copies get requests, and when they have got their last."""
+"""The interface to the gateway: which copies get requests, and when a copy has answered its last."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One copy as the gateway shall treat it."""
+    """How the gateway is to treat one copy."""
 
     copy: str
     service: str  # tenant/name
     address: str  # host:port
-    weight: float  # above 0: what of the service's requests it shall get, against its siblings on all nodes
-    drained: bool = False  # no new requests; those it has are finished
+    weight: float  # above 0: its part of the service's requests, relative to copies on all nodes
+    drained: bool = False  # no new requests; open ones are finished
 
 
 @dataclass(frozen=True, slots=True)
 class RouteState:
-    """One copy as the gateway treats it."""
+    """How the gateway treats one copy."""
 
     copy: str
-    ready: bool  # takes new requests
+    ready: bool  # gets new requests
     open_requests: int  # being answered or queued
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What the gateway has in force of what this node declared."""
+    """Which of this node's declared routes the gateway has in force."""
 
     routes: tuple[RouteState, ...]
 
@@ -38,14 +38,14 @@ class Acknowledged:
 
 
 class RoutesAway(Exception):
-    """The gateway did not acknowledge; whatever it had in force is in force."""
+    """The gateway did not acknowledge; its earlier routes stay in force."""
 
 
 class Routes(Protocol):
-    """A gateway that converges on what this node declares."""
+    """A gateway that puts this node's declarations in force."""
 
     def declare(self, routes: Sequence[Route]) -> Acknowledged:
-        """All routes of this node, as they shall be: one that is not named is deleted. In force when it returns.
+        """Declares all routes of this node; others are deleted. In force when it returns.
 
-        Raises RoutesAway when no acknowledgement came; the caller says the same again later.
+        Raises RoutesAway without an acknowledgement; the caller repeats the declaration later.
         """

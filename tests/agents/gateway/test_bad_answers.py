@@ -124,7 +124,7 @@ def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copi
             + b"\n\n"
         )
         between.spoil = lambda asked, good: stale if asked == "show servers state" else good
-        with pytest.raises(NotApplied, match="does not do: add server gw-0001/node-1:copy-1"):
+        with pytest.raises(NotApplied, match="has not applied: add server gw-0001/node-1:copy-1"):
             sidecar.declare("node-1", declared(copies, 2, 1))
 
 

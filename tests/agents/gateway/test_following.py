@@ -66,7 +66,7 @@ def test_what_cannot_be_reached_from_here_is_left_out_and_said() -> None:
     wanted = follow_endpoints(told(copy("good"), copy("mine", address="127.0.0.1:80"), *wrong), loopback=False)
     assert [route.copy for route in wanted.sources["_node-2"].routes] == ["good"]
     assert len(wanted.left_out) == 5
-    assert "wants --host" in " ".join(wanted.left_out)
+    assert "set --host of its agent" in " ".join(wanted.left_out)
     assert follow_endpoints(told(copy("mine", address="[::1]:80")), loopback=True).left_out == ()
 
 

@@ -46,7 +46,7 @@ def refused(folder: Path, *words: str) -> str:
 def test_an_address_for_metrics_that_cannot_be_had_stops_it_before_it_begins(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in refused(folder, "--metrics", f"127.0.0.1:{taken.getsockname()[1]}")
-    assert "must look like" in refused(folder, "--metrics", "nonsense")
+    assert "must be HOST:PORT" in refused(folder, "--metrics", "nonsense")
     assert "--metrics :99999" in refused(folder, "--metrics", ":99999")
 
 
@@ -55,7 +55,7 @@ def test_an_address_for_copies_that_is_not_of_this_machine_is_refused(folder: Pa
 
 
 def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
-    assert "--gateway proxy:9444 must look like" in refused(folder, "--gateway", "proxy:9444")
+    assert "--gateway proxy:9444 must be like" in refused(folder, "--gateway", "proxy:9444")
 
 
 def test_a_gateway_elsewhere_needs_an_address_of_this_node(folder: Path) -> None:

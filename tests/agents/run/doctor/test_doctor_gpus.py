@@ -68,7 +68,7 @@ def test_a_node_that_can_do_everything_is_told_so(machine: Machine) -> None:
     assert examined.said["verdict"].startswith("This node can do and enforce everything")
     assert "H100" in examined.found("gpu 0")
     assert "132 SMs" in examined.found("gpu 1")
-    assert "none for GPU 0, 1 yet" in examined.found("mps daemon")
+    assert "not running yet for GPU 0, 1" in examined.found("mps daemon")
     assert machine.nvml.history() == [], "it tries, and changes nothing"
     assert not machine.state.exists()
 
@@ -104,7 +104,7 @@ def test_what_a_device_does_not_offer_is_said_with_its_consequence(machine: Mach
     examined = machine.examined()
     assert examined.code == 0
     assert examined.level("gpu 0") == "warn"
-    assert "power limit stays as it is" in examined.found("gpu 0")
+    assert "power limit cannot be set" in examined.found("gpu 0")
     assert examined.level("gpu 1") == "ok"
 
 
