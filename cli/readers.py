@@ -24,18 +24,22 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     grant = actions.add_parser(
         "grant-report", help="let a role read the reports in SQL: of some tenants, or of the whole fleet"
     )
-    grant.add_argument("role", metavar="ROLE", help="made, with a password that is shown once, where it is not there")
+    grant.add_argument(
+        "role", metavar="ROLE", help="the role; created with a password, shown once, if it does not exist"
+    )
     whose = grant.add_mutually_exclusive_group(required=True)
     whose.add_argument("--tenant", metavar="NAME", action="append", type=_tenant, help="its rows; may be repeated")
-    whose.add_argument("--fleet", action="store_true", help="every row")
+    whose.add_argument("--fleet", action="store_true", help="the rows of the whole fleet")
     revoke = actions.add_parser("revoke-report", help="take back what grant-report gave; the role itself stays")
     revoke.add_argument("role", metavar="ROLE")
     readers = actions.add_parser("readers", help="list the roles that read reports, and whose")
     carbon = actions.add_parser("carbon", help="how much carbon a region's grid emits, from a day on, for reports")
-    carbon.add_argument("region", metavar="REGION", type=_region, help="that of nodes; `default` where they name none")
-    carbon.add_argument("grams", metavar="GRAMS", type=_amount, help="grams of CO2 equivalent a kilowatt hour")
+    carbon.add_argument(
+        "region", metavar="REGION", type=_region, help="region of the nodes; `default` if they name none"
+    )
+    carbon.add_argument("grams", metavar="GRAMS", type=_amount, help="grams of CO2 equivalent per kilowatt-hour")
     carbon.add_argument("--from", dest="begins", metavar="DATE", type=_day, required=True, help="UTC day")
-    carbon.add_argument("--source", default="", help="where the figure is from")
+    carbon.add_argument("--source", default="", help="source of the figure")
     return [grant, revoke, readers, carbon]
 
 

@@ -47,10 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--services", metavar="N", type=whole(1), default=300, help="services; default 300")
     add_family_argument(parser)
     parser.add_argument("--seed", metavar="K", type=whole(0), default=0, help="default 0")
-    parser.add_argument("--cycles", metavar="C", type=whole(0), default=100, help="of a steady load; default 100")
-    parser.add_argument("--spikes", metavar="S", type=whole(0), default=20, help="loads that rise; default 20")
+    parser.add_argument(
+        "--cycles", metavar="C", type=whole(0), default=100, help="cycles under a steady load; default 100"
+    )
+    parser.add_argument(
+        "--spikes", metavar="S", type=whole(0), default=20, help="services whose load rises; default 20"
+    )
     parser.add_argument("--agents", metavar="N", type=whole(1, 100_000), default=1000, help="default 1000")
-    parser.add_argument("--cores", metavar="C", type=whole(1), default=1, help="of the solver; default 1")
+    parser.add_argument("--cores", metavar="C", type=whole(1), default=1, help="cores of the solver; default 1")
     add_plan_arguments(parser)
 
 

@@ -31,7 +31,7 @@ LEAST_LOAD, MOST_LOAD = 0.1, 1.1  # of what the planned values can serve
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", metavar="K", type=whole(1), default=20, help="random GPUs; default 20")
-    parser.add_argument("--seconds", metavar="S", type=whole(60), default=600, help="of each; virtual; default 600")
+    parser.add_argument("--seconds", metavar="S", type=whole(60), default=600, help="virtual time of each; default 600")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of the first case; default 0")
     parser.add_argument("--out", metavar="DIR", help="draw power.svg into this folder")
 

@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--services", metavar="N", type=whole(1), default=300, help="services; default 300")
     add_family_argument(parser)
     parser.add_argument("--seed", metavar="K", type=whole(0), default=0, help="default 0")
-    parser.add_argument("--changed", metavar="P", type=part, default=0.05, help="part of the services; default 0.05")
+    parser.add_argument(
+        "--changed", metavar="P", type=part, default=0.05, help="share of the services that change; default 0.05"
+    )
     parser.add_argument("--rounds", metavar="R", type=whole(1), default=20, help="successive changes; default 20")
     parser.add_argument("--no-cold", action="store_true", help="leave out the cold plan at the end")
     add_plan_arguments(parser)

@@ -16,7 +16,7 @@ SHOWN = ("family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bou
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size_arguments(parser)
     add_plan_arguments(parser)
-    parser.add_argument("--simulate", action="store_true", help="have the judge simulate every instance, too")
+    parser.add_argument("--simulate", action="store_true", help="also have the judge simulate every instance")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the gap over time")
 
 

@@ -33,25 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     join = what.add_parser("join", help="spend a one-time token on this node's own credential")
     join.add_argument("--server", metavar="URL", required=True)
     join.add_argument("--ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
-    join.add_argument("--node", metavar="NAME", required=True)
+    join.add_argument("--node", metavar="NAME", required=True, help="name of this node")
     join.add_argument("--token-file", metavar="FILE", type=Path, help="default: standard input")
-    join.add_argument("--gpu-type", metavar="NAME", required=True)
-    join.add_argument("--gpus", metavar="N", type=int, required=True)
-    join.add_argument("--cpu-cores", metavar="N", type=int, default=os.cpu_count() or 1)
-    join.add_argument("--memory-gib", metavar="N", type=int, default=_memory_gib())
+    join.add_argument("--gpu-type", metavar="NAME", required=True, help="GpuType of its GPUs")
+    join.add_argument("--gpus", metavar="N", type=int, required=True, help="how many GPUs")
+    join.add_argument(
+        "--cpu-cores", metavar="N", type=int, default=os.cpu_count() or 1, help="CPU cores for instances; default all"
+    )
+    join.add_argument(
+        "--memory-gib", metavar="N", type=int, default=_memory_gib(), help="host memory for instances; default all"
+    )
     run_ = what.add_parser("run", help="keep this node as it is assigned, until stopped; what runs goes on running")
     doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce; changes nothing")
     for sub in (run_, doctor):
         _add_seams(sub)
     run_.add_argument("--metrics", metavar="HOST:PORT", default="", help="serve Prometheus metrics there")
-    doctor.add_argument("--json", action="store_true", help="findings for a machine")
+    doctor.add_argument("--json", action="store_true", help="findings as JSON")
     status = what.add_parser("status", help="what the running agent keeps, holds back and has moved")
-    status.add_argument("--json", action="store_true", help="for a machine")
+    status.add_argument("--json", action="store_true", help="as JSON")
     drain = what.add_parser("drain", help="bring what runs to an orderly end, and start nothing there")
-    drain.add_argument("--gpu", metavar="N", type=int, action="append", help="this GPU only; may be repeated")
-    drain.add_argument("--undo", action="store_true", help="use it again")
+    drain.add_argument("--gpu", metavar="N", type=int, action="append", help="only this GPU; may be repeated")
+    drain.add_argument("--undo", action="store_true", help="undo the drain")
     adopt = what.add_parser("adopt", help="take in copies that run here and are in no journal")
-    adopt.add_argument("--end", action="store_true", help="bring them to their end instead")
+    adopt.add_argument("--end", action="store_true", help="end them instead")
     for sub in (join, run_, doctor, status, drain, adopt):
         sub.add_argument("--state-dir", metavar="DIR", type=Path, default=_state_dir(), help="default %(default)s")
 
@@ -68,13 +72,20 @@ def _add_seams(parser: argparse.ArgumentParser) -> None:
         "--gateway",
         metavar="ADDRESS",
         default="",
-        help="of the sidecar beside HAProxy, or `followed`: gateways follow the control plane; default: none",
+        help="the gateway's sidecar, or `followed` if gateways follow the control plane; default: none",
     )
-    parser.add_argument("--gateway-token-file", metavar="FILE", default="")
+    parser.add_argument("--gateway-token-file", metavar="FILE", default="", help="file with the token for the sidecar")
     parser.add_argument("--gateway-ca-file", metavar="FILE", default="", help="certificates to trust, PEM")
-    parser.add_argument("--templates", metavar="DIR", type=Path, help="of this node; they override those shipped")
+    parser.add_argument(
+        "--templates",
+        metavar="DIR",
+        type=Path,
+        help="folder with this node's templates, which override the shipped ones",
+    )
     parser.add_argument("--models", metavar="DIR", type=Path, default=MODELS, help="default %(default)s")
-    parser.add_argument("--helper", metavar="SOCKET", default="", help="of the root helper that sets clocks and caps")
+    parser.add_argument(
+        "--helper", metavar="SOCKET", default="", help="socket of the root helper, which sets clocks and caps"
+    )
     parser.add_argument(
         "--host",
         metavar="ADDRESS",

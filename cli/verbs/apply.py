@@ -27,9 +27,9 @@ COLOUR = {"created": "green", "updated": "yellow", "deleted": "red", "unchanged"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, and store nothing")
+    parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, but store nothing")
     add_prune_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("name", "json", "yaml"), help="instead of a line an object")
+    parser.add_argument("-o", "--output", choices=("name", "json", "yaml"), help="instead of one line for each object")
     add_connection_arguments(parser)
 
 
@@ -40,7 +40,9 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="delete objects of the files' kinds and tenants that the files lack",
     )
-    parser.add_argument("--prune-selector", metavar="LABELS", help="prune only what has these labels: a=b,c!=d,e,!f")
+    parser.add_argument(
+        "--prune-selector", metavar="LABELS", help="prune only objects with these labels: a=b,c!=d,e,!f"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

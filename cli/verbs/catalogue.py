@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Declare GPU types to the server. The price of a type that it knows already is kept.",
     )
     _add_names(applying)
-    applying.add_argument("--dry-run", action="store_true", help="let the server check, and store nothing")
+    applying.add_argument("--dry-run", action="store_true", help="let the server check, but store nothing")
     add_connection_arguments(applying)
     for each in (showing, applying):
         each.add_argument(

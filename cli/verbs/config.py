@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
     )
     change.add_argument("--tenant", metavar="TENANT", help="tenant of services and jobs named without one")
-    change.add_argument("--use", action="store_true", help="and make it the current")
+    change.add_argument("--use", action="store_true", help="and make it the current context")
 
 
 def run(args: argparse.Namespace) -> int:

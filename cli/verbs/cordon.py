@@ -52,7 +52,10 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     completes(place, "names")
     if verb == "drain":
         parser.add_argument(
-            "--deadline", type=duration, metavar="TIME", help="by when it is to be empty: 30m, 2h; else when it can"
+            "--deadline",
+            type=duration,
+            metavar="TIME",
+            help="when it must be empty: 30m, 2h; default: as soon as possible",
         )
     if verb != "uncordon":
         parser.add_argument("-m", "--message", metavar="TEXT", default="", help="why, for the record")

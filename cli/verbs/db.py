@@ -32,9 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     migrate = actions.add_parser("migrate", help="bring the schema to what this gpuwright needs, or to --to")
-    migrate.add_argument("--to", metavar="VERSION", default="head", help="a version, `head`, or `base`: nothing")
     migrate.add_argument(
-        "--drop-data", action="store_true", help="go back although what the older schema has no place for is lost"
+        "--to", metavar="VERSION", default="head", help="a version, `head`, or `base` for an empty database"
+    )
+    migrate.add_argument(
+        "--drop-data", action="store_true", help="accept the loss of what the older schema has no place for"
     )
     actions.add_parser("check", help="say what the database is and can; exit 1 if something is wrong")
     backup = actions.add_parser("backup", help="write everything to one file, while the server runs")
@@ -45,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "leap", help="after Postgres was brought back to a moment: leave behind what was given out since"
     )
     token = actions.add_parser("token", help="make an admin token: the first of a database, or when all were lost")
-    completes(token.add_argument("--out", metavar="FILE", type=Path, required=True, help="written there"), "files")
+    completes(token.add_argument("--out", metavar="FILE", type=Path, required=True, help="write to this file"), "files")
     for action in (migrate, backup, restore, leap, token, actions.choices["check"], *readers.add_actions(actions)):
         completes(
             action.add_argument(
-                "--data-dir", metavar="DIR", type=Path, help="default ./.gpuwright, where DATABASE_URL is not set"
+                "--data-dir", metavar="DIR", type=Path, help="default ./.gpuwright, unless DATABASE_URL is set"
             ),
             "files",
         )

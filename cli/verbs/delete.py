@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kind_argument(parser, "kind, or KIND/NAME", optional=True)
     completes(parser.add_argument("names", nargs="*", metavar="NAME", help="NAME or TENANT/NAME"), "names")
     add_file_arguments(parser, required=False)
-    parser.add_argument("--dry-run", action="store_true", help="let the server check and answer; delete nothing")
-    parser.add_argument("--ignore-not-found", action="store_true", help="what is not there is no failure")
+    parser.add_argument("--dry-run", action="store_true", help="let the server check and answer, but delete nothing")
+    parser.add_argument("--ignore-not-found", action="store_true", help="do not fail if an object does not exist")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     add_connection_arguments(parser, tenant=True)
 

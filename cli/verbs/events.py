@@ -23,16 +23,18 @@ Examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--for", dest="about", metavar="NAME", help="about this: TENANT/NAME, or a node's name")
     parser.add_argument(
-        "--kind", metavar="KIND", default="", help="about things of this kind: Service, Job, Node, Plan"
+        "--for", dest="about", metavar="NAME", help="only events about this object: TENANT/NAME, or a node's name"
     )
     parser.add_argument(
-        "--reason", metavar="REASON", action="append", default=[], help="with this reason; several: any"
+        "--kind", metavar="KIND", default="", help="only events about this kind: Service, Job, Node, Plan"
+    )
+    parser.add_argument(
+        "--reason", metavar="REASON", action="append", default=[], help="only events with this reason; may be repeated"
     )
     parser.add_argument("--severity", choices=("info", "warning", "alarm"), action="append", default=[])
-    parser.add_argument("--since", type=duration, metavar="TIME", help="of the last 15m, 2h, 7d")
-    parser.add_argument("--limit", type=whole(1, 500), metavar="N", default=50, help="so many; default 50")
+    parser.add_argument("--since", type=duration, metavar="TIME", help="only events of the last 15m, 2h, 7d")
+    parser.add_argument("--limit", type=whole(1, 500), metavar="N", default=50, help="how many; default 50")
     parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     add_connection_arguments(parser, tenant=True)
 

@@ -35,9 +35,9 @@ ALTERNATIVES_SHOWN = 6
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT), help="what is to be explained")
+    parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT), help="what to explain")
     completes(parser.add_argument("name", nargs="?", metavar="NAME", help="TENANT/NAME, an id, a generation"), "names")
-    parser.add_argument("--plan", type=whole(1, MOST), metavar="PLAN", help="of this plan; default the one in force")
+    parser.add_argument("--plan", type=whole(1, MOST), metavar="PLAN", help="the plan; default the one in force")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     parser.add_argument("--json", action="store_true", help="the same as -o json")
     add_connection_arguments(parser, tenant=True)

@@ -71,15 +71,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--server", metavar="URL", default="", help="of the control plane, whose endpoints are followed"
     )
     completes(
-        parser.add_argument("--server-token-file", metavar="FILE", type=Path, help="with a token of scope gateway"),
+        parser.add_argument(
+            "--server-token-file", metavar="FILE", type=Path, help="file with a token of scope gateway"
+        ),
         "files",
     )
     completes(
         parser.add_argument("--server-ca-file", metavar="FILE", default="", help="certificates to trust, PEM"), "files"
     )
-    parser.add_argument("--name", metavar="NAME", default="", help="of this gateway; default the machine's")
+    parser.add_argument("--name", metavar="NAME", default="", help="name of this gateway; default the machine's")
     parser.add_argument(
-        "--loopback", action="store_true", help="all nodes are this machine: follow addresses on loopback, too"
+        "--loopback", action="store_true", help="all nodes are this machine: follow loopback addresses too"
     )
     parser.add_argument(
         "--bind", metavar="WORDS", default=":80", help="of `config`: the frontend's; default %(default)s"

@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
     add_selector_arguments(parser)
     parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, whatever the context says")
-    parser.add_argument("--no-headers", action="store_true", help="tables without the line of headings")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on with changes as they happen")
+    parser.add_argument("--no-headers", action="store_true", help="omit the headings of tables")
+    parser.add_argument("-w", "--watch", action="store_true", help="keep showing changes as they happen")
     add_connection_arguments(parser, tenant=True)
 
 

@@ -21,12 +21,16 @@ Examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--batch", type=int, required=True, metavar="N", help="requests a batch takes at most: 1..256")
+    parser.add_argument("--batch", type=int, required=True, metavar="N", help="largest batch: 1..256")
     parser.add_argument("--exec-ms", type=float, required=True, metavar="MS", help="time of one batch")
-    parser.add_argument("--slo-ms", type=float, required=True, metavar="MS", help="latency promised, from arrival")
+    parser.add_argument("--slo-ms", type=float, required=True, metavar="MS", help="the SLO's latency, from arrival")
     parser.add_argument(
-        "--percentile", type=float, required=True, metavar="P", help="share of requests that keep it: 50..99.9"
-    )  # fmt: skip
+        "--percentile",
+        type=float,
+        required=True,
+        metavar="P",
+        help="share of requests within the SLO, in percent: 50..99.9",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

@@ -46,11 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="action", required=True, metavar="|".join(("history", "show", "diff", *SAID, "rollback"))
     )
     history = actions.add_parser("history", help="decisions, newest first")
-    history.add_argument("--limit", type=whole(1, 500), metavar="N", default=20, help="so many; default 20")
+    history.add_argument("--limit", type=whole(1, 500), metavar="N", default=20, help="how many; default 20")
     show = actions.add_parser("show", help="one plan, with its proof and its reasons")
     show.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout, for verify")
     diff = actions.add_parser("diff", help="what a plan changes, service by service")
-    diff.add_argument("--against", type=whole(0, MOST), metavar="PLAN", help="another plan; default the one before it")
+    diff.add_argument(
+        "--against", type=whole(0, MOST), metavar="PLAN", help="the plan to compare with; default the previous one"
+    )
     for sub in (show, diff):
         sub.add_argument("generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="its generation")
     for verb, help_text in (

@@ -31,8 +31,8 @@ Examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("plan", nargs="?", type=whole(1), metavar="PLAN", help="generation of the plan")
-    completes(parser.add_argument("-f", "--file", metavar="FILE", help="a record that was saved"), "files")
-    completes(parser.add_argument("--save", metavar="FILE", help="keep the record, too"), "files")
+    completes(parser.add_argument("-f", "--file", metavar="FILE", help="a saved record"), "files")
+    completes(parser.add_argument("--save", metavar="FILE", help="also save the record to this file"), "files")
     parser.add_argument("--json", action="store_true", help="one JSON object: plan, identical, difference, message")
     add_connection_arguments(parser)
 

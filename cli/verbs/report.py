@@ -47,16 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", metavar="REPORT", help="cost, usage, slo, energy, savings, ...; none: a list"
     )
-    parser.add_argument("--by", metavar="WORDS", default="", help="as service,day; each report has a default")
+    parser.add_argument(
+        "--by", metavar="WORDS", default="", help="group by, for example service,day; each report has a default"
+    )
     parser.add_argument("--from", dest="begins", type=moment, metavar="TIME", default="", help="default: this month")
     parser.add_argument("--to", dest="ends", type=moment, metavar="TIME", default="", help="default: now")
-    parser.add_argument("--zone", metavar="ZONE", default="UTC", help="whose days and months, as Europe/Berlin")
+    parser.add_argument(
+        "--zone", metavar="ZONE", default="UTC", help="time zone of days and months, for example Europe/Berlin"
+    )
     parser.add_argument(
         "-o", "--output", choices=("table", "json", "csv", "focus", "parquet"), default="table",
         help="focus: charges as CSV in the columns of FOCUS; parquet needs pyarrow, and --out",
     )  # fmt: skip
     completes(parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file"), "files")
-    completes(parser.add_argument("--chart", type=Path, metavar="FILE", help="draw it, as .png or .svg"), "files")
+    completes(parser.add_argument("--chart", type=Path, metavar="FILE", help="draw a chart, .png or .svg"), "files")
     add_connection_arguments(parser, tenant=True)
 
 

@@ -43,7 +43,7 @@ def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-plaintext",
         action="store_true",
         default=None,
-        help="listen beyond this machine without TLS: tokens can then be read on the way",
+        help="listen beyond this machine without TLS; tokens can then be read in transit",
     )
 
 

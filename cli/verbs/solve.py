@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps to spend")
     parser.add_argument("--seed", type=whole(0), metavar="N", default=0, help="seed of the search; default 0")
     parser.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout")
-    completes(parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON there, too"), "files")
+    completes(
+        parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan as JSON to this file"), "files"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for each better plan")
 
 

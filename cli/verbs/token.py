@@ -31,16 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke|join")
     create = actions.add_parser("create", help="a token for a person or program")
-    create.add_argument("--scope", required=True, choices=("viewer", "operator", "admin", "node", "gateway"))
+    create.add_argument(
+        "--scope",
+        required=True,
+        choices=("viewer", "operator", "admin", "node", "gateway"),
+        help="what the token may do",
+    )
     create.add_argument("--tenant", metavar="TENANT", help="it sees and writes this tenant's things only")
-    create.add_argument("--node", metavar="NODE", help="the node it speaks for (scope node)")
-    create.add_argument("--gateway", metavar="NAME", help="the gateway it speaks for (scope gateway)")
-    create.add_argument("--label", metavar="TEXT", help="what it is for")
+    create.add_argument("--node", metavar="NODE", help="the node that the token is for (scope node)")
+    create.add_argument("--gateway", metavar="NAME", help="the gateway that the token is for (scope gateway)")
+    create.add_argument("--label", metavar="TEXT", help="a note on what the token is for")
     join = actions.add_parser("join", help="a one-time token with which a node joins")
     join.add_argument("--node", metavar="NODE", help="only the node of this name may use it")
     for sub in (create, join):
         sub.add_argument("--expires", type=duration, metavar="TIME", help="like 10m, 12h, 90d")
-        completes(sub.add_argument("--out", metavar="FILE", help="write it here, for you only to read"), "files")
+        completes(
+            sub.add_argument("--out", metavar="FILE", help="write it to this file, readable by you only"), "files"
+        )
         sub.add_argument("-o", "--output", choices=("text", "json"), default="text")
         add_connection_arguments(sub)
     listing = actions.add_parser("list", help="tokens, without their secrets")

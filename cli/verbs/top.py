@@ -30,7 +30,7 @@ HOME, REST, LINE = "\x1b[H", "\x1b[J", "\x1b[K"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--once", action="store_true", help="print one frame, whole, and end")
+    parser.add_argument("--once", action="store_true", help="print one frame and exit")
     parser.add_argument("--every", type=positive, metavar="SECONDS", default=2.0, help="between frames; default 2")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="json with --once only")
     add_connection_arguments(parser)

@@ -66,8 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
     )
     parser.add_argument("--empty", action="store_true", help="no fleet and no planner: the control plane alone")
-    parser.add_argument("--gpus", metavar="G", type=whole(1), help="declare a generated fleet of so many GPUs instead")
-    parser.add_argument("--services", metavar="N", type=whole(1), help="with so many services")
+    parser.add_argument(
+        "--gpus", metavar="G", type=whole(1), help="declare a generated fleet with this many GPUs instead"
+    )
+    parser.add_argument("--services", metavar="N", type=whole(1), help="services of the generated fleet")
     add_listening_arguments(parser)
 
 

@@ -24,7 +24,7 @@ Examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
-    parser.add_argument("--partial", action="store_true", help="what is referred to need not be in the files")
+    parser.add_argument("--partial", action="store_true", help="allow references to objects that are not in the files")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from cli.output import as_json, plain, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--client", action="store_true", help="of this command line only; ask no server")
+    parser.add_argument("--client", action="store_true", help="the version of this command line only, without a server")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     add_connection_arguments(parser)
 

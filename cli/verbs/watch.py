@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "wide", "json", "yaml", "name"), default="table")
     add_selector_arguments(parser, fields=False)
     parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, whatever the context says")
-    parser.add_argument("--no-headers", action="store_true", help="tables without the line of headings")
-    parser.add_argument("--resource-version", type=int, metavar="N", help="begin after this version, not now")
+    parser.add_argument("--no-headers", action="store_true", help="omit the headings of tables")
+    parser.add_argument("--resource-version", type=int, metavar="N", help="start after this version instead of now")
     add_connection_arguments(parser, tenant=True)
 
 

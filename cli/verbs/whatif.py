@@ -32,11 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser, required=False)
     several = {"action": "append", "default": []}
-    parser.add_argument("--add-gpu", metavar="TYPE=N", help="so many GPUs more", **several)  # type: ignore[arg-type]
+    parser.add_argument("--add-gpu", metavar="TYPE=N", help="more GPUs of a type", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
-    parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice as much; or 500 a second", **several)  # type: ignore[arg-type]
-    parser.add_argument("--price-slos", action="store_true", help="what each SLO costs an hour, the dearest first")
-    parser.add_argument("--price-slo", metavar="SERVICE", help="what this one costs", **several)  # type: ignore[arg-type]
+    parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
+    parser.add_argument(
+        "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
+    )
+    parser.add_argument("--price-slo", metavar="SERVICE", help="the cost of this service's SLO", **several)  # type: ignore[arg-type]
     parser.add_argument("--seconds", type=positive, metavar="S", help="time to spend; default 6, with prices 20")
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps of each search")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
