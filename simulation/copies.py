@@ -14,9 +14,9 @@ from simulation.serving import Floats, Ints, serve
 
 EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
 NOBODY: Floats = np.zeros(0)
-PATIENCE_S = 30.0  # how long a caller waits for its answer
-LONGEST_QUEUE = 1024  # of a gpuwright-serve, and of what a gateway holds for one server
-DRAWS = 16  # different times of a batch in one tick
+PATIENCE_SECONDS = 30.0  # how long a caller waits for its answer
+LONGEST_QUEUE_REQUESTS = 1024  # of a gpuwright-serve, and of what a gateway holds for one server
+DRAWS_PER_TICK = 16  # different times of a batch in one tick
 
 
 @dataclass(slots=True)
@@ -47,10 +47,14 @@ class CopyWork:
         busy = min(self.free, until) - since if self.free > since else 0.0
         if len(self.queue):
             # The rest is being served or waits.
-            longest = min(max(1, self.most_open - batch), LONGEST_QUEUE) if self.most_open else LONGEST_QUEUE
+            longest = (
+                min(max(1, self.most_open - batch), LONGEST_QUEUE_REQUESTS)
+                if self.most_open
+                else LONGEST_QUEUE_REQUESTS
+            )
             remaining, self.inside, self.free, _, batches, within, failed, turned = serve(
                 self.queue, self.inside, batch, exec_s * noise, wanted.batch_timeout_ms / 1000, max(self.free, since),
-                until, wanted.slo_ms / 1000, PATIENCE_S, longest, EDGES_S, self.answered,
+                until, wanted.slo_ms / 1000, PATIENCE_SECONDS, longest, EDGES_S, self.answered,
             )  # fmt: skip
             self.queue = self.queue[:remaining].copy()
             self.turned_away += turned if self.most_open else 0

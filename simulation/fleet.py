@@ -12,7 +12,7 @@ import numpy as np
 from agents.contract import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.clock import Clock
-from simulation.copies import DRAWS, CopyWork
+from simulation.copies import DRAWS_PER_TICK, CopyWork
 from simulation.node import LightNode
 from simulation.serving import Floats, Ints
 from simulation.shapes import Shape, steady
@@ -22,7 +22,7 @@ from solvers.planning.problem import Node
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
-EXEC_NOISE = 0.01  # as a share of a batch's time: less than the margin that plans keep
+EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class SimulatedFleet:
                 self._add_up(copy, node.work[copy.id])
 
     def _noise(self) -> Floats:
-        return 1.0 + EXEC_NOISE * np.clip(self._rng.standard_normal(DRAWS), -3, 3)
+        return 1.0 + EXEC_NOISE_SHARE * np.clip(self._rng.standard_normal(DRAWS_PER_TICK), -3, 3)
 
     def _add_up(self, copy: NodeCopy, work: CopyWork) -> None:
         total = self.services.get(copy.service)

@@ -29,7 +29,7 @@ from simulation.shapes import moving, noisy
 TICK_SECONDS = 0.25
 LOOK_SECONDS = 3.0
 NOTE_SECONDS = 5.0
-NOISE = 0.02
+NOISE_SHARE = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Live:
         self.fleet.follow(worlds.truth_of(self.database.read(worlds.of_store)))
         for name in self.fleet.declared:
             if name not in self.fleet.shapes:
-                self.fleet.shapes[name] = noisy(moving(sum(map(ord, name))), NOISE, name)
+                self.fleet.shapes[name] = noisy(moving(sum(map(ord, name))), NOISE_SHARE, name)
 
 
 def main() -> int:

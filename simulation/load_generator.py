@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from simulation.shapes import Shape, moving
 
-CONNECTIONS = 32  # the limit of a service, unless set otherwise
+MOST_CONNECTIONS = 32  # the limit of a service, unless set otherwise
 PATIENCE_SECONDS = 30.0
 
 
@@ -26,7 +26,7 @@ class LoadSource:
     path: str
     rate_per_second: float
     shape: Shape
-    most_open: int = CONNECTIONS
+    most_open: int = MOST_CONNECTIONS
 
     @staticmethod
     def of(words: str) -> LoadSource:

@@ -19,7 +19,7 @@ from simulation.node_reports import Speaker
 from simulation.whole import WholeNode, WholeSpeaker
 
 SOONEST_SECONDS = 1.0  # between two reports of a node
-AT_ONCE = 100
+BATCH_REPORTS = 100
 RETENTION = timedelta(days=14)
 
 How = Literal["as usual", "silent", "lost", "doubled", "late"]
@@ -87,8 +87,8 @@ class Post:
                     sent += reports
         sent += [report for due, report in self._late if due <= now]
         self._late = [(due, report) for due, report in self._late if due > now]
-        for at in range(0, len(sent), AT_ONCE):
-            self._store(sent[at : at + AT_ONCE])
+        for at in range(0, len(sent), BATCH_REPORTS):
+            self._store(sent[at : at + BATCH_REPORTS])
         return len(sent)
 
     def silence(self, nodes: Iterable[str], how: How = "silent") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 Shape: TypeAlias = Callable[[float], float]  # seconds since the beginning -> factor of the declared rate
@@ -63,8 +63,3 @@ def noisy(shape: Shape, sigma: float, seed: str) -> Shape:
         return max(0.0, shape(seconds) * (1.0 + sigma * deviation))
 
     return factor if sigma > 0 else shape
-
-
-def all_noisy(shapes: Mapping[str, Shape], sigma: float, seed: int = 0) -> dict[str, Shape]:
-    """Adds deviations of its own to each service."""
-    return {name: noisy(shape, sigma, f"{seed} {name}") for name, shape in shapes.items()}

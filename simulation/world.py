@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from app.access import Principal, Scope
 from app.control.formulate.problem import build_problem
-from app.manifests.model import Key, Kind, Manifest
+from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles, Input, load
 from app.store.database.database import Database
 from app.store.fleet import observed
-from app.world.declare import declare, delete
+from app.world.declare import declare
 from app.world.write import Actor
 from simulation.truth import START_SECONDS, FleetTruth
 from solvers.planning.problem import ProfileKey
@@ -42,11 +42,6 @@ def put(database: Database, world: DeclaredFiles) -> None:
     """Declares all of it at once."""
     manifests: list[Manifest] = list(world.manifests.values())
     database.write(lambda connection: declare(connection, ACTOR, manifests))
-
-
-def withdraw(database: Database, key: Key) -> None:
-    """Deletes it again."""
-    database.write(lambda connection: delete(connection, ACTOR, key))
 
 
 def truth_of(world: DeclaredFiles, wrong: Mapping[ProfileKey, float] | None = None) -> FleetTruth:

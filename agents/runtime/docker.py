@@ -24,7 +24,7 @@ from agents.runtime.logs import plain
 
 _COPY, _FOLDER = "gpuwright.copy", "gpuwright.folder"
 _ENGINE_SECONDS = 60.0
-_PIDS = 8192
+_MOST_PIDS = 8192
 # Kernel compilers load from there what they have just built: hence exec.
 _SCRATCH = {"/tmp": "rw,nosuid,nodev,exec,mode=1777,size=4g", "/run": "rw,nosuid,nodev,mode=1777,size=64m"}  # noqa: S108  inside
 _LOG = {"max-size": "1m", "max-file": "2"}
@@ -127,7 +127,7 @@ class DockerRuntime:
             log_config=LogConfig(type="json-file", config=_LOG),
             network_mode="host",
             oom_score_adj=launch.oom_score,
-            pids_limit=_PIDS,
+            pids_limit=_MOST_PIDS,
             read_only=True,
             security_opt=["no-new-privileges"],
             tmpfs=_SCRATCH,

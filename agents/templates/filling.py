@@ -32,7 +32,7 @@ class Builtin:
     copy: str
     gpu: str  # UUID
     port: int = 0
-    metrics_port: int = 0  # for templates with `has_metrics_port`
+    metrics_port: int = 0  # for templates whose metrics have their own port
     host: str = "127.0.0.1"  # the port it listens on
     batch: int = 1
     max_batch: int = 0  # the batch that its memory is sized for; 0: `batch`

@@ -48,11 +48,6 @@ class Template:
     form: TemplateForm
     models: Path
 
-    @property
-    def has_metrics_port(self) -> bool:
-        """True if a copy needs a second port."""
-        return self.form.metrics is not None and self.form.metrics.port == "metricsPort"
-
 
 def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Template]:
     """Returns all templates sorted by name. Raises TemplateError with every fault of every file."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-TICKS = 10  # readings a second
+TICKS_PER_SECOND = 10  # readings a second
 LONGEST_QUEUE_SECONDS = 2.0  # longer waiting requests are refused
 
 
@@ -75,7 +75,7 @@ class Plant:
         """Runs one second at this clock, with these largest batches and requests a second."""
         watts, clocks, slowed = [], [], False
         ticks: dict[str, list[PlantPeriod]] = {server.id: [] for server in self.servers}
-        for _ in range(TICKS):
+        for _ in range(TICKS_PER_SECOND):
             running = clock_mhz
             drawn, served = self._tick(running, batches, rates)
             if self.limit_w is not None and drawn > self.limit_w:
@@ -90,7 +90,7 @@ class Plant:
             watts.append(drawn * (1 + self._random.uniform(-self.noise, self.noise)))
             clocks.append(running)
         whole = {name: self._whole(found) for name, found in ticks.items()}
-        return Period(max(watts), sum(watts) / TICKS, sum(clocks) / TICKS, slowed, whole)
+        return Period(max(watts), sum(watts) / TICKS_PER_SECOND, sum(clocks) / TICKS_PER_SECOND, slowed, whole)
 
     def _tick(
         self, mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]
@@ -102,7 +102,7 @@ class Plant:
         return watts, served
 
     def _serve(self, server: PlantServer, mhz: float, most: int, rate: float) -> tuple[PlantPeriod, float]:
-        slowdown, seconds = self.top_mhz / mhz, 1 / TICKS
+        slowdown, seconds = self.top_mhz / mhz, 1 / TICKS_PER_SECOND
         there = self._waiting[server.id] + rate * seconds
         capacity = most / server.batch_ms(most, slowdown) * 1000
         if there > capacity * seconds:
@@ -124,9 +124,9 @@ class Plant:
         latencies = [tick.latency_ms for tick in ticks if tick.latency_ms is not None]
         return PlantPeriod(
             max(latencies, default=None),
-            sum(tick.busy for tick in ticks) / TICKS,
-            sum(tick.queue for tick in ticks) / TICKS,
-            sum(tick.batch for tick in ticks) / TICKS,
+            sum(tick.busy for tick in ticks) / TICKS_PER_SECOND,
+            sum(tick.queue for tick in ticks) / TICKS_PER_SECOND,
+            sum(tick.batch for tick in ticks) / TICKS_PER_SECOND,
             sum(tick.requests for tick in ticks),
             sum(tick.refused for tick in ticks),
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class EngineError(Exception):
@@ -18,12 +18,12 @@ class EngineError(Exception):
 
 class _Local(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("engine", timeout=SECONDS)
+        super().__init__("engine", timeout=TIMEOUT_SECONDS)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(SECONDS)
+        self.sock.settimeout(TIMEOUT_SECONDS)
         self.sock.connect(str(self._path))
 
 

@@ -20,9 +20,9 @@ import yaml
 from simulation.load_generator import LoadGenerator, LoadSource
 from simulation.shapes import Shape, spike
 
-TIMES = 4.0
+SPIKE_FACTOR = 4.0
 RAMP_SECONDS = 30.0
-MOST_PER_SECOND = 300.0  # in total, at the height of the spike
+MOST_REQUESTS_PER_SECOND = 300.0  # in total, at the height of the spike
 OPEN_SECONDS = 2.0
 SAID_SECONDS = 10.0
 
@@ -38,11 +38,11 @@ def asked(world: str, shape: Shape) -> list[LoadSource]:
     for service in services:
         name, rate = service["metadata"]["name"], float(service["spec"]["ratePerSecond"])
         path = f"/v1/models/{service['spec']['model']}:infer"
-        most = max(8, round(rate * TIMES * OPEN_SECONDS))
+        most = max(8, round(rate * SPIKE_FACTOR * OPEN_SECONDS))
         made.append(LoadSource(f"{service['metadata']['tenant']}/{name}", path, rate, shape, most))
-    peak = TIMES * sum(source.rate_per_second for source in made)
-    if peak > MOST_PER_SECOND:
-        raise ValueError(f"{peak:g} requests a second at the peak exceed the limit of {MOST_PER_SECOND:g}")
+    peak = SPIKE_FACTOR * sum(source.rate_per_second for source in made)
+    if peak > MOST_REQUESTS_PER_SECOND:
+        raise ValueError(f"{peak:g} requests a second at the peak exceed the limit of {MOST_REQUESTS_PER_SECOND:g}")
     return made
 
 
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--period", type=float, default=1800.0, help="seconds from one spike to the next")
     parser.add_argument("--alive", type=Path, default=Path("/tmp/alive"), help="file to touch while it runs")  # noqa: S108
     args = parser.parse_args()
-    shape = again(spike(args.begins, TIMES, RAMP_SECONDS, args.hold), args.period)
+    shape = again(spike(args.begins, SPIKE_FACTOR, RAMP_SECONDS, args.hold), args.period)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run(args.address, asked(args.world.read_text(), shape), args.alive))
     return 0

@@ -15,7 +15,7 @@ from agents.talk.link import Link, LinkError
 
 OBJECTS = 20
 PAUSE_SECONDS = 0.25
-SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 LABEL = "written"
 
 
@@ -47,7 +47,7 @@ class Scribe:
         missing = []
         try:
             for name, least in self.acknowledged.items():
-                read = json.loads(link.request("GET", f"/api/v1/models/{name}", None, SECONDS).body)
+                read = json.loads(link.request("GET", f"/api/v1/models/{name}", None, TIMEOUT_SECONDS).body)
                 found = int(read["metadata"]["labels"][LABEL])
                 if not least <= found <= self.sent[name]:
                     missing.append(f"{name}: {least} was acknowledged, but {found} is stored")
@@ -63,7 +63,7 @@ class Scribe:
             name = f"scribe-{number % OBJECTS}"
             self.sent[name] = number
             try:
-                link.request("POST", "/api/v1/apply", json.dumps([_model(name, number)]).encode(), SECONDS)
+                link.request("POST", "/api/v1/apply", json.dumps([_model(name, number)]).encode(), TIMEOUT_SECONDS)
             except LinkError:
                 self.refused += 1
             else:

@@ -6,9 +6,9 @@ import pytest
 
 from agents.keeper.copies import Stage
 from app.manifests.offline import DeclaredFiles
-from simulation.chaos import Chaos
 from simulation.run import simulated
 from simulation.world import of_documents
+from tests.simulation.chaos import Chaos
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
 from tests.support.soak import SOAK
 

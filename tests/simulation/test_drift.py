@@ -5,9 +5,9 @@ from __future__ import annotations
 from app.store.plans import corrections
 from simulation.history import attained
 from simulation.run import simulated
-from simulation.shapes import all_noisy, steady
+from simulation.shapes import steady
 from simulation.world import of_documents
-from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
 TRUTH = 1.15

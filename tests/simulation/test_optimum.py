@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from simulation.optimum import Day, ServiceShape, churn_between, optimum
+from tests.simulation.optimum import Day, ServiceShape, churn_between, optimum
 
 HALF = ServiceShape(50, 100)
 THIRD = ServiceShape(30, 100)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.shapes import NOISE_SECONDS, all_noisy, moving, noisy, spike, steady, steps, wave
+from simulation.shapes import NOISE_SECONDS, moving, noisy, spike, steady, steps, wave
+from tests.simulation.worlds import all_noisy
 
 
 def test_a_spike_ramps_up_holds_and_ends() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from simulation.history import attained
 from simulation.run import simulated
-from simulation.shapes import all_noisy, spike, steady
-from tests.simulation.worlds import small
+from simulation.shapes import spike, steady
+from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import scaled
 
 BEGINS, ENDS = 400.0, 1030.0  # ramp 30 s, hold 10 min

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from simulation.chaos import FAULTS, Chaos
 from simulation.run import simulated
+from tests.simulation.chaos import FAULTS, Chaos
 from tests.simulation.test_chaos import converged, settled, world
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import SOAK, scaled

@@ -6,8 +6,8 @@ import pytest
 
 from simulation.history import attained
 from simulation.run import Simulation, simulated
-from simulation.shapes import all_noisy, steady
-from tests.simulation.worlds import small
+from simulation.shapes import steady
+from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK, scaled
 
 CYCLES = scaled(1000, 25)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from simulation.history import attained
 from simulation.run import simulated
-from simulation.shapes import all_noisy, steady
+from simulation.shapes import steady
 from simulation.whole import WholeNode
-from tests.simulation.worlds import small
+from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK
 
 SECONDS = 3600.0 if SOAK else 240.0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from app.manifests.model import Key
 from app.manifests.offline import DeclaredFiles
-from simulation.world import of_documents
+from app.store.database.database import Database
+from app.world.declare import delete
+from simulation.shapes import Shape, noisy
+from simulation.world import ACTOR, of_documents
 
 V1 = "gpuwright/v1"
 Document = dict[str, Any]
@@ -60,3 +65,13 @@ def small(gpus: int = 4, rates: tuple[float, ...] = (200.0, 150.0, 100.0), **rul
     for name, rate in zip(names, rates, strict=True):
         documents += [model(name), profile(name), service(name, rate)]
     return of_documents(documents)
+
+
+def withdraw(database: Database, key: Key) -> None:
+    """Deletes a declared manifest."""
+    database.write(lambda connection: delete(connection, ACTOR, key))
+
+
+def all_noisy(shapes: Mapping[str, Shape], sigma: float, seed: int = 0) -> dict[str, Shape]:
+    """Adds deviations of its own to each service."""
+    return {name: noisy(shape, sigma, f"{seed} {name}") for name, shape in shapes.items()}

@@ -57,7 +57,7 @@ class MpsControl:
             pipe = self._program.pipe(uuid)
             if processes.daemon(pipe) is not None:
                 raise DeviceError(Trouble.TIMEOUT, uuid, "the MPS daemon is running but does not answer")
-            if len(os.fsencode(pipe / "control")) > grammar.LONGEST_SOCKET_PATH:
+            if len(os.fsencode(pipe / "control")) > grammar.LONGEST_SOCKET_PATH_BYTES:
                 raise DeviceError(Trouble.DOWN, uuid, f"{pipe} is too long for the path of a socket")
             (pipe / "log").mkdir(mode=0o700, parents=True, exist_ok=True)
             self._clear(pipe)

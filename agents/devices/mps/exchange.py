@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-LONGEST_ANSWER = 65_536
+LONGEST_ANSWER_BYTES = 65_536
 _KILLED_SECONDS = 0.5  # a killed process that has not ended by then is stuck in the kernel
 
 
@@ -22,7 +22,7 @@ class TooLate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The program's output. Beyond LONGEST_ANSWER it is cut off, since no valid answer is so long."""
+    """The program's output. Beyond LONGEST_ANSWER_BYTES it is cut off, since no valid answer is so long."""
 
     status: int
     output: bytes
@@ -90,11 +90,11 @@ def _read(descriptor: int, until: float) -> bytes:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     output = b""
-    while len(output) <= LONGEST_ANSWER:
+    while len(output) <= LONGEST_ANSWER_BYTES:
         remaining = until - time.monotonic()
         if remaining <= 0 or not poll.poll(remaining * 1000):
             raise TooLate
-        part = os.read(descriptor, LONGEST_ANSWER)
+        part = os.read(descriptor, LONGEST_ANSWER_BYTES)
         if not part:
             return output
         output += part

@@ -25,7 +25,7 @@ from agents.seams.device import MpsState
 
 MARK = "get_default_active_thread_percentage"
 NO_DAEMON = "Cannot find MPS control daemon process"
-LONGEST_SOCKET_PATH = 107
+LONGEST_SOCKET_PATH_BYTES = 107
 
 _MARKED = re.compile(r"100(\.0+)?")
 _PID = re.compile(r"[1-9][0-9]{0,6}")

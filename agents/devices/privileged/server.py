@@ -36,7 +36,7 @@ REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = (
     32.0,
 )  # enough for eight GPUs, each with a clock, a cap and a mode per second
 LINES_AT_ONCE, LINES_PER_SECOND = 20.0, 1.0  # of log about refusals
-MOST_DRAINED = 64 * 1024
+MOST_DRAINED_BYTES = 64 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ class _Loop:
             peer.connection.shutdown(socket.SHUT_WR)
             # Closing with unread input would discard the reply.
             drained = 0
-            while drained < MOST_DRAINED and (more := peer.connection.recv(4096)):
+            while drained < MOST_DRAINED_BYTES and (more := peer.connection.recv(4096)):
                 drained += len(more)
         except OSError:
             pass  # gone, or nothing left to drain

@@ -10,7 +10,7 @@ from pathlib import Path
 
 SOCKET = Path("/run/gpuwright-privileged/socket")
 STATE = Path("/var/lib/gpuwright-privileged")
-MOST_WAITING = 64
+BACKLOG_CONNECTIONS = 64
 
 
 class CannotServe(Exception):
@@ -62,7 +62,7 @@ def listening(place: HelperSetup) -> socket.socket:
     if os.geteuid() == 0:
         os.chown(place.socket, -1 if place.uid is None else place.uid, -1 if place.gid is None else place.gid)
     listener.setblocking(False)
-    listener.listen(MOST_WAITING)
+    listener.listen(BACKLOG_CONNECTIONS)
     return listener
 
 

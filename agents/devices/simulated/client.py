@@ -24,7 +24,7 @@ from agents.host.wire import connect
 SOCKET = "device.sock"
 RECONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
-LONGEST_LINE = 4096
+LONGEST_LINE_BYTES = 4096
 
 
 def exit_at_once(reason: str) -> NoReturn:
@@ -163,8 +163,8 @@ class SimulatedClient:
 
     def _line(self, connection: socket.socket) -> dict[str, Any] | None:
         while b"\n" not in self._rest:
-            more = connection.recv(LONGEST_LINE)
-            if not more or len(self._rest) > LONGEST_LINE:
+            more = connection.recv(LONGEST_LINE_BYTES)
+            if not more or len(self._rest) > LONGEST_LINE_BYTES:
                 return None
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")

@@ -18,7 +18,7 @@ from agents.seams.device import DeviceError, Trouble
 CONTROL = "driver.sock"
 LOCK = "driver.lock"
 DEADLINE_SECONDS = 2.5  # a little more than the driver's own, so that its error arrives first
-MOST_IDLE = 4
+MOST_IDLE_CONNECTIONS = 4
 LONGEST_ANSWER_BYTES = 1 << 24
 
 
@@ -81,7 +81,7 @@ class DriverConnections:
             connection.close()
             raise
         with self._lock:
-            if len(self._idle) < MOST_IDLE:
+            if len(self._idle) < MOST_IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 return answer
         connection.close()

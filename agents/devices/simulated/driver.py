@@ -27,13 +27,13 @@ from agents.devices.simulated.kinds import KINDS
 from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
-from agents.devices.simulated.peer import BACKLOG, Peer
+from agents.devices.simulated.peer import BACKLOG_CONNECTIONS, Peer
 from agents.devices.simulated.pipe import Pipe
 from agents.devices.simulated.refusals import CudaRefusal
 from agents.host.wire import listen
 from agents.seams.device import DeviceError
 
-LONGEST_REQUEST = 65536
+LONGEST_REQUEST_BYTES = 65536
 MOST_CONNECTIONS = 64
 LOOK_SECONDS = 30.0
 DEVICE = ("gpus", "read", "processes", "lock_clock", "cap_power", "exclusive", "restore")
@@ -58,7 +58,7 @@ class Driver:
         self._peers: set[Peer] = set()
         self._pipes = {uuid: Pipe(folder / "mps" / uuid, uuid, machine, loop) for uuid in machine.slots}
         machine.pid_exists = lambda pid: Path(f"/proc/{pid}").exists()
-        self._listener = listen(folder / CONTROL, BACKLOG)
+        self._listener = listen(folder / CONTROL, BACKLOG_CONNECTIONS)
         loop.welcome(self._listener, self._meet)
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Driver:
         if len(self._peers) >= MOST_CONNECTIONS:
             connection.close()
             return
-        peer = Peer(connection, LONGEST_REQUEST, lambda line: self._answer(peer, line), lambda: self._gone(peer))
+        peer = Peer(connection, LONGEST_REQUEST_BYTES, lambda line: self._answer(peer, line), lambda: self._gone(peer))
         self._peers.add(peer)
         self._loop.attend(peer)
 

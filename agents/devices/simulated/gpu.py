@@ -19,7 +19,7 @@ THROTTLE_SECONDS = 0.1  # the device's own reaction to its power limit
 AVERAGE_SECONDS = 1.0  # the period that a power reading averages
 AMBIENT_C, FULL_LOAD_C, HOT_C, COOL_C = 30.0, 75.0, 88.0, 83.0
 THERMAL_SECONDS = 25.0
-DAY = 86400.0
+DAY_SECONDS = 86400.0
 
 
 class SimulatedGpu:
@@ -157,7 +157,7 @@ class SimulatedGpu:
             wanted = self.clocks_mhz[-1] if self.contexts else self.clocks_mhz[0]
         if self.hot or self.forced_reasons:
             return self.clocks_mhz[0]
-        lost = self.clock_loss_per_day * (self.now - self.aged_since) / DAY
+        lost = self.clock_loss_per_day * (self.now - self.aged_since) / DAY_SECONDS
         return min(wanted, self._supported(self.clocks_mhz[-1] * max(0.0, 1 - lost))) if lost > 0 else wanted
 
     def _power_limit_mhz(self) -> int:
@@ -176,7 +176,7 @@ class SimulatedGpu:
 
     def _final_c(self) -> float:
         """Returns the temperature that this power leads to."""
-        aged = self.heat_c_per_day * (self.now - self.aged_since) / DAY
+        aged = self.heat_c_per_day * (self.now - self.aged_since) / DAY_SECONDS
         return (
             AMBIENT_C + self.extra_heat_c + aged + (FULL_LOAD_C - AMBIENT_C) * self.power_w / self.kind.power_default_w
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-BACKLOG = 128
+BACKLOG_CONNECTIONS = 128
 
 
 class Peer:

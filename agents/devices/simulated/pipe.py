@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agents.devices.simulated.client import LONGEST_LINE, SOCKET
+from agents.devices.simulated.client import LONGEST_LINE_BYTES, SOCKET
 from agents.devices.simulated.context import SimulatedContext
 from agents.devices.simulated.loop import Loop
 from agents.devices.simulated.machine import Machine
-from agents.devices.simulated.peer import BACKLOG, Peer
+from agents.devices.simulated.peer import BACKLOG_CONNECTIONS, Peer
 from agents.devices.simulated.refusals import INVALID_VALUE, NO_DEVICE, TERMINATED, CudaRefusal
 from agents.host.wire import listen, peer_pid
 
@@ -39,7 +39,7 @@ class Pipe:
         """Opens or closes the socket with the daemon, and informs clients that lost their context."""
         up = self._machine.slots[self._uuid].daemon.up
         if up and self._listener is None:
-            self._listener = listen(self._path, BACKLOG)
+            self._listener = listen(self._path, BACKLOG_CONNECTIONS)
             self._loop.welcome(self._listener, self._meet)
         elif not up and self._listener is not None:
             self.close()
@@ -97,7 +97,7 @@ class _Client:
         clock: Callable[[], float],
         gone: Callable[[_Client], None],
     ) -> None:
-        self.peer = Peer(connection, LONGEST_LINE, self._line, self._ended)
+        self.peer = Peer(connection, LONGEST_LINE_BYTES, self._line, self._ended)
         self.informed = False  # informed of its end
         self._pid = peer_pid(connection)
         self._uuid = uuid

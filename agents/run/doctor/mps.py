@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.devices.mps import processes
 from agents.devices.mps.control import MpsControl
-from agents.devices.mps.grammar import LONGEST_SOCKET_PATH
+from agents.devices.mps.grammar import LONGEST_SOCKET_PATH_BYTES
 from agents.devices.mps.program import PROGRAM
 from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
 from agents.run.doctor.gpus import DEADLINE_SECONDS, DriverFacts
@@ -34,8 +34,8 @@ def folder(pipes: Path) -> Iterator[DoctorFinding]:
     if not os.access(there, os.W_OK | os.X_OK):
         advice = f"mkdir -p -m 700 {pipes} and chown it to user {os.geteuid()}, or choose another --state-dir."
         yield fail("mps folder", f"{there} is not writable by user {os.geteuid()}", advice)
-    elif len(os.fsencode(pipes)) + LONGEST_NAME_IN_IT > LONGEST_SOCKET_PATH:
-        room = LONGEST_SOCKET_PATH - LONGEST_NAME_IN_IT - len("/mps")
+    elif len(os.fsencode(pipes)) + LONGEST_NAME_IN_IT > LONGEST_SOCKET_PATH_BYTES:
+        room = LONGEST_SOCKET_PATH_BYTES - LONGEST_NAME_IN_IT - len("/mps")
         advice = f"Use a --state-dir of at most {room} bytes."
         yield fail("mps folder", f"the path {pipes} is too long for a socket", advice)
     elif there == pipes and pipes.stat().st_mode & 0o002:

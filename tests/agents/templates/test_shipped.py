@@ -62,7 +62,8 @@ def test_the_model_server_gets_its_shape(models: Path) -> None:
 
 
 def test_triton_has_a_port_for_metrics_and_a_folder_that_a_container_must_see(models: Path) -> None:
-    assert read(models=models)["triton"].has_metrics_port
+    form = read(models=models)["triton"].form
+    assert form.metrics and form.metrics.port == "metricsPort"
     made = filled("triton", models)
     assert made.metrics and made.metrics.port == 8002
     assert "--metrics-port=8002" in made.argv

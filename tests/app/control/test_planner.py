@@ -15,8 +15,8 @@ from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
 from app.manifests.model import Key, Kind
 from simulation.run import Simulation, simulated
-from simulation.world import of_documents, withdraw
-from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
+from simulation.world import of_documents
+from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service, withdraw
 
 
 @contextmanager

@@ -21,10 +21,9 @@ from app.store.fleet import cordons
 from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
 from simulation.shapes import spike
-from simulation.world import withdraw
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
-from tests.simulation.worlds import small
+from tests.simulation.worlds import small, withdraw
 
 FOUR_TIMES = {"shop/a": spike(90.0)}
 

@@ -15,9 +15,9 @@ from app.control.solve.inline import Inline
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import DeclaredFiles
 from simulation.run import Simulation, simulated
-from simulation.world import of_documents, put, withdraw
+from simulation.world import of_documents, put
 from solvers.planning.problem import Problem
-from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+from tests.simulation.worlds import gpu_type, model, node, policy, profile, service, withdraw
 
 KNOWN = (DeclaredObject("Service", "shop", "a", {"rate": 1}), DeclaredObject("Model", "", "m", {}))
 

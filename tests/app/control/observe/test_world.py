@@ -15,8 +15,9 @@ from app.store.database import versions
 from app.store.database.database import Database
 from app.store.fleet import observed
 from app.store.world import changes
-from simulation.world import of_documents, put, withdraw
+from simulation.world import of_documents, put
 from tests.app.control.as_manifests import manifests
+from tests.simulation.worlds import withdraw
 from tests.solvers.planning.small_world import problem
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.devices.mps.exchange import LONGEST_ANSWER, Printed, TooLate, detach, run
+from agents.devices.mps.exchange import LONGEST_ANSWER_BYTES, Printed, TooLate, detach, run
 from tests.support.caller import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -46,7 +46,7 @@ def test_a_program_that_does_not_end_is_too_late(script: str) -> None:
 def test_a_program_that_prints_for_ever_is_not_read_for_ever() -> None:
     with pytest.raises(TooLate):
         shell("yes", LONG)
-    assert LONGEST_ANSWER < 100_000
+    assert LONGEST_ANSWER_BYTES < 100_000
 
 
 def test_what_a_late_program_started_is_ended_with_it(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ CUT_OFF = """
 """
 BACKWARDS = "SELECT node, instance FROM usage_interval WHERE ended_at < started_at"
 STRUCK_SECONDS = 30.0  # after a fault hit a service's copy, a missing copy is blamed on the fault
-SUM_OF_SHARES = 100.0 + 1e-6
+MOST_SM_PERCENT = 100.0 + 1e-6
 
 
 class Failing(Inline):
@@ -73,7 +73,7 @@ class Chaos:
     _planners: int = 0
 
     def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)  # noqa: S311
+        self.rng = random.Random(self.seed)
         self.solver = Failing()
         self.simulation.planner = self._planner()
 
@@ -254,11 +254,11 @@ class Chaos:
             copies = [copy for copy in node.alive() if copy.gpu == uuid]
             if sum(copy.wanted.memory_gib for copy in copies) > total_gib + 1e-6:
                 self._violated("I6", f"memory of {node.name} {uuid[-4:]}")
-            if sum(copy.wanted.sm_percent for copy in copies) <= SUM_OF_SHARES:
+            if sum(copy.wanted.sm_percent for copy in copies) <= MOST_SM_PERCENT:
                 continue
             handed = {copy.instance for copy in copies if sum(other.instance == copy.instance for other in copies) > 1}
             settled = {copy.instance: copy.wanted.sm_percent for copy in copies}
-            if len(handed) != 1 and sum(settled.values()) > SUM_OF_SHARES:
+            if len(handed) != 1 and sum(settled.values()) > MOST_SM_PERCENT:
                 self._violated("I6", f"{node.name} {uuid[-4:]} allots {sum(c.wanted.sm_percent for c in copies)} %")
 
     # Helpers.
