@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solvers.planning.judge.claims import misstated
-from solvers.planning.judge.judged_plan import JudgedPlan, Keeps, PlanEdit
+from solvers.planning.judge.judged_plan import JudgedPlan, Keeps
+from solvers.planning.judge.plan_edit import PlanEdit
 from solvers.planning.judge.readings import Resident
 from solvers.planning.judge.verdict import Verdict, Violation
 from solvers.planning.plan import Plan

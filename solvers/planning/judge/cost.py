@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import fsum
 
 from solvers.planning.judge.jobs import is_opened_for_jobs
-from solvers.planning.judge.readings import JobResident, JudgedGpu, watts
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
 from solvers.planning.judge.services import unserved_rate
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.problem import Job, Policy, Service
@@ -61,3 +62,18 @@ def unserved_cost(service: Service, policy: Policy, told: Sequence[Unserved]) ->
     """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any"""
     rate = unserved_rate(service, told)
     return policy.unserved_price * service.priority / 100 * max(rate, 1.0) if rate > 0 else 0.0
+
+
+def busy_share(line: Resident) -> float:
+    """The fraction of time that an instance is busy; 1 where its execution time is not known."""
+    if line.exec_ms is None:
+        return 1.0
+    instance = line.instance
+    return _busy_fraction(int(instance.batch), line.exec_ms, instance.rate_per_second, instance.batch_timeout_ms)
+
+
+@lru_cache(maxsize=100_000)  # instances that run alike in many places are simulated once
+def _busy_fraction(batch: int, exec_ms: float, rate_per_second: float, timeout_ms: float) -> float:
+    from solvers.planning.judge.busy import busy_fraction  # compiled, and seldom needed
+
+    return busy_fraction(batch, exec_ms, rate_per_second, timeout_ms)

@@ -132,3 +132,8 @@ RULES = (runs_once, deadline_met, running_job_stays)
 def seconds_left(job: Job, now: datetime | None) -> float:
     assert job.deadline is not None and now is not None
     return (job.deadline - now).total_seconds()
+
+
+def unplaced_exists(problem: Problem, name: str, claims: Sequence[Unplaced]) -> str | None:
+    """unplaced names jobs"""
+    return f"there is no job {name}, which unplaced names" if claims and name not in problem.jobs else None

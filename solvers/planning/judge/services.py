@@ -90,3 +90,13 @@ def _nth(number: int) -> str:
 
 
 RULES = (unserved_told_once, rates_add_up, min_instances_run, largest_carry, largest_apart)
+
+
+def unserved_exists(problem: Problem, name: str, claims: Sequence[Unserved]) -> str | None:
+    """unserved names services"""
+    return f"there is no service {name}, which unserved names" if claims and name not in problem.services else None
+
+
+def slo_holds(line: Resident, is_kept: bool) -> str | None:
+    """the verdict of whoever judges without simulation"""
+    return None if is_kept else f"at {line.instance.rate_per_second:.6g} a second its latency is over the SLO"

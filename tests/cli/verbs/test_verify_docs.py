@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from solvers.planning.judge import gpus, jobs, judged_plan, services, shapes, tenants
+from solvers.planning.judge import gpus, jobs, services, shapes, tenants
 from tests.cli.offline import ROOT
 
 
@@ -13,6 +13,6 @@ def test_the_documentation_names_every_rule_of_the_judge() -> None:
     table = text.partition("Each rule has a name:")[2].partition("`misstated`")[0]
     functions = [
         *shapes.RULES, *shapes.LOAD_RULES, *gpus.RULES, *gpus.NODE_RULES, *services.RULES, *tenants.RULES,
-        *jobs.LINE_RULES, *jobs.RULES, judged_plan.slo_holds, judged_plan.unserved_exists, judged_plan.unplaced_exists,
+        *jobs.LINE_RULES, *jobs.RULES, services.slo_holds, services.unserved_exists, jobs.unplaced_exists,
     ]  # fmt: skip
     assert set(re.findall(r"`(\w+)`", table)) == {rule.__name__ for rule in functions} | {"power_budget_holds"}

@@ -1,0 +1,93 @@
+"""Keeps the lines of a plan under judgement: by the GPU they are on, and by the service or job they belong to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TypeAlias
+
+from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident
+from solvers.planning.problem import Instance, PlacedJob, Problem
+
+Place: TypeAlias = tuple[str, int]
+
+
+class PlanLines:
+    """Every instance and job of a plan, on its GPU."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.reader = Reader(problem)
+        self.gpus: dict[Place, JudgedGpu] = {}
+        self.by_node: dict[str, dict[Place, JudgedGpu]] = defaultdict(dict)
+        self.by_service: dict[str, dict[int, Resident]] = defaultdict(dict)
+        self.by_job: dict[str, list[JobResident]] = defaultdict(list)
+        self.missing_gpus: dict[Place, JudgedGpu] = {}  # that a line names and no node has
+
+    def seat(self, instance: Instance) -> tuple[Resident, JudgedGpu | None]:
+        """Adds an instance; the GPU is None where no node has it."""
+        gpu, keeper = self._gpu(instance.place)
+        service = self.reader.problem.services.get(instance.service)
+        line = self.reader.resident(instance, service, gpu.node if gpu else None)
+        keeper.residents.append(line)
+        self.by_service[instance.service][id(line)] = line
+        return line, gpu
+
+    def unseat(self, instance: Instance) -> Resident:
+        _, keeper = self._gpu(instance.place)
+        line = line_of(keeper, instance)
+        keeper.residents.remove(line)
+        del self.by_service[instance.service][id(line)]
+        return line
+
+    def seat_job(self, placed: PlacedJob) -> tuple[JobResident, JudgedGpu | None]:
+        gpu, keeper = self._gpu(placed.place)
+        line = self.reader.job(placed, gpu.node if gpu else None)
+        keeper.jobs.append(line)
+        self.by_job[placed.job].append(line)
+        return line, gpu
+
+    def unseat_job(self, placed: PlacedJob) -> JobResident:
+        _, keeper = self._gpu(placed.place)
+        line = next(line for line in keeper.jobs if line.placed == placed)
+        keeper.jobs.remove(line)
+        self.by_job[placed.job].remove(line)
+        return line
+
+    def drop_gpu(self, place: Place) -> None:
+        """Forgets a GPU that nothing runs on any more."""
+        del self.gpus[place], self.by_node[place[0]][place]
+
+    def _gpu(self, place: Place) -> tuple[JudgedGpu | None, JudgedGpu]:
+        """The GPU if a node has it, and in any case the object that holds its lines."""
+        gpu = self.gpus.get(place)
+        if gpu is not None:
+            return gpu, gpu
+        problem = self.reader.problem
+        node = problem.nodes.get(place[0])
+        if node is None or not node.has_gpu(place[1]):
+            if place not in self.missing_gpus:
+                self.missing_gpus[place] = JudgedGpu.nowhere(place[1])
+            return None, self.missing_gpus[place]
+        gpu = JudgedGpu(node, problem.gpu_types[node.gpu_type], place[1])
+        self.gpus[place] = self.by_node[node.name][place] = gpu
+        return gpu, gpu
+
+
+def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
+    """The line of this instance on its GPU."""
+    for line in gpu.residents:
+        if line.instance is instance:
+            return line
+    return next(line for line in gpu.residents if line.instance == instance)
+
+
+def shape_of(instance: Instance) -> tuple[object, ...]:
+    """All of an instance but its rate and its timeout."""
+    return (
+        instance.service, instance.node, instance.gpu, instance.variant,
+        instance.batch, instance.sm_percent, instance.memory_gib, instance.clock_mhz,
+    )  # fmt: skip
+
+
+def where(line: Instance | PlacedJob) -> str:
+    """Names a line in a violation."""
+    return f"{line.service if isinstance(line, Instance) else line.job} on {line.node}/{line.gpu}"
