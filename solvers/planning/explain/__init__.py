@@ -11,8 +11,9 @@ from solvers.planning.explain.free_capacity import ground
 from solvers.planning.explain.impossible import wanted_profile
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.options import Notes
+from solvers.planning.explain.proposals import Relaxation
 from solvers.planning.explain.reasons import needed_slo_ms, reason, short
-from solvers.planning.explain.relaxations import Relaxation, least
+from solvers.planning.explain.relaxations import least_relaxation
 from solvers.planning.explain.reseat import reseat
 from solvers.planning.explain.thin import warnings
 from solvers.planning.explain.worth import dearer
@@ -28,7 +29,7 @@ __all__ = [
     "case",
     "explained",
     "fill_unserved",
-    "least",
+    "least_relaxation",
     "reseat",
     "told",
     "warnings",
@@ -91,7 +92,7 @@ def told(about: RelaxedCase, kinds: FleetCapacity) -> Explained:
     if why.worth:
         change = dearer(about, why.worth) if not why.worth.is_worth_it else None
         return Explained(why.words, change.words if change else MORE_WORK, change, True)
-    found = least(about)
+    found = least_relaxation(about)
     if about.problem.policy.unserved_price <= 0 and found.least:
         words = f"unservedPrice over 0, and {found.least.words}"
     elif found.least:

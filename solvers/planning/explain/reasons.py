@@ -11,8 +11,11 @@ from solvers.planning.explain.applied import Offer, RelaxedCase, offer
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.free_capacity import MOST_SHARED, FreeCapacity
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
+from solvers.planning.explain.more_capacity import tenant_limit
 from solvers.planning.explain.options import Measurements, admitted
-from solvers.planning.explain.relaxations import checked, longest_slo_ms, rounded_down, tenant_limit
+from solvers.planning.explain.proposals import confirm
+from solvers.planning.explain.relaxations import longest_slo_ms
+from solvers.planning.explain.rounding import rounded_down
 from solvers.planning.explain.seats import ENOUGH
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.problem import Limit, Policy, Service
@@ -98,7 +101,7 @@ def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) 
     words = "; and ".join(lift.words for lift in needed)
     if most >= service.rate_per_second * ENOUGH:
         raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith("the limit of") else None
-        return UnservedReason(f"{words}; {raised.words} would do" if raised and checked(raised) else words)
+        return UnservedReason(f"{words}; {raised.words} would do" if raised and confirm(raised) else words)
     return UnservedReason(f"{words}; without that, {_carries(case, most)}")
 
 

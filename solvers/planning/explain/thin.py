@@ -11,7 +11,7 @@ import numpy as np
 from solvers.planning.explain.fleet import FleetCapacity, fleet
 from solvers.planning.explain.impossible import CLOSE, alone
 from solvers.planning.explain.options import Measured, Measurements
-from solvers.planning.explain.relaxations import rounded_up
+from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.problem import ProfileKey, Service
 from solvers.planning.search.promise import accepted_loads
 from solvers.planning.search.tables import SM, Tables

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from solvers.planning.explain.applied import Offer, RelaxedCase, applied, part
-from solvers.planning.explain.relaxations import Relaxation, rounded_up
+from solvers.planning.explain.proposals import Relaxation
+from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 

@@ -9,7 +9,7 @@ import pytest
 
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
-from solvers.planning.explain.relaxations import Relaxation
+from solvers.planning.explain.proposals import Relaxation
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Limit, Problem

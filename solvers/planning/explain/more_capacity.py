@@ -1,0 +1,211 @@
+"""Proposes changes of capacity: GPUs, minInstances, a tenant's limits, the power budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import ceil, inf
+
+from solvers.planning.explain.applied import Offer, RelaxedCase, offer, serves
+from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
+from solvers.planning.explain.gpu_groups import empty, lot
+from solvers.planning.explain.options import admitted, options
+from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
+from solvers.planning.explain.rounding import rounded_up
+from solvers.planning.explain.seats import ENOUGH, shares_of, watts_of
+from solvers.planning.problem import Limit, Node
+
+
+def gpus(case: RelaxedCase, below: float) -> Proposal | None:
+    """More GPUs of a type, each on a node of its own like one of the fleet's"""
+    service, problem = case.terms.service, case.problem
+    best: Proposal | None = None
+    served = offer(case).rate_per_second
+    for name in sorted(service.gpu_types if service.gpu_types is not None else problem.gpu_types):
+        if name not in problem.gpu_types or not any(
+            (service.model, v, name) in problem.profiles for v in service.variants
+        ):
+            continue
+        there = max(sum(node.gpu_count for node in problem.nodes.values() if node.gpu_type == name), 1)
+        like, words = _like(case, name)
+        carries = _most_on(case, like)
+        if not carries > 0:
+            continue
+        # Fewer than these cannot be enough; a few more may be, as loads are not to be too uneven.
+        fewest = max(1, ceil((service.rate_per_second * ENOUGH - served) / carries))
+        most = fewest + max(fewest, service.min_instances, 8)
+        most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
+
+        def more(number: int, like: Node = like, fewest: int = fewest) -> RelaxedCase:
+            return _with_gpus(case, like, fewest + number)
+
+        at = least_number(most - fewest + 1, lambda number, more=more: serves(more(number)) is not None)  # type: ignore[misc]
+        if at is None:
+            continue
+        number = fewest + at
+        text = f"one more GPU of {name} ({words})" if number == 1 else f"{number} more GPUs of {name} ({words})"
+        if number / there < below:
+            best = propose("gpus", text, number / there, more(at)) or best
+            below = best.relative if best else below
+    return best
+
+
+def min_instances(case: RelaxedCase, below: float) -> Proposal | None:
+    """Fewer instances"""
+    now = case.terms.service.min_instances
+
+    def fewer(number: int) -> RelaxedCase:
+        return case.wishing(min_instances=now - 1 - number)
+
+    most = now - 1 if below == inf else min(now, ceil(below * now)) - 1
+    at = least_number(most, lambda number: serves(fewer(number)) is not None)
+    if at is None:
+        return None
+    wanted = now - 1 - at
+    return propose("minInstances", f"minInstances: {wanted} (now {now})", 1 - wanted / now, fewer(at))
+
+
+def tenant_limit(case: RelaxedCase, below: float) -> Proposal | None:
+    """A higher limit of its tenant: of GPUs, or of price; of both where neither alone helps"""
+    limit = case.terms.limit
+    if limit is None:
+        return None
+
+    def helping(*ways: tuple[str, ...]) -> list[tuple[tuple[str, ...], Offer]]:
+        """Limits without which it is served, and how."""
+        lifted = [(names, serves(case.under(limit=replace(limit, **dict.fromkeys(names))))) for names in ways]
+        return [(names, found) for names, found in lifted if found]
+
+    alone = [(name,) for name in ("gpus", "price_per_hour") if getattr(limit, name) is not None]
+    ways = helping(*alone) or (helping(("gpus", "price_per_hour")) if len(alone) == 2 else [])
+    raised = [one for names, found in ways if (one := _raised(case, limit, names, found, below))]
+    return min(raised, key=lambda one: one.relative, default=None)
+
+
+def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
+    """More watts for the fleet"""
+    now = case.terms.policy.power_budget_w
+    if now is None:
+        return None
+    policy = case.terms.policy
+
+    def more(watts: float) -> RelaxedCase:
+        return case.under(policy=replace(policy, power_budget_w=watts))
+
+    found = serves(more(1e300))
+    if not found:
+        return None
+    ground = case.beside if found.kept else case.afresh
+    assert ground
+    enough = (ground.drawn_w + watts_of(found.found)) * (1 + 1e-8)
+    budget = _least_raise([now], [enough], below, lambda value: more(value[0]))
+    if budget is None:
+        return None
+    words = f"powerBudgetW: {budget[0]:.10g} (now {now:.6g})"
+    return propose("powerBudgetW", words, _part_raised([now], budget), more(budget[0]))
+
+
+def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offer, below: float) -> Proposal | None:
+    """The least raise of these limits together that serves the service, which it is without them as `found`."""
+
+    def under(values: list[float]) -> RelaxedCase:
+        return case.under(limit=replace(limit, **dict(zip(names, values, strict=True))))
+
+    ground, service = case.beside if found.kept else case.afresh, case.terms.service
+    assert ground
+    tenant, (more, dearer) = service.tenant, shares_of(found.found, service)
+    enough = {
+        "gpus": ground.gpus_taken.get(tenant, 0.0) + more,
+        "price_per_hour": ground.price_taken.get(tenant, 0.0) + dearer,
+    }
+    now = [getattr(limit, name) for name in names]
+    values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], below, under)
+    if values is None:
+        return None
+    said = ", ".join(
+        f"limit.{LIMIT_FIELDS[name]}: {value:.10g} (now {was:.6g})"
+        for name, value, was in zip(names, values, now, strict=True)
+    )
+    return propose("limit", f"{said} of tenant {tenant}", _part_raised(now, values), under(values))
+
+
+def _least_raise(
+    low: list[float], high: list[float], below: float, under: Callable[[list[float]], RelaxedCase]
+) -> list[float] | None:  # fmt: skip
+    """Numbers between two ends, in equal parts of the way, as low as serve; the high end is known to.
+
+    None where they would have to be raised by a part beyond `below`: what lies there is not looked at.
+    """
+
+    def at(part: float) -> list[float]:
+        return [rounded_up(a + (max(b, a) - a) * part) for a, b in zip(low, high, strict=True)]
+
+    less, part = 0.0, 1.0
+    while part - less > CLOSE_FACTOR - 1:
+        middle = (less + part) / 2
+        values = at(middle)
+        is_enough = _part_raised(low, values) > below or serves(under(values)) is not None
+        less, part = (less, middle) if is_enough else (middle, part)
+    values = at(part)
+    return None if _part_raised(low, values) > below else values
+
+
+def _part_raised(now: list[float], raised: list[float]) -> float:
+    """The larger raise of them, as a part of what is."""
+    return max(value / was - 1 if was > 0 else inf for value, was in zip(raised, now, strict=True))
+
+
+def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
+    """The node that one more GPU stands on: like the cheapest that suits; where there is none, one that would."""
+    problem, service = case.problem, case.terms.service
+    demands = [
+        profile.demand for key, profile in problem.profiles.items()
+        if key[0] == service.model and key[1] in service.variants and key[2] == gpu_type
+    ]  # fmt: skip
+    nodes = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
+    suiting = [
+        node for node in {(n.price_per_hour, n.templates, n.cpu_cores, n.host_memory_gib): n for n in nodes}.values()
+        if any(
+            one.demand.cpu_cores <= node.cpu_cores and one.demand.host_memory_gib <= node.host_memory_gib
+            for one in admitted(problem, node, service)
+        )
+    ]  # fmt: skip
+    known = min(suiting, key=lambda node: (node.price_per_hour, node.name), default=None)
+    if known:
+        return known, f"on a node like {known.name}"
+    cores = max(1.0, *(demand.cpu_cores for demand in demands))
+    host = max(1.0, *(demand.host_memory_gib for demand in demands))
+    price = min((node.price_per_hour for node in nodes), default=1.0)
+    words = f"on a node with {cores:g} CPU cores and {host:g} GiB for each"
+    if any(not list(admitted(problem, node, service)) for node in nodes):
+        words += " that offers its template"
+    limit = case.terms.limit
+    words += f", at {price:g} an hour" if limit and limit.price_per_hour is not None else ""
+    return Node("", gpu_type, (0,), cores, host, price), words
+
+
+def _most_on(case: RelaxedCase, like: Node) -> float:
+    """The most that one instance carries on an empty GPU of such a node."""
+    spots = lot([empty(case.problem, like, [(like.name, 0)])])
+    cap = options(case.problem, spots, case.terms, case.notes).cap
+    return float(cap.max()) if cap.size else 0.0
+
+
+def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
+    fresh: list[Node] = []
+    while len(fresh) < number:
+        name = f"new-{len(fresh) + 1}"
+        while name in case.problem.nodes:
+            name += "-more"
+        fresh.append(replace(like, name=name, gpus=(0,)))
+
+    def grown(ground: FreeCapacity) -> FreeCapacity:
+        return with_nodes(ground, fresh)
+
+    return replace(case.on(grown), more=tuple(fresh))
+
+
+MOST_GPUS = 4096
+
+
+LIMIT_FIELDS = {"gpus": "gpus", "price_per_hour": "pricePerHour"}
