@@ -1,1 +1,1 @@
-"""The web console: one page that reads, drawn on the server, of use without scripts."""
+"""The web console: a single read-only page, rendered on the server, usable without scripts."""

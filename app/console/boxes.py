@@ -1,6 +1,6 @@
-"""One node as boxes: each a GPU, filled from below by the SM% of what is planned there, coloured by service.
+"""Draws a node as boxes: a box per GPU, filled from below by the planned SM%, coloured by service.
 
-The strip on a box's right is its memory. Paths are kept short: a thousand GPUs are some tens of kilobytes.
+The strip on the right of a box is its memory. Paths are short, so that a thousand GPUs take some tens of kilobytes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from app.store.fleet.fleet_map import MapNode
 
 HUES = 12
 PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory is 4 wide, 1 apart
-MOST_OF_NODE = 64
+MOST_BOXES = 64  # of a node
 JOB = "j"  # the colour of jobs
 MUTED = "o"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuResident:
-    """What is planned on a GPU: a service's instance, or a job."""
+    """A service's instance or a job that is planned on a GPU."""
 
     name: str  # tenant/name
     is_job: bool
@@ -33,21 +33,21 @@ class GpuResident:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrawing:
-    """One node, ready to be drawn."""
+    """A node, ready to be drawn."""
 
     name: str
-    short: str  # without what all of its group begin with
-    label: str  # in words, for who does not see it
+    short: str  # without the prefix of its group
+    label: str  # in words, for screen readers
     width: int
     paths: tuple[tuple[str, str], ...]  # (class, path)
-    titles: tuple[tuple[int, str], ...]  # (where, what a pointer is told)
-    silent: str  # for how long; empty: it is heard
+    titles: tuple[tuple[int, str], ...]  # (position, tooltip)
+    silent: str  # for how long; empty: it reports
     ailing: tuple[int, ...]
     more: int  # GPUs that are not drawn
 
 
 def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResident]]]:
-    """By node and GPU what the plan has there, the largest first."""
+    """Returns by node and GPU what the plan has there, the largest first."""
     found: dict[str, dict[int, list[GpuResident]]] = defaultdict(lambda: defaultdict(list))
     for one in body.get("instances", ()):
         found[one["node"]][one["gpu"]].append(GpuResident(one["service"], False, one["smPercent"], one["memoryGib"]))
@@ -60,7 +60,7 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
 
 
 def hue(name: str) -> str:
-    """The colour of a service: the same on every page and every day."""
+    """Returns the colour of a service: the same on every page, every day."""
     return f"c{crc32(name.encode()) % HUES}"
 
 
@@ -74,9 +74,9 @@ def draw(
     room: int,
     only: str = "",
 ) -> NodeDrawing:
-    """Its boxes, each told in about `room` characters. With `only`, what is not that service is muted."""
-    indexes = range(node.gpus) if node.gpus else sorted(residents)  # a tenant sees but its own
-    drawn = list(indexes)[:MOST_OF_NODE]
+    """Draws the boxes of a node, each with a tooltip of about `room` characters; `only` mutes all other services."""
+    indexes = range(node.gpus) if node.gpus else sorted(residents)  # a tenant sees only its own
+    drawn = list(indexes)[:MOST_BOXES]
     paths: dict[str, list[str]] = defaultdict(list)
     titles = []
     for at, index in enumerate(drawn):
@@ -109,11 +109,11 @@ def draw(
 
 
 def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
-    told = [f"{one.name} {one.sm_percent:g}" for one in on]
-    while len(told) > 1 and sum(map(len, told)) > room:
-        told.pop()
-    more = f" and {len(on) - len(told)} more" if len(on) > len(told) else ""
-    return f"{index}{' not well' if is_ailing else ''}: {', '.join(told) or 'empty'}{more}"
+    names = [f"{resident.name} {resident.sm_percent:g}" for resident in on]
+    while len(names) > 1 and sum(map(len, names)) > room:
+        names.pop()
+    more = f" and {len(on) - len(names)} more" if len(on) > len(names) else ""
+    return f"{index}{' unhealthy' if is_ailing else ''}: {', '.join(names) or 'empty'}{more}"
 
 
 def _label(
@@ -123,11 +123,11 @@ def _label(
     gpus = node.gpus or len(residents)
     sm = sum(one.sm_percent for one in everything) / gpus if gpus else 0.0
     memory = sum(one.memory_gib for one in everything) / (gpus * memory_gib) * 100 if gpus and memory_gib else 0.0
-    said = [f"{gpus} GPU{'s' if gpus > 1 else ''}", f"{len(residents)} in use", f"SM {sm:.0f}{THIN}%"]
-    said.append(f"memory {memory:.0f}{THIN}%")
+    facts = [f"{gpus} GPU{'s' if gpus > 1 else ''}", f"{len(residents)} in use", f"SM {sm:.0f}{THIN}%"]
+    facts.append(f"memory {memory:.0f}{THIN}%")
     if ailing:
-        said.append(f"not well: GPU {', '.join(map(str, ailing))}")
-    return f"{node.name}: {'silent ' + silent + '; ' if silent else ''}{', '.join(said)}"
+        facts.append(f"unhealthy: GPU {', '.join(map(str, ailing))}")
+    return f"{node.name}: {'silent ' + silent + '; ' if silent else ''}{', '.join(facts)}"
 
 
 def _short(value: float) -> str:

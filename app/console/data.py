@@ -1,4 +1,4 @@
-"""What the page shows, read at one moment: to a tenant its own, by the same rules as over the API."""
+"""Reads what the page shows at one moment; a tenant sees its own, by the same rules as over the API."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
 EVENTS_WITHIN = timedelta(hours=1)
-MOST_TROUBLES = 500  # events that are more than information
-MOST_NEWS = 100  # and that are not
-LATELY = 20  # plans in which the last bound is looked for
+MOST_TROUBLES = 500  # warnings and alarms
+MOST_INFO = 100  # other events
+RECENT_PLANS = 20  # in which the last bound is searched
 MINUTES = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleData:
-    """Everything of one moment, as the stores say it."""
+    """Everything that the page shows, of one moment."""
 
     at: datetime
-    tenant: str = ""  # whose eyes; empty: everybody's
+    tenant: str = ""  # who looks; empty: sees everything
     services: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[MapNode] = field(default_factory=list)
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
     plan: dict[str, Any] | None = None  # the one in force, else the newest
     body: dict[str, Any] = field(default_factory=dict)
-    proved: dict[str, Any] | None = None  # the newest plan with a bound: quick steps have none
+    proved: dict[str, Any] | None = None  # the newest plan with a bound; quick steps have none
     events: list[RecordedEvent] = field(default_factory=list)
     leader: Lease | None = None
     cycle: dict[str, Any] | None = None  # the last one
     waiting: int = 0  # the plan that waits for approval
-    minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the node asked for, by GPU: its last one
+    minutes: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the chosen node, by GPU: the last one
 
 
 def read_data(connection: Connection, who: Principal, asked: PageRequest) -> ConsoleData:
-    """One consistent read."""
+    """Reads everything in one transaction."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
     at = observed.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
@@ -77,7 +77,7 @@ def read_data(connection: Connection, who: Principal, asked: PageRequest) -> Con
 
 
 def read_money(connection: Connection, who: Principal, at: datetime, currency: str) -> Money:
-    """Of the day so far; of a tenant its own."""
+    """Reads the money of the day so far; a tenant sees its own."""
     tenant = who.tenant if require(who, Noun.MONEY, AccessVerb.READ) is Reach.OWN else ""
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -89,25 +89,25 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
 
 
 def _of_tenant(nodes: list[MapNode], own: dict[str, Any]) -> list[MapNode]:
-    """Those that it runs on; how many GPUs they have, and how others' are, is not its to know."""
+    """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
     names = {one["node"] for one in (*own.get("instances", ()), *own.get("jobs", ()))}
     return [MapNode(one.name, one.gpu_type, 0, one.received_at, None) for one in nodes if one.name in names]
 
 
 def _proved(connection: Connection) -> dict[str, Any] | None:
-    lately = plan_reads.page(connection, 2**62, LATELY)
-    return next((plan_wire.head(row) for row in lately if row["gap"] is not None), None)
+    recent = plan_reads.page(connection, 2**62, RECENT_PLANS)
+    return next((plan_wire.head(row) for row in recent if row["gap"] is not None), None)
 
 
 def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedEvent]:
-    """Of the last hour, the newest first; a flood of news does not wash the troubles away."""
+    """Returns events of the last hour, the newest first; many informational ones cannot displace alarms."""
     since = at - EVENTS_WITHIN
     troubles = EventFilter(tenant=tenant, severities=["alarm", "warning"], since=since)
-    news = EventFilter(tenant=tenant, severities=["info"], since=since)
-    found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, news, MOST_NEWS)]
+    information = EventFilter(tenant=tenant, severities=["info"], since=since)
+    found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, information, MOST_INFO)]
     return sorted(found, key=lambda one: (one.last_at, one.id), reverse=True)
 
 
 def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:
     rows = telemetry.gpu_minutes(connection, node, at - MINUTES, at, 5000)
-    return {row["gpu"]: row for row in rows}  # oldest first: the last one stays
+    return {row["gpu"]: row for row in rows}  # oldest first, so that the last one stays

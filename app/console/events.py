@@ -1,4 +1,4 @@
-"""What happened, gathered: the same that befell many is one line with a few of their names."""
+"""Groups events: the same event of many objects is one line with a few of their names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import datetime
 
 from app.store.world.events import RecordedEvent
 
-MOST = 25  # lines
-NAMED = 3
+MOST_LINES = 25
+NAMED_OBJECTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """One reason, whom it befell, and the newest words."""
+    """Events with the same reason: some of their objects, and the newest message."""
 
     at: datetime
     severity: str
@@ -27,13 +27,13 @@ class EventLine:
 
 
 def group_events(events: Sequence[RecordedEvent]) -> list[EventLine]:
-    """The newest first, alarms before warnings before news."""
+    """Groups events by severity, reason and kind: alarms before warnings before information, the newest first."""
     found: dict[tuple[str, ...], list[RecordedEvent]] = {}
     for one in events:
         found.setdefault((one.severity, one.reason, one.kind), []).append(one)
     lines = [_line(same) for same in found.values()]
     rank = ("alarm", "warning", "info").index
-    return sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST]
+    return sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST_LINES]
 
 
 def _line(same: Sequence[RecordedEvent]) -> EventLine:
@@ -44,8 +44,8 @@ def _line(same: Sequence[RecordedEvent]) -> EventLine:
         severity=newest.severity,
         reason=newest.reason,
         kind=newest.kind,
-        names=tuple(names)[:NAMED],
-        more=max(0, len(names) - NAMED),
+        names=tuple(names)[:NAMED_OBJECTS],
+        more=max(0, len(names) - NAMED_OBJECTS),
         times=sum(one.times for one in same),
         message=newest.message[:300],
     )

@@ -1,4 +1,4 @@
-"""The fleet as a picture: nodes by GPU type, what is wrong first, a page of them drawn and all of them counted."""
+"""Draws the fleet: nodes by GPU type, troubled ones first; counts all of them, and draws a page of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.console.boxes import MOST_OF_NODE, GpuResident, NodeDrawing, draw, group_by_gpu
+from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
 from app.console.wording import age
@@ -17,13 +17,13 @@ from app.store.fleet.fleet_map import MapNode
 
 MOST_GPUS = 1024  # boxes on a page
 MOST_NODES = 320
-NAMES_ROOM = 45_000  # characters that pointers are told, in all boxes of a page
+TOOLTIP_CHARACTERS = 45_000  # of all boxes of a page
 WELL = ("ok", "degraded", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """The nodes of one GPU type."""
+    """The nodes of a GPU type."""
 
     gpu_type: str
     prefix: str  # of all names
@@ -42,14 +42,14 @@ class FleetPicture:
     gpus: int
     used: int
     silent: tuple[tuple[str, str], ...]  # (node, for how long), the longest first
-    unheard: bool  # not one node is heard: it may be we who do not hear
+    unheard: bool  # no node reports: the fault may be this server's
     ailing: tuple[tuple[str, int, str], ...]  # (node, GPU, why)
     pages: int
     page: int
 
 
 def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
-    """The whole fleet counted, and one page of it drawn."""
+    """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(seen.body)
     silence = {one.name: _silent(one, seen.at) for one in seen.nodes}
     ailing = {one.name: _ailing(one) for one in seen.nodes}
@@ -58,8 +58,8 @@ def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
     pages = _pages(order)
     page = min(asked.fleet, len(pages)) if pages else 1
     shown = {one.name for one in (pages[page - 1] if pages else ())}
-    boxes = sum(min(max(one.gpus, 1), MOST_OF_NODE) for one in order if one.name in shown)
-    room = NAMES_ROOM // max(boxes, 1)
+    boxes = sum(min(max(one.gpus, 1), MOST_BOXES) for one in order if one.name in shown)
+    room = TOOLTIP_CHARACTERS // max(boxes, 1)
     groups = []
     by_type: dict[str, list[MapNode]] = defaultdict(list)
     for one in order:
@@ -76,7 +76,7 @@ def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
             if one.name in shown
         )  # fmt: skip
         groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
-    silent = [(name, told) for name, told in silence.items() if told]
+    silent = [(name, duration) for name, duration in silence.items() if duration]
     heard = [one.received_at for one in seen.nodes if one.received_at]
     since = {one.name: one.received_at for one in seen.nodes}
     silent.sort(key=lambda one: (since[one[0]] is None, since[one[0]] or seen.at, one[0]))
@@ -111,13 +111,13 @@ def _group(
 
 def _silent(node: MapNode, at: datetime) -> str:
     if node.received_at is None:
-        return "never heard"
+        return "never reported"
     silence = at - node.received_at
     return f"for {age(silence / timedelta(seconds=1))}" if silence > PATIENCE else ""
 
 
 def _ailing(node: MapNode) -> dict[int, str]:
-    """By index what is wrong with it."""
+    """Returns by index why a GPU is unhealthy."""
     found = {}
     for gpu in node.ailing or ():
         health = str(gpu.get("health", "ok"))
@@ -127,11 +127,11 @@ def _ailing(node: MapNode) -> dict[int, str]:
 
 
 def _pages(order: Sequence[MapNode]) -> list[list[MapNode]]:
-    """As many nodes to a page as keep it small."""
+    """Splits the nodes into pages that stay small."""
     pages: list[list[MapNode]] = []
     room = 0
     for one in order:
-        size = min(max(one.gpus, 1), MOST_OF_NODE)
+        size = min(max(one.gpus, 1), MOST_BOXES)
         if not pages or size > room or len(pages[-1]) >= MOST_NODES:
             pages.append([])
             room = MOST_GPUS
@@ -141,12 +141,12 @@ def _pages(order: Sequence[MapNode]) -> list[list[MapNode]]:
 
 
 def _prefix(names: Sequence[str]) -> str:
-    """What all of them begin with, up to a hyphen: told once and not under each."""
-    first, last = min(names), max(names)  # between them in order lie all others
+    """Returns the common prefix of the names up to a hyphen, which is shown once."""
+    first, last = min(names), max(names)  # in order, all others lie between them
     common = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
     return first[: first.rfind("-", 0, common) + 1]
 
 
 def _key(name: str) -> list[tuple[int, str]]:
-    """node-2 before node-10."""
+    """Sorts node-2 before node-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

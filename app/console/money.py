@@ -1,4 +1,4 @@
-"""Money as the page shows it: only what the ledger and its reports say; what they do not say is not shown."""
+"""Money as the page shows it: only figures of the ledger and its reports."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """Of today, since midnight UTC, as far as it is booked. None: nothing is known of it."""
+    """Money of today, since midnight UTC, as far as it is booked. None: unknown."""
 
     currency: str = ""
     today: Decimal | None = None
     by_service: Mapping[str, Decimal] = field(default_factory=dict)  # by tenant/name
-    saved: Decimal | None = None  # used: what the plans cost less than the baseline
-    against: str = ""  # of all baselines the one that says the least
-    realised: Decimal | None = None  # by nodes that were really given back
+    saved: Decimal | None = None  # how much less the plans cost than the baseline
+    against: str = ""  # the baseline with the lowest savings
+    realised: Decimal | None = None  # by nodes that were given back
 
 
 def summarize_money(currency: str, cost: Rows, savings: Rows, realised: Rows) -> Money:
-    """From the reports' rows: cost by tenant and service, savings by baseline, realised in one row."""
+    """Summarizes rows of reports: cost by tenant and service, savings by baseline, realised savings in one row."""
     booked = [row for row in cost if row["cost"] is not None]
     against = min((row for row in savings if row["saved"] is not None), key=lambda row: row["saved"], default=None)
     given_back = next((row["saved"] for row in realised if row["saved"] is not None), None)

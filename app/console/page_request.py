@@ -1,4 +1,4 @@
-"""What the address of the page asks for: which service or node, which order, which page. Nonsense is left out."""
+"""Reads what the address of the page asks for: service or node, order, page. Ignores what makes no sense."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from urllib.parse import urlencode
 
 SORTS = ("worst", "name", "rate", "attained", "instances", "cost")
 STATES = ("unserved", "late", "kept", "quiet")
-LONGEST = 130  # tenant/name
+LONGEST_NAME = 130  # tenant/name
 LAST_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Empty: nothing in particular."""
+    """The parameters of the page; an empty one asks for nothing in particular."""
 
-    service: str = ""  # shown in full, and alone on the map
+    service: str = ""  # shown in full, and the only one coloured on the map
     node: str = ""
     find: str = ""  # part of tenant/name
     state: str = ""
@@ -25,23 +25,23 @@ class PageRequest:
     fleet: int = 1  # page of the map
 
     def url(self, anchor: str = "", **changes: object) -> str:
-        """The page's address with this changed."""
+        """Returns the address of the page with these parameters changed."""
         wanted = asdict(replace(self, **changes))  # type: ignore[arg-type]
-        said = {name: value for name, value in wanted.items() if value != getattr(DEFAULT, name)}
-        return f"/{'?' if said else ''}{urlencode(said, safe='/')}{'#' if anchor else ''}{anchor}"
+        given = {name: value for name, value in wanted.items() if value != getattr(DEFAULT, name)}
+        return f"/{'?' if given else ''}{urlencode(given, safe='/')}{'#' if anchor else ''}{anchor}"
 
 
 DEFAULT = PageRequest()
 
 
 def read_page_request(query: Mapping[str, str]) -> PageRequest:
-    """What of the query makes sense."""
+    """Returns the parameters that make sense."""
     return PageRequest(
         service=_text(query.get("service", "")),
         node=_text(query.get("node", "")),
         find=_text(query.get("find", "")).lower(),
-        state=_one(query.get("state", ""), STATES, ""),
-        sort=_one(query.get("sort", ""), SORTS, "worst"),
+        state=_choice(query.get("state", ""), STATES, ""),
+        sort=_choice(query.get("sort", ""), SORTS, "worst"),
         page=_number(query.get("page", "")),
         fleet=_number(query.get("fleet", "")),
     )
@@ -49,10 +49,10 @@ def read_page_request(query: Mapping[str, str]) -> PageRequest:
 
 def _text(value: str) -> str:
     value = value.strip()
-    return value if len(value) <= LONGEST and value.isprintable() else ""
+    return value if len(value) <= LONGEST_NAME and value.isprintable() else ""
 
 
-def _one(value: str, known: tuple[str, ...], default: str) -> str:
+def _choice(value: str, known: tuple[str, ...], default: str) -> str:
     return value if value in known else default
 
 

@@ -1,4 +1,4 @@
-"""The page and its door: who has a session reads, everybody else is asked for a token."""
+"""Serves the page to visitors with a session, and asks everybody else for a token."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from app.world.write import Actor
 
 router = APIRouter(include_in_schema=False)
 
-FOR_EVER = "public, max-age=31536000, immutable"
-SMALL = 1400  # bytes: one packet, which pressing makes no faster
+FOREVER = "public, max-age=31536000, immutable"
+SMALL = 1400  # bytes: a single packet, which compression makes no faster
 LONGEST_TOKEN = 100
 
 
@@ -52,22 +52,22 @@ def console(request: Request, ctx: Ctx, who: Visitor) -> Response:
 
 @router.get("/sign-in")
 def door(request: Request, ctx: Ctx, link: str = "") -> Response:
-    """The form; or with a link of `gpuwright up`, the session that it is good for."""
+    """Shows the form; with a link of `gpuwright up`, opens the session of that link."""
     if not link:
         return page(request, view.render("sign_in.html", refused=""))
     try:
         opened = ctx.sessions.redeem(link)
     except HttpProblem as problem:
         return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
-    _noted(request, ctx, opened, "sign in by link")
-    # Not a redirect: the browser would still count it as a step of the page that the link was clicked on, and keep a
-    # strict cookie back.
-    return page(request, view.render("signed_in.html"), cookie=_kept(request, opened))
+    _audit(request, ctx, opened, "sign in by link")
+    # Not a redirect: the browser would count it as navigation from the page with the link, and withhold the strict
+    # cookie.
+    return page(request, view.render("signed_in.html"), cookie=_cookie(request, opened))
 
 
 @router.post("/sign-in")
 def sign_in(request: Request, ctx: Ctx) -> Response:
-    _from_here(request)
+    _refuse_foreign(request)
     fields = parse_qs(body(request).decode("latin-1"), max_num_fields=5)
     token = fields.get("token", [""])[0].strip()
     try:
@@ -78,13 +78,13 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
         if problem.status not in (401, 403):
             raise
         return page(request, view.render("sign_in.html", refused=problem.detail), problem.status)
-    _noted(request, ctx, opened, "sign in")
-    return _to("/", _kept(request, opened))
+    _audit(request, ctx, opened, "sign in")
+    return _to("/", _cookie(request, opened))
 
 
 @router.post("/sign-out")
 def sign_out(request: Request, ctx: Ctx, who: Visitor) -> Response:
-    _from_here(request)
+    _refuse_foreign(request)
     if who is not None:
         ctx.sessions.close(who)
     return _to("/sign-in", cookies.drop(request.scope))
@@ -92,7 +92,7 @@ def sign_out(request: Request, ctx: Ctx, who: Visitor) -> Response:
 
 @router.get("/favicon.ico")
 async def icon() -> Response:
-    """Browsers ask for it wherever they are."""
+    """Answers the request that browsers make on every site."""
     return await static("icon.svg")
 
 
@@ -102,11 +102,11 @@ async def static(name: Annotated[str, Path(max_length=40)]) -> Response:
         content, media = view.static(name)
     except KeyError:
         raise HttpProblem("not-found", "there is no such file") from None
-    return Response(content, media_type=media, headers={"Cache-Control": FOR_EVER})
+    return Response(content, media_type=media, headers={"Cache-Control": FOREVER})
 
 
 def page(request: Request, html: str, status: int = 200, cookie: str = "") -> Response:
-    """HTML under the policy that every page has. It holds no secret, so pressing it tells nobody anything."""
+    """Returns HTML under the policy of every page. It holds no secret, so compression leaks nothing."""
     content = html.encode()
     headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding, Cookie"}
     if cookie:
@@ -121,17 +121,17 @@ def _to(path: str, cookie: str) -> Response:
     return Response(status_code=303, headers={**PAGE_HEADERS, "Location": path, "Set-Cookie": cookie})
 
 
-def _kept(request: Request, opened: Opened) -> str:
+def _cookie(request: Request, opened: Opened) -> str:
     return cookies.keep(request.scope, opened.cookie, SESSION_SECONDS)
 
 
-def _from_here(request: Request) -> None:
-    """A form of another site signs nobody in or out."""
+def _refuse_foreign(request: Request) -> None:
+    """Refuses forms of other sites, so that they cannot sign anybody in or out."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise HttpProblem("forbidden", "this form was sent from another site")
 
 
-def _noted(request: Request, ctx: Ctx, opened: Opened, verb: str) -> None:
+def _audit(request: Request, ctx: Ctx, opened: Opened, verb: str) -> None:
     who = Actor(opened.principal, request.scope["state"]["request_id"])
     entry = who.entry(verb, "Session", name=opened.principal.id)
     ctx.database.write(lambda connection: audit.record(connection, [entry]))

@@ -1,4 +1,4 @@
-"""The services as rows: what is wrong first, found by name, page by page."""
+"""Lists services as rows: troubled ones first, filtered by name, page by page."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from app.console.boxes import hue
 from app.console.data import ConsoleData
 from app.console.page_request import PageRequest
 
-PAGE = 40
+PAGE_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRow:
-    """One service with its promise, how it is kept, and what that costs."""
+    """A service with its SLO, its attainment and its cost."""
 
     name: str
     hue: str
     state: str  # unserved, late, kept, quiet
-    said: str  # the state in words
+    status: str  # the state in words
     rate: float | None
     planned: float
     unserved: float
@@ -41,7 +41,7 @@ class ServiceRow:
 
 @dataclass(frozen=True, slots=True)
 class ServicePage:
-    """One page of them, and how many there are of each state."""
+    """A page of services, and the number of services by state."""
 
     rows: tuple[ServiceRow, ...]
     found: int
@@ -62,28 +62,28 @@ SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
 
 
 def make_rows(seen: ConsoleData) -> list[ServiceRow]:
-    """Every service."""
+    """Returns every service."""
     why = {one["service"]: one for one in seen.body.get("unserved", ())}
     return [_row(one, why.get(one["service"], {})) for one in seen.services]
 
 
 def make_page(found: Sequence[ServiceRow], asked: PageRequest) -> ServicePage:
-    """The page of them that is asked for."""
+    """Returns the page that is asked for."""
     counts = {state: sum(row.state == state for row in found) for state in ORDER}
     wanted = [row for row in found if asked.find in row.name.lower() and asked.state in ("", row.state)]
     wanted.sort(key=SORTED[asked.sort])
-    pages = max(1, -(-len(wanted) // PAGE))
+    pages = max(1, -(-len(wanted) // PAGE_ROWS))
     page = min(asked.page, pages)
-    return ServicePage(tuple(wanted[(page - 1) * PAGE : page * PAGE]), len(wanted), page, pages, counts)
+    return ServicePage(tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]), len(wanted), page, pages, counts)
 
 
 def _row(one: Mapping[str, Any], why: Mapping[str, Any]) -> ServiceRow:
-    state, said = _state(one)
+    state, status = _state(one)
     return ServiceRow(
         name=one["service"],
         hue=hue(one["service"]),
         state=state,
-        said=said,
+        status=status,
         rate=one["ratePerSecond"],
         planned=one["plannedPerSecond"],
         unserved=one["unservedPerSecond"],
@@ -108,4 +108,4 @@ def _state(one: Mapping[str, Any]) -> tuple[str, str]:
         return "quiet", "no requests"
     if one["attained"] * 100 < one["percentile"]:
         return "late", "below its SLO"
-    return "kept", "kept"
+    return "kept", "within its SLO"

@@ -1,4 +1,4 @@
-"""What is wrong right now, the worst first: what somebody who was woken sees before anything else."""
+"""Finds what is wrong right now, the worst first: the first thing that an operator on call sees."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from app.console.services import ServiceRow
 from app.console.wording import age, number
 from app.control.domain.events import Reason, reason_of
 
-NAMED = 3
-BURNS = 6.0  # times as fast as a month's allowance may be spent
+NAMED_OBJECTS = 3
+ALARM_BURN_RATE = 6.0  # times as fast as the allowance of a month lasts
 CYCLE_LATE = timedelta(minutes=15)
 FAILED = (Reason.SOLVER_OUT_OF_TIME, Reason.SOLVER_CRASHED, Reason.SOLVER_WRONG)
 
 
 @dataclass(frozen=True, slots=True)
 class TroubleLine:
-    """One line, and where it leads. `alarm` or `warning`."""
+    """A line and its link; its severity is `alarm` or `warning`."""
 
     severity: str
-    said: str
+    text: str
     names: str
     link: str
 
 
 def find_troubles(seen: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
-    """Alarms before warnings."""
+    """Returns alarms before warnings."""
     found = [*_unserved(rows), *_fleet(fleet), *_planner(seen), *_late(rows)]
     return sorted(found, key=lambda one: one.severity != "alarm")
 
@@ -40,10 +40,10 @@ def _unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     if short:
         short.sort(key=lambda row: (-row.unserved, row.name))
         lost = sum(row.unserved for row in short)
-        said = f"{_count(len(short), 'service is', 'services are')} not served in full"
-        said += f", {number(lost)} requests a second short" if lost else ""
+        text = f"{_count(len(short), 'service is', 'services are')} not fully served"
+        text += f", {number(lost)} requests a second short" if lost else ""
         yield TroubleLine(
-            "alarm", said, _listed([row.name for row in short]), DEFAULT.url("services", state="unserved")
+            "alarm", text, _listed([row.name for row in short]), DEFAULT.url("services", state="unserved")
         )
 
 
@@ -51,26 +51,26 @@ def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     late = [row for row in rows if row.state == "late"]
     if late:
         late.sort(key=lambda row: -(row.burn or 0.0))
-        burning = [row for row in late if (row.burn or 0.0) >= BURNS]
-        said = f"{_count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
+        burning = [row for row in late if (row.burn or 0.0) >= ALARM_BURN_RATE]
+        text = f"{_count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
         link = DEFAULT.url("services", state="late")
-        yield TroubleLine("alarm" if burning else "warning", said, _listed([row.name for row in late]), link)
+        yield TroubleLine("alarm" if burning else "warning", text, _listed([row.name for row in late]), link)
 
 
 def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
     if fleet.unheard:
-        said = f"no node is heard: all {fleet.nodes} are silent; it may be this server that does not hear"
-        yield TroubleLine("alarm", said, _listed([name for name, _ in fleet.silent]), "#fleet")
+        text = f"no node reports: all {fleet.nodes} are silent; the fault may be this server's"
+        yield TroubleLine("alarm", text, _listed([name for name, _ in fleet.silent]), "#fleet")
     elif fleet.silent:
-        never = sum(told == "never heard" for _, told in fleet.silent)
+        never = sum(duration == "never reported" for _, duration in fleet.silent)
         severity = "warning" if never == len(fleet.silent) else "alarm"
-        said = f"{_count(len(fleet.silent), 'node is', 'nodes are')} silent"
-        named = [f"{name} ({told})" for name, told in fleet.silent]
-        yield TroubleLine(severity, said, _listed(named), DEFAULT.url("node", node=fleet.silent[0][0]))
+        text = f"{_count(len(fleet.silent), 'node is', 'nodes are')} silent"
+        named = [f"{name} ({duration})" for name, duration in fleet.silent]
+        yield TroubleLine(severity, text, _listed(named), DEFAULT.url("node", node=fleet.silent[0][0]))
     if fleet.ailing:
         named = [f"{node}/{index} ({why.replace('_', ' ')})" for node, index, why in fleet.ailing]
-        said = f"{_count(len(fleet.ailing), 'GPU is', 'GPUs are')} not well"
-        yield TroubleLine("alarm", said, _listed(named), DEFAULT.url("node", node=fleet.ailing[0][0]))
+        text = f"{_count(len(fleet.ailing), 'GPU is', 'GPUs are')} unhealthy"
+        yield TroubleLine("alarm", text, _listed(named), DEFAULT.url("node", node=fleet.ailing[0][0]))
 
 
 def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
@@ -80,7 +80,7 @@ def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
         yield TroubleLine("alarm", "no planner has ever led", "gpuwright planner starts one", "#plan")
     elif not seen.leader.held:
         silent = age((seen.at - seen.leader.renewed_at).total_seconds())
-        yield TroubleLine("alarm", f"no planner leads since {silent}", f"the last was {seen.leader.holder}", "#plan")
+        yield TroubleLine("alarm", f"no planner has led for {silent}", f"the last was {seen.leader.holder}", "#plan")
     reason = reason_of(seen.cycle["reason"]) if seen.cycle else None
     if reason in FAILED and reason is not None:
         yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, "#plan")
@@ -89,11 +89,11 @@ def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
         yield TroubleLine("warning", f"the last cycle was {late} ago", "", "#plan")
     state = seen.plan["state"] if seen.plan else ""
     if seen.plan and state in ("stopped", "paused"):
-        said = f"the rollout of plan {seen.plan['generation']} is {state}"
-        yield TroubleLine("warning", said, str(seen.plan.get("message") or ""), "#plan")
+        text = f"the rollout of plan {seen.plan['generation']} is {state}"
+        yield TroubleLine("warning", text, str(seen.plan.get("message") or ""), "#plan")
     if seen.waiting:
-        said = f"plan {seen.waiting} waits for approval"
-        yield TroubleLine("warning", said, f"gpuwright plan approve {seen.waiting}", "#plan")
+        text = f"plan {seen.waiting} waits for approval"
+        yield TroubleLine("warning", text, f"gpuwright plan approve {seen.waiting}", "#plan")
     lost = len(seen.body.get("unplaced", ()))
     if lost:
         names = _listed([one["job"] for one in seen.body["unplaced"]])
@@ -105,5 +105,5 @@ def _count(count: int, one: str, many: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {number(more)} more" if more > 0 else "")
+    more = len(names) - NAMED_OBJECTS
+    return ", ".join(names[:NAMED_OBJECTS]) + (f" and {number(more)} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The page, put together: what was read, in the words and pictures of the templates. Pure; names are escaped there."""
+"""Renders the page from the data by templates, which escape all names. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.console import wording
-from app.console.boxes import MOST_OF_NODE, group_by_gpu, hue
+from app.console.boxes import MOST_BOXES, group_by_gpu, hue
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import FleetPicture, draw_fleet
@@ -23,15 +23,15 @@ HERE = Path(__file__).parent
 STATIC = HERE / "static"
 MOST_REASONS = 30
 SORT_WORDS = {
-    "worst": "worst first", "name": "name", "rate": "most asked", "attained": "least attained",
-    "instances": "most instances", "cost": "dearest",
+    "worst": "worst first", "name": "name", "rate": "most requests", "attained": "lowest attainment",
+    "instances": "most instances", "cost": "most expensive",
 }  # fmt: skip
 MEDIA = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
 @cache
 def static(name: str) -> tuple[bytes, str]:
-    """A file that pages load, and its media type. KeyError where there is none of that name."""
+    """Returns a static file and its media type; KeyError for an unknown name."""
     known = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA}
     path = known[name]
     return path.read_bytes(), MEDIA[path.suffix]
@@ -39,13 +39,13 @@ def static(name: str) -> tuple[bytes, str]:
 
 @cache
 def address(name: str) -> str:
-    """Where a browser finds it; another content has another address, so that it may be kept for ever."""
+    """Returns the address of a static file; it changes with the content, so that browsers may keep the file forever."""
     return f"/console/{name}?{sha256(static(name)[0]).hexdigest()[:12]}"
 
 
 @cache
 def templates() -> Environment:
-    """Everything is escaped, and a name that is not known is an error."""
+    """Returns the templates: they escape everything, and an unknown name is an error."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
@@ -63,7 +63,7 @@ def render(name: str, **values: object) -> str:
 
 
 def page(seen: ConsoleData, money: Money, asked: PageRequest) -> str:
-    """The console's page."""
+    """Renders the console's page."""
     every, whole = make_rows(seen), draw_fleet(seen, asked)
     shown = next((row for row in every if row.name == asked.service), None)
     return render(
@@ -89,7 +89,7 @@ def page(seen: ConsoleData, money: Money, asked: PageRequest) -> str:
 
 
 def _rate(seen: ConsoleData) -> float | None:
-    """What the plan in force costs an hour: a tenant's own services, or everything."""
+    """Returns the cost per hour of the plan in force; for a tenant that of its own services."""
     if not seen.tenant:
         certificate = seen.body.get("certificate") or {}
         cost: float | None = certificate.get("resourceCost")
@@ -99,14 +99,14 @@ def _rate(seen: ConsoleData) -> float | None:
 
 
 def _node(seen: ConsoleData, asked: PageRequest, whole: FleetPicture) -> dict[str, Any] | None:
-    """The node asked for, GPU by GPU."""
+    """Returns the chosen node, GPU by GPU."""
     row = next((one for one in seen.nodes if one.name == asked.node), None)
     if row is None:
         return None
     residents = group_by_gpu(seen.body).get(row.name, {})
     memory_gib = seen.memory_gib.get(row.gpu_type)
-    why = {index: said for node, index, said in whole.ailing if node == row.name}
-    indexes = range(min(row.gpus, MOST_OF_NODE)) if row.gpus else sorted(residents)
+    why = {index: reason for node, index, reason in whole.ailing if node == row.name}
+    indexes = range(min(row.gpus, MOST_BOXES)) if row.gpus else sorted(residents)
     return {
         "name": row.name,
         "gpu_type": row.gpu_type,

@@ -1,4 +1,4 @@
-"""Numbers, shares, money and times as the page says them: short, and of one width in a column."""
+"""Formats numbers, shares, money and times for the page: short, and of equal width in a column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 def number(value: float | None) -> str:
-    """1 234, 56.7, 0.4."""
+    """Returns 1 234, 56.7 or 0.4."""
     if value is None:
         return NOTHING
     digits = 0 if abs(value) >= 100 or value == int(value) else 1
@@ -18,13 +18,13 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share of 1. What is not whole is never rounded up to it."""
+    """Formats a share of 1; a share below 1 never becomes 100 %."""
     if share is None:
         return NOTHING
-    told = f"{share * 100:.{digits}f}"
-    if share < 1 and float(told) >= 100:
-        told = f"{100 - 10**-digits:.{digits}f}"
-    return f"{told}{THIN}%"
+    text = f"{share * 100:.{digits}f}"
+    if share < 1 and float(text) >= 100:
+        text = f"{100 - 10**-digits:.{digits}f}"
+    return f"{text}{THIN}%"
 
 
 def money(value: float | Decimal | None, digits: int = 2) -> str:
@@ -32,7 +32,7 @@ def money(value: float | Decimal | None, digits: int = 2) -> str:
 
 
 def age(seconds: float) -> str:
-    """40 s, 3 min, 5 h, 2 d."""
+    """Returns 40 s, 3 min, 5 h or 2 d."""
     for limit, each, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
             return f"{max(0, int(seconds // each))}{THIN}{unit}"
@@ -40,10 +40,10 @@ def age(seconds: float) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day in UTC."""
+    """Returns the time of day in UTC."""
     return moment.strftime("%H:%M:%S")
 
 
 def words(reason: str) -> str:
-    """A reason as people read it."""
+    """Returns a reason as people read it."""
     return reason.replace("_", " ")

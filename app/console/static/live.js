@@ -1,6 +1,6 @@
-// Reads the page again and puts what is new in its place, unless somebody is in the middle of it.
+// Reloads the page's content every 15 s, unless the user is interacting with it.
 "use strict";
-const EVERY = 15000;
+const EVERY_MS = 15000;
 const stale = document.getElementById("stale");
 let failing = false;
 
@@ -9,7 +9,7 @@ function busy() {
   return document.hidden || !getSelection().isCollapsed || (at && at !== document.body);
 }
 
-async function turn() {
+async function refresh() {
   if (busy()) return;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
@@ -22,10 +22,10 @@ async function turn() {
     if (failing) stale.textContent = "";
     failing = false;
   } catch {
-    if (!failing) stale.textContent = "The server does not answer: what you see is old.";
+    if (!failing) stale.textContent = "The server does not answer: this page is out of date.";
     failing = true;
   }
 }
 
 document.getElementById("live").textContent = "Live,";
-setInterval(turn, EVERY);
+setInterval(refresh, EVERY_MS);

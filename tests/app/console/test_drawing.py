@@ -57,7 +57,7 @@ def seen(services: list[dict[str, Any]], nodes: list[MapNode], **body: Any) -> C
 
 
 def said(whole: ConsoleData) -> list[tuple[str, str]]:
-    return [(one.severity, one.said) for one in find_troubles(whole, make_rows(whole), draw_fleet(whole, NOW))]
+    return [(one.severity, one.text) for one in find_troubles(whole, make_rows(whole), draw_fleet(whole, NOW))]
 
 
 def test_nothing_is_wrong_where_nothing_is() -> None:
@@ -73,23 +73,23 @@ def test_unserved_services_come_first_then_silent_nodes_then_what_can_wait() -> 
     ]
     nodes = [node("n-1"), node("n-2", silent_seconds=600), node("n-3", ailing=(2,))]
     assert said(seen(services, nodes)) == [
-        ("alarm", "1 service is not served in full, 40 requests a second short"),
+        ("alarm", "1 service is not fully served, 40 requests a second short"),
         ("alarm", "1 node is silent"),
-        ("alarm", "1 GPU is not well"),
+        ("alarm", "1 GPU is unhealthy"),
         ("warning", "1 service is below the SLO in the last 30 minutes"),
     ]
 
 
 def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
     whole = seen([], [node("n-1", silent_seconds=600), node("n-2", silent_seconds=900)])
-    assert "it may be this server that does not hear" in said(whole)[0][1]
+    assert "the fault may be this server's" in said(whole)[0][1]
 
 
 def test_a_planner_that_is_gone_or_fails_is_said() -> None:
     gone = replace(LEADER, held=False, renewed_at=AT - timedelta(minutes=5))
     whole = replace(seen([], []), leader=gone, cycle={"reason": "solver_crashed", "at": AT}, waiting=8)
     first, *others = said(whole)
-    assert first[1].startswith("no planner leads since 5")
+    assert first[1].startswith("no planner has led for 5")
     assert others == [("alarm", "the last cycle made no plan"), ("warning", "plan 8 waits for approval")]
 
 
@@ -146,7 +146,7 @@ def test_money_is_what_is_booked_and_savings_are_the_least_that_a_baseline_says(
     assert (found.today, found.by_service) == (Decimal("3.500000001"), {"shop/a": Decimal("1.000000001")})
     assert (found.saved, found.against, found.realised) == (Decimal("3.25"), "hetsev", None)
     shown = page(seen([service("shop/a")], []), found, NOW)
-    assert "Saved today, against hetsev" in shown
+    assert "Saved today, compared with hetsev" in shown
     assert "Realised" not in shown
     assert "Saved" not in page(seen([], []), Money("EUR"), NOW)
 

@@ -35,7 +35,7 @@ def words(html: str) -> str:
 def test_what_is_unserved_is_said_first_with_the_service_that_is_short(server: RunningServer, viewer: str) -> None:
     page = visit(server, viewer).text
     trouble = page[page.index('id="trouble"') : page.index('id="fleet"')]
-    assert "service is not served in full" in trouble
+    assert "service is not fully served" in trouble
     assert "lab/x" in trouble
 
 
@@ -103,7 +103,7 @@ def test_a_tenants_viewer_sees_its_own_and_nothing_by_which_another_could_be_nam
         assert reply.status == 200
         assert not re.search(r"\blab\b", words(reply.text)), path
         assert ("lab/x" in reply.text) is ("lab/x" in path)  # the address itself comes back, and nothing else
-        for of_fleet in ("Leader", "Could be given back", "Nodes heard", "Above the bound"):
+        for of_fleet in ("Leader", "Nodes that could be given back", "Nodes reporting", "Above the bound"):
             assert of_fleet not in reply.text
     page = words(visit(server, cookie).text)
     assert "tenant shop" in page
@@ -136,7 +136,7 @@ def test_what_nodes_events_and_the_address_say_never_becomes_markup(server: Runn
         assert "<script>" not in page
         assert "<img" not in page
     assert "&lt;script&gt;alert(1)" in pages[0]
-    assert "1 GPU is not well" in words(pages[0])
+    assert "1 GPU is unhealthy" in words(pages[0])
 
 
 def test_what_goes_wrong_is_said_on_a_page(server: RunningServer, viewer: str) -> None:
