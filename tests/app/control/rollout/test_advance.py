@@ -265,5 +265,5 @@ def test_nothing_is_told_when_all_is_as_it_shall_be() -> None:
 
 
 def test_an_instance_in_two_places_is_refused() -> None:
-    with pytest.raises(WrongTarget, match="instance old stands on n1/0 and is wanted on n2/0"):
+    with pytest.raises(WrongTarget, match="instance old runs on n1/0 and is wanted on n2/0"):
         first({"n1": a_node(OLD)}, {"n2": a_node(OLD)})

@@ -49,7 +49,7 @@ def test_one_that_misses_its_slo_gets_its_shape_back_and_stops_the_rest() -> Non
     step = follow(begun(), 1)
     failed = follow(step, 62, {"old-1": CopyTrial(500, 91.5)})
     assert failed.stopped_reason == "canary_failed"
-    assert "91.50 % of 500 within 80 ms, and 98 % are promised" in failed.message
+    assert "91.50 % of 500 answers were within 80 ms; 98 % are promised" in failed.message
     assert failed.desired == OLD
 
 

@@ -74,7 +74,7 @@ def test_a_step_has_some_times_its_start_seconds() -> None:
 
     assert not at(199).stopped_reason
     assert at(200).stopped_reason == "step_timed_out"
-    assert at(200).message == "new on n2/0: it is warming after 200 s"
+    assert at(200).message == "new on n2/0: it is still warming after 200 s"
 
 
 def test_the_copy_before_does_not_pass_for_the_new_one() -> None:

@@ -54,8 +54,8 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
         ({"nodes": {"n1": NodeStatus("n1", "reporting", cordoned_gpus=(0,))}}, "node n1 has changed"),
         ({"nodes": {}}, "node n1 has changed"),
         ({"corrections": {"m/v/g": Correction(1.1)}}, "profiles were corrected"),
-        ({"expected": {"shop/search": ExpectedLoad(121)}}, "shop/search is expected at 121/s, and it was 100/s"),
-        ({"expected": {"shop/search": ExpectedLoad(80)}}, "shop/search is expected at 80/s, and it was 100/s"),
+        ({"expected": {"shop/search": ExpectedLoad(121)}}, "shop/search is expected at 121 requests/s; it was 100"),
+        ({"expected": {"shop/search": ExpectedLoad(80)}}, "shop/search is expected at 80 requests/s; it was 100"),
     ],
 )
 def test_what_a_plan_depends_on_is_named_when_it_changes(changed: dict[str, Any], said: str) -> None:
