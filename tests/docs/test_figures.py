@@ -16,9 +16,9 @@ from agents.policy.health.states import HealthSettings
 from agents.programs.serve.server import MOST_CONNECTIONS
 from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
 from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH
-from app.control.formulate.tenants import FILLED
-from app.control.formulate.tenants.budget import LESS_URGENT
-from app.control.formulate.tenants.shares import BAND
+from app.control.formulate.tenants import FILLED_SHARE
+from app.control.formulate.tenants.budget import DEGRADED_PRIORITY_DIVISOR
+from app.control.formulate.tenants.shares import BAND_SHARE
 from app.control.jobs.life import MOST_FAILURES
 from app.control.jobs.order import CALM
 from app.control.observe.silence import SILENT_SECONDS
@@ -79,9 +79,9 @@ def word(value: float) -> str:
         ("jobs", f"more than {word(RESTART_SECONDS / 60)} minutes and {100 * WORTH:g} % of the time left"),
         ("serve", f"Connections: {MOST_CONNECTIONS}"),
         ("sizing", f"`GPUWRIGHT_POOL_SIZE` ({SETTINGS.pool_size})"),
-        ("tenants", f"{word(10 * FILLED)} tenths of the fleet's GPUs"),
-        ("tenants", f"while that is within {100 * BAND:g} %"),
-        ("tenants", f"at {word(LESS_URGENT)} of their priority"),
+        ("tenants", f"{word(10 * FILLED_SHARE)} tenths of the fleet's GPUs"),
+        ("tenants", f"while that is within {100 * BAND_SHARE:g} %"),
+        ("tenants", f"at {word(DEGRADED_PRIORITY_DIVISOR)} of their priority"),
         ("tls-and-tokens", f"{SETTINGS.node_token_days:g} days (`GPUWRIGHT_NODE_TOKEN_DAYS`)"),
     ],
 )

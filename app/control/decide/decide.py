@@ -51,7 +51,7 @@ def hold_back(snapshot: Snapshot, posed: Question, decision: Decision) -> Decisi
 
     Where all of it is held back, what stands is what it wants.
     """
-    few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.short.items())
+    few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in posed.shortages.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
     desired = decision.desired
     # The least change pays for itself, or is due.

@@ -1,4 +1,4 @@
-"""Formulates the problem of this moment, under the rules of its tenants, with the jobs whose turn it is."""
+"""Formulates the planner's question: the problem of this moment, with tenants' rules and the jobs to place now."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ LEAST_HORIZON_MINUTES = 3.0
 
 
 def formulate(snapshot: Snapshot) -> Question:
-    """The problem of this moment, under the rules of its tenants, with the jobs whose turn it is."""
+    """Returns the question of this moment: tenants' rules applied, and only the jobs that may be placed now."""
     queue = queue_jobs(snapshot)
-    posed = pose(snapshot, jobs=queue.left)
-    problem = queue.weigh(apply_tenant_rules(posed.problem, snapshot, posed.pinned).problem)
-    # What has moved four times in an hour will move again in a quarter of one: so long has a move to pay for itself.
+    question = pose(snapshot, jobs=queue.left)
+    problem = queue.weigh(apply_tenant_rules(question.problem, snapshot, question.pinned).problem)
+    # If plans changed four times in the last hour, the next change is due in a quarter of an hour: a move has to pay
+    # for itself by then.
     horizon = min(problem.policy.horizon_minutes, max(60 / (1 + snapshot.moved), LEAST_HORIZON_MINUTES))
     if horizon != problem.policy.horizon_minutes:
         problem = replace(problem, policy=replace(problem.policy, horizon_minutes=horizon))
-    return replace(posed, problem=problem)
+    return replace(question, problem=problem)

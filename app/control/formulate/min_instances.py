@@ -1,4 +1,4 @@
-"""minInstances that no fleet of today's size can give: what stands is kept, and what is missing is said."""
+"""Lowers minInstances while too few GPUs are left, so that running copies survive, and reports the shortfall."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from solvers.planning.problem import Instance, Problem, Service
 
 
 def relax_min_instances(problem: Problem) -> tuple[Mapping[str, Service], Mapping[str, str]]:
-    """Services with no more minInstances than stand, where fewer GPUs than they ask for may run them; and why.
+    """Returns the services, with minInstances lowered to the running copies where too few GPUs can run them, and why.
 
-    A plan serves a service with minInstances copies or not at all. So one that asks for more GPUs than are there, for
-    they have failed or it was changed, would lose the copies that serve. One of which nothing stands is as declared.
+    A plan serves a service with at least minInstances copies or not at all. A service that asks for more GPUs than
+    there are, because GPUs failed or its manifest changed, would therefore lose the copies that serve. A service
+    without running copies keeps its declared minInstances.
     """
-    asking = {name for name, one in problem.services.items() if one.min_instances > 1}
+    asking = {name for name, service in problem.services.items() if service.min_instances > 1}
     running: dict[str, list[Instance]] = defaultdict(list)
-    for one in problem.state.running if asking and problem.state else ():
-        if one.service in asking:
-            running[one.service].append(one)
+    for instance in problem.state.running if asking and problem.state else ():
+        if instance.service in asking:
+            running[instance.service].append(instance)
     if not running:
         return problem.services, {}
     gpus: dict[str, int] = defaultdict(int)  # by type
@@ -28,12 +29,12 @@ def relax_min_instances(problem: Problem) -> tuple[Mapping[str, Service], Mappin
     changed, why = {}, {}
     for name in sorted(running):
         service = problem.services[name]
-        there = sum(count for gpu_type, count in gpus.items() if _may_run(problem, service, gpu_type))
-        if there < service.min_instances and (stands := _even(running[name])) < service.min_instances:
-            changed[name] = replace(service, min_instances=stands)
+        available = sum(count for gpu_type, count in gpus.items() if _may_run(problem, service, gpu_type))
+        if available < service.min_instances and (copies := _even_copies(running[name])) < service.min_instances:
+            changed[name] = replace(service, min_instances=copies)
             why[name] = (
-                f"minInstances asks for {service.min_instances} GPUs and {there} may run it now: the copies that stand "
-                f"serve on"
+                f"minInstances asks for {service.min_instances} GPUs, but only {available} can run it now: its running "
+                f"copies stay"
             )
     return ({**problem.services, **changed} if changed else problem.services), why
 
@@ -44,13 +45,13 @@ def _may_run(problem: Problem, service: Service, gpu_type: str) -> bool:
     return any((service.model, variant, gpu_type) in problem.profiles for variant in service.variants)
 
 
-def _even(running: Iterable[Instance]) -> int:
-    """Of how many it is true that the largest carry half an even share each, on different GPUs."""
-    lines = sorted(running, key=lambda one: (-one.rate_per_second, one.place))
-    half = sum(one.rate_per_second for one in lines) / len(lines) / 2
+def _even_copies(running: Iterable[Instance]) -> int:
+    """Counts the largest copies, on different GPUs, that each carry at least half an even share."""
+    lines = sorted(running, key=lambda instance: (-instance.rate_per_second, instance.place))
+    half = sum(instance.rate_per_second for instance in lines) / len(lines) / 2
     places: set[tuple[str, int]] = set()
-    for one in lines:
-        if one.place in places or one.rate_per_second < half:
+    for instance in lines:
+        if instance.place in places or instance.rate_per_second < half:
             break
-        places.add(one.place)
+        places.add(instance.place)
     return max(1, len(places))

@@ -1,8 +1,8 @@
-"""From a snapshot to the problem that solvers answer.
+"""Turns a snapshot into the question that the solver answers.
 
-GPUs that cannot be planned on are not in the problem; the others keep the indexes of their nodes. What stands on a
-cordoned GPU, on a silent node or on one with other devices than declared stays there: it is taken out of the problem
-together with the rate that it carries. What stood on a lost node, a failed or a draining GPU does not stand any more.
+GPUs that cannot be planned on are not in the problem; the others keep the indexes of their nodes. Instances on a
+cordoned GPU, on a silent node or on a node with other devices than declared stay there: they are taken out of the
+problem together with the rate that they carry. Instances on a lost node, a failed or a draining GPU count as gone.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from solvers.planning.problem import (
     gpu_indexes,
 )
 
-LEAST_RATE = 0.01  # a service that nobody asks is kept warm all the same
-NOTHING_LEFT = 1e-6  # of a rate: below it pinned instances carry all of it
+LEAST_RATE_PER_SECOND = 0.01  # a service without requests is kept warm all the same
+CARRIED_SHARE = 1e-6  # of a rate: if no more is left, pinned instances carry all of it
 
 
 def pose(
@@ -41,31 +41,31 @@ def pose(
     limits: Mapping[str, Limit] | None = None,
     jobs: Mapping[str, float] | None = None,
 ) -> Question:
-    """The problem of this moment.
+    """Returns the problem of this moment.
 
-    `limits` are what tenants are entitled to now, where that is less than their manifests say; `jobs` those that may be
-    placed, with what each has left to do: all that are not finished, if it is not given.
+    `limits` are the tenants' limits where they are now lower than declared. `jobs` gives the remaining work of each job
+    that may be placed; without it these are all jobs that are not finished.
     """
-    counts: dict[str, Any] = {one.name: one.spec["gpus"] for one in snapshot.declared if one.kind == "Node"}
+    counts: dict[str, Any] = {item.name: item.spec["gpus"] for item in snapshot.declared if item.kind == "Node"}
     usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
     usable = {node: gpus for node, gpus in usable.items() if gpus}
     whole = _whole(_WorldIdentity(snapshot.declared), frozenset(usable))
-    stays = pinned_instances(snapshot)
-    taken = _demands(whole, stays)
-    left = _left(whole, snapshot) if jobs is None else jobs
-    running_jobs = {one.owner for _, one in stays if one.job}
+    pinned = pinned_instances(snapshot)
+    taken = _demands(whole, pinned)
+    units_left = _units_left(whole, snapshot) if jobs is None else jobs
+    running_jobs = {instance.owner for _, instance in pinned if instance.job}
     problem = replace(
         whole,
         nodes={
             name: _less(node, usable[name], snapshot.nodes[name], taken.get(name, ()))
             for name, node in whole.nodes.items()
         },
-        services=dict(_services(whole, snapshot, stays)),
+        services=dict(_services(whole, snapshot, pinned)),
         profiles=_corrected(whole.profiles, snapshot.corrections),
         jobs={
-            name: replace(job, units=left[name])
+            name: replace(job, units=units_left[name])
             for name, job in whole.jobs.items()
-            if name in left and name not in running_jobs
+            if name in units_left and name not in running_jobs
         },
         limits=whole.limits if limits is None else limits,
         state=RunningState(now=snapshot.at),
@@ -73,11 +73,11 @@ def pose(
     running, placed = running_instances(snapshot.in_force, problem)
     problem = replace(problem, state=RunningState(snapshot.at, running, placed))
     services, short = relax_min_instances(problem)
-    return Question(replace(problem, services=services), stays, short)
+    return Question(replace(problem, services=services), pinned, short)
 
 
 class _WorldIdentity:
-    """What is equal to itself alone: worlds are told apart by who read them, not by looking through them."""
+    """A world compared by identity: comparing thousands of manifests would cost more than it saves."""
 
     def __init__(self, declared: tuple[DeclaredObject, ...]) -> None:
         self.declared = declared
@@ -91,31 +91,31 @@ class _WorldIdentity:
 
 @lru_cache(maxsize=2)
 def _whole(world: _WorldIdentity, usable: frozenset[str]) -> Problem:
-    """All that is declared, with the nodes that can be planned on. Most cycles ask of the same world again."""
-    manifests = [Manifest(Kind(one.kind), one.tenant, one.name, one.spec) for one in world.declared]
-    there = (one for one in manifests if one.kind is not Kind.NODE or one.name in usable)
-    return build_problem(DeclaredFiles({one.key: one for one in there if one.kind is not Kind.STATE}))
+    """Returns the problem of all manifests with the usable nodes. Most cycles ask for the same world again."""
+    manifests = [Manifest(Kind(item.kind), item.tenant, item.name, item.spec) for item in world.declared]
+    there = (item for item in manifests if item.kind is not Kind.NODE or item.name in usable)
+    return build_problem(DeclaredFiles({item.key: item for item in there if item.kind is not Kind.STATE}))
 
 
 def _services(
-    whole: Problem, snapshot: Snapshot, stays: Sequence[tuple[str, AssignedInstance]]
+    whole: Problem, snapshot: Snapshot, pinned: Sequence[tuple[str, AssignedInstance]]
 ) -> Iterator[tuple[str, Service]]:
-    """Every service at the rate to plan for, without what pinned instances carry."""
+    """Yields every service at the rate to plan for, less the rate that pinned instances carry."""
     carried: dict[str, list[float]] = {}
-    for _, instance in stays:
+    for _, instance in pinned:
         if instance.service:
             carried.setdefault(instance.owner, []).append(instance.rate_per_second)
     for name, service in whole.services.items():
         expected = snapshot.expected.get(name)
-        asked = max(expected.rate_per_second if expected else service.rate_per_second, LEAST_RATE)
-        rate = asked - sum(carried.get(name, ()))
-        if rate > NOTHING_LEFT * asked:
+        load = max(expected.rate_per_second if expected else service.rate_per_second, LEAST_RATE_PER_SECOND)
+        rate = load - sum(carried.get(name, ()))
+        if rate > CARRIED_SHARE * load:
             least = max(1, service.min_instances - len(carried.get(name, ())))
             yield name, replace(service, rate_per_second=rate, min_instances=least)
 
 
 def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
-    """The GPUs that may be planned on."""
+    """Returns the GPUs that may be planned on."""
     if facts.state != "reporting":
         return ()
     out = {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
@@ -123,33 +123,33 @@ def _usable(facts: NodeStatus, gpus: int) -> tuple[int, ...]:
 
 
 def _less(node: Node, gpus: tuple[int, ...], facts: NodeStatus, taken: Sequence[Demand]) -> Node:
-    """The node without what is pinned there."""
+    """Returns the node with the resources that pinned instances leave."""
     offered = None if facts.templates is None else frozenset(facts.templates)
     if offered is not None and node.templates is not None:
         offered &= node.templates
     return replace(
         node,
         gpus=gpus,
-        cpu_cores=max(0.0, node.cpu_cores - sum(one.cpu_cores for one in taken)),
-        host_memory_gib=max(0.0, node.host_memory_gib - sum(one.host_memory_gib for one in taken)),
+        cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in taken)),
+        host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in taken)),
         templates=node.templates if offered is None else offered,
     )
 
 
-def _demands(problem: Problem, stays: Sequence[tuple[str, AssignedInstance]]) -> dict[str, list[Demand]]:
-    """What pinned instances take of their nodes."""
+def _demands(problem: Problem, pinned: Sequence[tuple[str, AssignedInstance]]) -> dict[str, list[Demand]]:
+    """Returns, by node, the demands of its pinned instances."""
     found: dict[str, list[Demand]] = {}
-    for node, one in stays:
+    for node, instance in pinned:
         if (
             node in problem.nodes
-            and (key := (one.model, one.variant, problem.nodes[node].gpu_type)) in problem.profiles
+            and (key := (instance.model, instance.variant, problem.nodes[node].gpu_type)) in problem.profiles
         ):
             found.setdefault(node, []).append(problem.profiles[key].demand)
     return found
 
 
-def _left(problem: Problem, snapshot: Snapshot) -> dict[str, float]:
-    """What every job that is not finished has left to do."""
+def _units_left(problem: Problem, snapshot: Snapshot) -> dict[str, float]:
+    """Returns the remaining work of every job that is not finished."""
     facts = snapshot.jobs
     return {
         name: max(1.0, job.units - facts[name].done) if name in facts else job.units

@@ -1,4 +1,4 @@
-"""What a plan's instances will take, where that has to be found anew: they run among other neighbours now."""
+"""Predicts execution times, latencies and paces of a plan whose neighbours have changed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from solvers.planning.judge.readings import JobResident
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
-SAME = 1e-9
+SAME_SHARE = 1e-9  # of an execution time
 
 
 def predict_instances(problem: Problem, residents: Iterable[Resident]) -> Mapping[int, Instance]:
-    """By the `id` of each line: the same with its execution time and latency by the judge's own reading."""
-    return {id(one.instance): _predict_instance(problem, one) for one in residents}
+    """Returns, by `id()` of each line, the line with its execution time and latency as the judge computes them."""
+    return {id(resident.instance): _predict_instance(problem, resident) for resident in residents}
 
 
 def predict_paces(plan: Plan, residents: Iterable[JobResident]) -> tuple[PlacedJob, ...]:
-    """The plan's jobs, each as fast as it gets on among these neighbours."""
-    pace = {one.placed: one.units_per_second or 0.0 for one in residents}
-    return tuple(replace(one, units_per_second=pace.get(one, one.units_per_second)) for one in plan.jobs)
+    """Returns the plan's jobs, each with its pace among these neighbours."""
+    pace = {resident.placed: resident.units_per_second or 0.0 for resident in residents}
+    return tuple(replace(job, units_per_second=pace.get(job, job.units_per_second)) for job in plan.jobs)
 
 
 def _predict_instance(problem: Problem, resident: Resident) -> Instance:
     line, exec_ms = resident.instance, resident.exec_ms
-    if exec_ms is None or abs(exec_ms - line.exec_ms) <= SAME * exec_ms:
+    if exec_ms is None or abs(exec_ms - line.exec_ms) <= SAME_SHARE * exec_ms:
         return line
     judged = exec_ms * (1 + problem.policy.exec_margin)
     percentile = problem.services[line.service].percentile

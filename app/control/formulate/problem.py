@@ -1,4 +1,4 @@
-"""From a world of manifests to the problem that solvers answer: prices, variants, limits and defaults resolved."""
+"""Turns a world of manifests into the solver's problem: resolves prices, variants, limits and defaults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from solvers.planning.problem import (
     gpu_indexes,
 )
 
-Spec: TypeAlias = Mapping[str, Any]  # as it was written, validated; reading it again as a model would cost seconds
+Spec: TypeAlias = Mapping[str, Any]  # as written and already validated; parsing it into models again would cost seconds
 
 # The policy's fields that decide plans, by their names here and in manifests.
 POLICY_FIELDS = {
@@ -54,7 +54,7 @@ PRIORITY: int = ServiceSpec.model_fields["priority"].default
 
 
 def build_problem(world: DeclaredFiles) -> Problem:
-    """The problem that a world states, as its files were written; the world has been validated whole."""
+    """Returns the problem that a validated world of manifests states."""
     by_kind: dict[Kind, list[Manifest]] = {kind: [] for kind in Kind}
     for manifest in world.manifests.values():
         by_kind[manifest.kind].append(manifest)
@@ -64,14 +64,14 @@ def build_problem(world: DeclaredFiles) -> Problem:
     nodes = {manifest.name: _node(manifest, gpu_specs) for manifest in by_kind[Kind.NODE]}
     profiles = [_profile(manifest.spec) for manifest in by_kind[Kind.PROFILE]]
     state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
-    left = _left(by_kind[Kind.STATE])
+    units_left = _units_left(by_kind[Kind.STATE])
     return Problem(
         gpu_types=gpu_types,
         nodes=nodes,
         models={name: _variants(spec) for name, spec in model_specs.items()},
         profiles={profile.key: profile for profile in profiles},
         services={qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]},
-        jobs={qualified_name(manifest): _job(manifest, left) for manifest in by_kind[Kind.JOB]},
+        jobs={qualified_name(manifest): _job(manifest, units_left) for manifest in by_kind[Kind.JOB]},
         policy=next((planning_policy(manifest.spec) for manifest in by_kind[Kind.POLICY]), planning_policy({})),
         limits={manifest.name: limit for manifest in by_kind[Kind.TENANT] if (limit := _limit(manifest.spec))},
         state=state,
@@ -80,18 +80,18 @@ def build_problem(world: DeclaredFiles) -> Problem:
 
 
 def qualified_name(manifest: Manifest) -> str:
-    """What plans call a service or job."""
+    """Returns the name of a service or job in plans: tenant/name."""
     return f"{manifest.tenant}/{manifest.name}"
 
 
 def planning_policy(spec: Spec) -> Policy:
-    """The policy, with the defaults that manifests have."""
+    """Returns the policy with the manifests' defaults."""
     fields = PolicySpec.model_fields
     return Policy(**{name: spec.get(wire, fields[name].default) for name, wire in POLICY_FIELDS.items()})
 
 
 def curve(table: Mapping[str, float] | float) -> Curve:
-    """A table by SM%, or one number for all of them, as points with SM% rising."""
+    """Returns a table by SM%, or a single number for every SM%, as points in the order of rising SM%."""
     if not isinstance(table, Mapping):
         return ((100, float(table)),)
     return tuple(sorted((int(percent), float(value)) for percent, value in table.items()))
@@ -162,7 +162,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
     )
 
 
-def _job(manifest: Manifest, left: Mapping[str, float]) -> Job:
+def _job(manifest: Manifest, units_left: Mapping[str, float]) -> Job:
     spec: Spec = manifest.spec
     name = qualified_name(manifest)
     units = "steps" if spec["type"] == "training" else "requests"
@@ -170,7 +170,7 @@ def _job(manifest: Manifest, left: Mapping[str, float]) -> Job:
         name=name,
         tenant=manifest.tenant,
         kind=spec["type"],
-        units=left.get(name, spec[units]),
+        units=units_left.get(name, spec[units]),
         profiles={
             gpu_type: JobProfile(curve(profile[f"{units}PerSecond"]), profile["memoryGib"], _demand(profile))
             for gpu_type, profile in spec["profiles"].items()
@@ -182,8 +182,8 @@ def _job(manifest: Manifest, left: Mapping[str, float]) -> Job:
     )
 
 
-def _left(states: list[Manifest]) -> dict[str, float]:
-    """Steps or requests that running jobs have left, where the State says so."""
+def _units_left(states: list[Manifest]) -> dict[str, float]:
+    """Returns the remaining steps or requests of running jobs, where the State gives them."""
     entries: list[Spec] = [entry for state in states for entry in state.spec.get("jobs", ())]  # type: ignore
     return {entry["job"]: entry[units] for entry in entries for units in ("steps", "requests") if units in entry}
 

@@ -1,4 +1,4 @@
-"""What is asked of solvers: a problem, what of the fleet it is about, and what stands, judged by it."""
+"""A planning question: the problem, the GPUs it covers, what is pinned, and the verdict on the plan in force."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from solvers.planning.problem import Problem
 
 @dataclass(frozen=True)
 class Question:
-    """A problem, and what of the fleet it is about."""
+    """A problem and the part of the fleet that it covers."""
 
     problem: Problem
-    pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): as they are, whatever is planned
-    short: Mapping[str, str] = field(default_factory=dict)  # services that ask for more GPUs than are there: in words
+    pinned: tuple[tuple[str, AssignedInstance], ...] = ()  # (node, instance): they stay as they are
+    shortages: Mapping[str, str] = field(default_factory=dict)  # why minInstances was lowered, by service
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """What makes two problems the same question: not the time of day, nor how far jobs are and how they press."""
+        """A hash that two questions share if they differ only in the time and in the jobs' progress and urgency."""
         problem = self.problem
         state = replace(problem.state, now=None) if problem.state else None
         nodes = [(replace(node, templates=None), sorted(node.templates or ())) for node in problem.nodes.values()]
@@ -37,19 +37,19 @@ class Question:
 
     @cached_property
     def plan_in_force(self) -> Plan:
-        """The plan in force."""
+        """The plan in force, in the problem's terms."""
         return running_plan(self.problem)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Of the judge, on the plan in force."""
+        """The judge's verdict on the plan in force."""
         from solvers.planning.search.promise import (
-            keep,  # it needs the solvers, and who reads plans may be without them
+            keep,  # needs the solvers, which readers of plans may lack
         )
 
         return judge(self.problem, self.plan_in_force, simulate=False, keeps=keep)
 
     @property
     def falls_short(self) -> bool:
-        """Whether the plan in force leaves something unserved, or breaks a rule by now: a promise, mostly."""
+        """True if the plan in force leaves load unserved, or breaks a rule by now, usually an SLO."""
         return bool(self.plan_in_force.unserved) or not self.verdict.is_right

@@ -121,7 +121,7 @@ class Announcer:
         terms = terms_of(snapshot.declared)
         spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
         known = budget_accounts(terms, spent, snapshot.at)
-        too_few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in outcome.posed.short.items()}
+        too_few = {name: Degraded(Reason.TOO_FEW_GPUS, why) for name, why in outcome.posed.shortages.items()}
         return CycleFacts(
             problem=problem,
             plan=plan,

@@ -1,4 +1,4 @@
-"""Tenants: what each is entitled to now, and what its budget allows."""
+"""The rules of tenants: what each is entitled to now, and what its budget allows."""
 
 from __future__ import annotations
 
@@ -41,44 +41,50 @@ __all__ = [
     "used_by_tenant",
 ]  # fmt: skip
 
-FILLED = 0.9  # of a fleet's GPUs: what instances of many sizes fill in practice
+FILLED_SHARE = 0.9  # of a fleet's GPUs that instances of many sizes fill in practice
 
 
 @dataclass(frozen=True)
 class TenantRuling:
-    """A problem under the rules of its tenants, and what the rules said."""
+    """A problem under the rules of its tenants, with the accounts, usage and limits that led to it."""
 
     problem: Problem
     accounts: Mapping[str, BudgetAccount]
     used: Mapping[str, GpuUsage]
-    limits: Mapping[str, Limit]  # the entitled ones; less than declared where a tenant is cut
+    limits: Mapping[str, Limit]  # entitlements; lower than declared where a tenant is cut
 
 
 def apply_tenant_rules(
     problem: Problem, snapshot: Snapshot, pinned: Sequence[tuple[str, AssignedInstance]] = ()
 ) -> TenantRuling:
-    """The problem with what tenants are entitled to as their limits, and degraded where a budget asks for it.
+    """Returns the problem with tenants limited to their entitlements, and degraded where a budget asks for it.
 
-    `pinned` are (node, instance) that stand outside of the problem: what they take is taken off guarantees and limits.
+    `pinned` are (node, instance) pairs outside the problem; what they use is deducted from guarantees and limits.
     """
     prices = node_prices(snapshot.declared)
     aside = used_by_assigned(pinned, prices)
     terms = {
-        tenant: one.beside(aside[tenant].gpus, aside[tenant].price_per_hour) if tenant in aside else one
-        for tenant, one in terms_of(snapshot.declared).items()
+        tenant: tenant_terms.without(aside[tenant].gpus, aside[tenant].price_per_hour)
+        if tenant in aside
+        else tenant_terms
+        for tenant, tenant_terms in terms_of(snapshot.declared).items()
     }
     by_service = used_by_service(problem, problem.state.running if problem.state else ())
     used = used_by_tenant(problem, by_service)
-    # Without a guarantee nobody is cut, and what they ask for need not be known.
-    asked = tenant_demands(problem, by_service) if any(one.guarantee_gpus for one in terms.values()) else {}
+    # Without guarantees no tenant is cut, so their demands need not be computed.
+    needs = (
+        tenant_demands(problem, by_service)
+        if any(tenant_terms.guarantee_gpus for tenant_terms in terms.values())
+        else {}
+    )
     gpus = sum(node.gpu_count for node in problem.nodes.values())
-    full = max(FILLED * gpus, min(sum(one.gpus for one in used.values()), gpus))
-    limits = entitled_limits(terms, asked, full, {tenant: one.gpus for tenant, one in used.items()})
+    full = max(FILLED_SHARE * gpus, min(sum(usage.gpus for usage in used.values()), gpus))
+    limits = entitled_limits(terms, needs, full, {tenant: usage.gpus for tenant, usage in used.items()})
     spent = {tenant: facts.spent for tenant, facts in snapshot.tenants.items()}
     known = budget_accounts(terms, spent, snapshot.at)
-    if any(one.is_frozen for one in known.values()):
-        standing = ((node, one) for node, wanted in snapshot.in_force.items() for one in wanted.instances)
-        limits = freeze_limits(limits, known, used_by_assigned(standing, prices), aside)
+    if any(account.is_frozen for account in known.values()):
+        assigned = ((node, instance) for node, wanted in snapshot.in_force.items() for instance in wanted.instances)
+        limits = freeze_limits(limits, known, used_by_assigned(assigned, prices), aside)
     return TenantRuling(
         problem=degrade_services(replace(problem, limits=limits), known),
         accounts=known,

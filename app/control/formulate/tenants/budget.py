@@ -1,4 +1,4 @@
-"""A tenant's budget of the month: what is spent of it, what will be, and what follows when it is gone."""
+"""A tenant's monthly budget: what is spent, what will be spent, and what happens when it is used up."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from app.control.formulate.tenants.demand import GpuUsage, gpu_types, gpus_per_r
 from app.control.formulate.tenants.terms import TenantTerms
 from solvers.planning.problem import Limit, Problem, Service
 
-LESS_URGENT = 10  # over budget and degraded, its services weigh a tenth
-NEAR = 0.9  # of a budget; pace alone is no alarm on the first day of a month
+DEGRADED_PRIORITY_DIVISOR = 10  # services of a degraded tenant weigh a tenth
+NEAR_SHARE = 0.9  # of a budget; the pace alone is no alarm on the first day of a month
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetAccount:
-    """How a tenant stands with its budget."""
+    """A tenant's spending against its budget."""
 
     spent: float
     per_month: float
     by_month_end: float  # at the pace so far
-    over_budget: str  # what follows: alarm, freeze, degrade
+    over_budget: str  # the consequence: alarm, freeze, degrade
 
     @property
     def is_over(self) -> bool:
@@ -33,26 +33,26 @@ class BudgetAccount:
 
     @property
     def is_near(self) -> bool:
-        """Nine tenths are gone, and the rest will not last the month."""
-        return not self.is_over and self.spent >= NEAR * self.per_month and self.by_month_end > self.per_month
+        """True if nine tenths are spent and the rest will not last the month."""
+        return not self.is_over and self.spent >= NEAR_SHARE * self.per_month and self.by_month_end > self.per_month
 
 
 def budget_accounts(
     terms: Mapping[str, TenantTerms], spent: Mapping[str, float], now: datetime
 ) -> dict[str, BudgetAccount]:
-    """Of every tenant with a budget."""
+    """Returns the account of every tenant with a budget."""
     began = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     ends = (began + timedelta(days=32)).replace(day=1)
     passed = max((now - began) / (ends - began), 1e-6)
     return {
         tenant: BudgetAccount(
             spent=spent.get(tenant, 0.0),
-            per_month=one.budget_per_month,
+            per_month=tenant_terms.budget_per_month,
             by_month_end=spent.get(tenant, 0.0) / passed,
-            over_budget=one.over_budget,
+            over_budget=tenant_terms.over_budget,
         )
-        for tenant, one in terms.items()
-        if one.budget_per_month is not None
+        for tenant, tenant_terms in terms.items()
+        if tenant_terms.budget_per_month is not None
     }
 
 
@@ -62,9 +62,9 @@ def freeze_limits(
     held: Mapping[str, GpuUsage],
     aside: Mapping[str, GpuUsage],
 ) -> dict[str, Limit]:
-    """Limits under which frozen tenants get nothing more than they hold, in GPUs and in money.
+    """Returns limits under which frozen tenants get no more than they hold, in GPUs and in money.
 
-    What they hold on a lost node is theirs too: it may be placed elsewhere. `aside` stands outside of what is planned.
+    What they hold on a lost node counts too: it may be placed elsewhere. `aside` is used outside of the plan.
     """
     found = dict(limits)
     for tenant, account in over.items():
@@ -78,7 +78,8 @@ def freeze_limits(
 
 
 def degrade_services(problem: Problem, over: Mapping[str, BudgetAccount]) -> Problem:
-    """Services of tenants that are to be degraded: the variant that takes least, and a tenth of the weight."""
+    """Returns the problem with services of overspent `degrade` tenants on their smallest variant, at a tenth of their
+    priority."""
     tenants = {tenant for tenant, account in over.items() if account.is_over and account.over_budget == "degrade"}
     if not tenants:
         return problem
@@ -97,10 +98,10 @@ def _degrade(problem: Problem, service: Service, types: Sequence[str]) -> Servic
         default=None,
     )
     variants = service.variants if least is None else (least,)
-    return replace(service, variants=variants, priority=max(1, service.priority // LESS_URGENT))
+    return replace(service, variants=variants, priority=max(1, service.priority // DEGRADED_PRIORITY_DIVISOR))
 
 
 def _least(limit: float | None, has: float) -> float:
-    # Shares are sums of floats: a plan that stays as it is must fit.
+    # Shares are sums of floats, and an unchanged plan must fit.
     has *= 1 + 1e-9
     return has if limit is None else min(limit, has)

@@ -1,4 +1,4 @@
-"""How many GPUs tenants would need for all that is asked of them, and how many the plan in force gives them."""
+"""The GPUs that tenants need for their whole load, and those that the plan in force gives them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from solvers.latency import limits
 from solvers.planning.problem import Instance, Problem, Profile, Service
 from solvers.planning.search.promise import accepted_loads
 
-SHORT = 1e-4  # of a rate: less is no shortage
-ROOM = 1.1  # whole SM%, whole instances and neighbours take more than the least that a rate could do with
+SHORTAGE_SHARE = 1e-4  # of a rate: less is no shortage
+ROOM_FACTOR = 1.1  # whole SM%, whole instances and neighbours take more than the least that a rate needs
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUsage:
-    """What instances take of GPUs: shares, their price, and the rate they carry."""
+    """The GPU shares that instances use, with their price and the rate that they carry."""
 
     gpus: float = 0.0
     price_per_hour: float = 0.0
@@ -28,7 +28,7 @@ class GpuUsage:
 
 
 class _Sums(defaultdict[str, list[float]]):
-    """What adds up by name."""
+    """Sums of GPU usage by name."""
 
     def __init__(self) -> None:
         super().__init__(lambda: [0.0, 0.0, 0.0])
@@ -44,16 +44,18 @@ class _Sums(defaultdict[str, list[float]]):
 
 
 def used_by_service(problem: Problem, instances: Iterable[Instance]) -> dict[str, GpuUsage]:
-    """As tenants' limits count it: a dedicated service's GPU whole, other instances by their SM%."""
+    """Returns usage as tenants' limits count it: the whole GPU of a dedicated service, else the instance's SM%."""
     found = _Sums()
-    for one in instances:
-        share = 1.0 if problem.services[one.service].is_dedicated else one.sm_percent / 100
-        found.add(one.service, share, share * problem.nodes[one.node].price_per_hour, one.rate_per_second)
+    for instance in instances:
+        share = 1.0 if problem.services[instance.service].is_dedicated else instance.sm_percent / 100
+        found.add(
+            instance.service, share, share * problem.nodes[instance.node].price_per_hour, instance.rate_per_second
+        )
     return found.used()
 
 
 def used_by_tenant(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[str, GpuUsage]:
-    """The sums of a tenant's services."""
+    """Returns the sums over each tenant's services."""
     found = _Sums()
     for service, used in by_service.items():
         found.add(problem.services[service].tenant, used.gpus, used.price_per_hour, used.rate_per_second)
@@ -63,17 +65,17 @@ def used_by_tenant(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[st
 def used_by_assigned(
     assigned: Iterable[tuple[str, AssignedInstance]], price_per_hour: Mapping[str, float]
 ) -> dict[str, GpuUsage]:
-    """What tenants' services hold by (node, instance), also on nodes that are lost; prices are by node."""
+    """Returns what each tenant's services use, also on lost nodes, from (node, instance) pairs and prices by node."""
     found = _Sums()
-    for node, one in assigned:
-        if one.service:
-            share = 1.0 if one.dedicated else one.sm_percent / 100
-            found.add(one.tenant, share, share * price_per_hour.get(node, 0.0), one.rate_per_second)
+    for node, instance in assigned:
+        if instance.service:
+            share = 1.0 if instance.dedicated else instance.sm_percent / 100
+            found.add(instance.tenant, share, share * price_per_hour.get(node, 0.0), instance.rate_per_second)
     return found.used()
 
 
 def tenant_demands(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[str, dict[int, float]]:
-    """GPUs that each tenant's services need for the whole of their rates, by priority."""
+    """Returns the GPUs that each tenant's services need for their whole rates, by priority."""
     found: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     types = gpu_types(problem)
     for name, service in problem.services.items():
@@ -84,21 +86,21 @@ def tenant_demands(problem: Problem, by_service: dict[str, GpuUsage]) -> dict[st
 
 
 def gpu_types(problem: Problem) -> tuple[str, ...]:
-    """Those that the fleet has."""
+    """Returns the GPU types of the fleet."""
     return tuple(sorted({node.gpu_type for node in problem.nodes.values()}))
 
 
 def gpus_needed(problem: Problem, service: Service, used: GpuUsage, types: Sequence[str]) -> float:
-    """What it has, as far as that is needed, and an estimate for the rest; 0 where nothing could serve it."""
+    """Returns the GPUs it uses, as far as it needs them, plus an estimate for the rest; 0 if nothing can serve it."""
     rate = service.rate_per_second
-    if used.rate_per_second >= rate * (1 - SHORT):
+    if used.rate_per_second >= rate * (1 - SHORTAGE_SHARE):
         return used.gpus * rate / used.rate_per_second
     each = gpus_per_rate(problem, service, types)
-    return used.gpus + (each * (rate - used.rate_per_second) * ROOM if each < inf else 0.0)
+    return used.gpus + (each * (rate - used.rate_per_second) * ROOM_FACTOR if each < inf else 0.0)
 
 
 def gpus_per_rate(problem: Problem, service: Service, types: Sequence[str]) -> float:
-    """The least part of a GPU of these types that carries one request a second; infinite where none can."""
+    """Returns the smallest share of a GPU of these types that serves a request a second; infinite if none can."""
     return min(
         (
             _least(problem, profile, service)

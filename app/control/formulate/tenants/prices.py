@@ -1,4 +1,4 @@
-"""What a GPU of each declared node costs an hour."""
+"""The hourly price of a GPU on each declared node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.manifests.prices import price_per_hour
 
 
 def node_prices(declared: Sequence[DeclaredObject]) -> dict[str, float]:
-    """By node: the rate in force for its type, region and purchase."""
-    types: dict[str, Any] = {one.name: one.spec for one in declared if one.kind == "GpuType"}
+    """Returns, by node, the price for its type, region and purchase."""
+    types: dict[str, Any] = {item.name: item.spec for item in declared if item.kind == "GpuType"}
     found = {}
-    for one in declared:
-        spec: Any = one.spec
-        if one.kind == "Node" and spec["gpuType"] in types:
+    for item in declared:
+        spec: Any = item.spec
+        if item.kind == "Node" and spec["gpuType"] in types:
             region, purchase = spec.get("region", "default"), spec.get("purchase", "onDemand")
-            found[one.name] = price_per_hour(types[spec["gpuType"]], region, purchase)
+            found[item.name] = price_per_hour(types[spec["gpuType"]], region, purchase)
     return found

@@ -1,4 +1,4 @@
-"""What a tenant was promised and what holds it, read from its manifest."""
+"""A tenant's guarantee, limits and budget, read from its manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_LIMIT = Limit()
 
 @dataclass(frozen=True, slots=True)
 class TenantTerms:
-    """A tenant's guarantee, limits and budget; what is left at its default does not bind."""
+    """A tenant's guarantee, limits and budget; defaults do not bind."""
 
     guarantee_gpus: float = 0.0
     limit: Limit = NO_LIMIT
@@ -23,18 +23,18 @@ class TenantTerms:
 
     @property
     def weight(self) -> float:
-        """Its part of what is left to share: as large as its guarantee, and as one GPU at least."""
+        """Its weight in sharing the rest: its guarantee, and at least a GPU."""
         return max(self.guarantee_gpus, 1.0)
 
-    def beside(self, gpus: float, price_per_hour: float) -> TenantTerms:
-        """What is left of them for the rest, when so much stands outside of what is planned."""
+    def without(self, gpus: float, price_per_hour: float) -> TenantTerms:
+        """Returns the terms that remain when this much is used outside of the plan."""
         limit = Limit(_less(self.limit.gpus, gpus), _less(self.limit.price_per_hour, price_per_hour))
         return replace(self, guarantee_gpus=max(self.guarantee_gpus - gpus, 0.0), limit=limit)
 
 
 def terms_of(declared: tuple[DeclaredObject, ...]) -> dict[str, TenantTerms]:
-    """The terms of every declared tenant."""
-    return {one.name: _terms(one.spec) for one in declared if one.kind == "Tenant"}
+    """Returns the terms of every declared tenant."""
+    return {item.name: _terms(item.spec) for item in declared if item.kind == "Tenant"}
 
 
 def _terms(spec: Mapping[str, Any]) -> TenantTerms:

@@ -45,7 +45,7 @@ def test_more_than_there_are_gpus_leaves_the_copies_that_stand_and_says_so(stand
     assert len(copies(found)) >= 2
     (held,) = [one for one in found.held_back if one.reason == "too_few_gpus"]
     assert held.service == SERVICE
-    assert held.message.startswith("minInstances asks for 50 GPUs and 4 may run it now")
+    assert held.message.startswith("minInstances asks for 50 GPUs, but only 4 can run it now")
 
 
 def test_what_is_there_is_taken(standing: Snapshot) -> None:
@@ -66,4 +66,4 @@ def test_gpus_that_fail_take_none_of_the_copies_that_are_left(standing: Snapshot
 
 def test_of_what_never_stood_nothing_is_begun() -> None:
     posed = formulate(asking(snapshot(search=100.0), 50))
-    assert posed.problem.services[SERVICE].min_instances == 50 and posed.short == {}
+    assert posed.problem.services[SERVICE].min_instances == 50 and posed.shortages == {}
