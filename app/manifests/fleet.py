@@ -25,7 +25,7 @@ from app.manifests.spec import Contradiction, Spec, number
 
 
 class Price(Spec):
-    """What a GPU costs in one region under one way of paying."""
+    """The price of a GPU in one region for one kind of purchase."""
 
     region: Word = Field("default", description="Region of the node")
     purchase: Purchase = Field("onDemand", description="How the node is paid for")
@@ -47,7 +47,7 @@ class GpuTypeSpec(Spec):
         None, min_length=1, max_length=1_000, description="Prices by region and way of paying"
     )
     rentable: Annotated[int, Field(ge=0, le=int(LARGEST))] = Field(
-        0, description="How many more of these GPUs could be had"
+        0, description="How many more of these GPUs could be rented"
     )
 
     @classmethod
@@ -75,7 +75,7 @@ class NodeSpec(Spec):
     memory_gib: NotNegative = Field(description="Host memory that instances may share")
     region: Word = Field("default", description="Region, for prices")
     purchase: Purchase = Field("onDemand", description="How it is paid for")
-    templates: Words | None = Field(None, description="Runtime templates it offers; all when left out")
+    templates: Words | None = Field(None, description="Templates that it offers; all if left out")
 
 
 class PolicySpec(Spec):
@@ -85,18 +85,18 @@ class PolicySpec(Spec):
 
     pricing: Literal["gpu", "share"] = Field("gpu", description="Pay whole GPUs, or the used fraction of them")
     utilization: Annotated[float, Field(ge=0.05, le=0.95)] = Field(
-        0.8, description="Most of the time that an instance may be busy"
+        0.8, description="Largest share of time that an instance may be busy"
     )
     exec_margin: NotNegative = Field(0.05, description="Added to each execution time when latency is judged")
     same_model_per_gpu: Count = Field(1, description="Instances of one model on one GPU")
     clients_per_gpu: Count = Field(48, description="Instances and jobs on one GPU")
     jobs_per_gpu: Annotated[int, Field(ge=0, le=int(LARGEST))] = Field(3, description="Jobs on one GPU")
-    move_price: NotNegative = Field(0.05, description="Price of a start, move or resize, per whole GPU's price")
+    move_price: NotNegative = Field(0.05, description="Price of a start, move or resize, as a share of the GPU's price")
     horizon_minutes: Positive = Field(60, description="How long a plan is expected to hold")
     unserved_price: NotNegative = Field(1000, description="Price of a request a second left unserved")
     unplaced_price: NotNegative = Field(50, description="Price of a job that misses its deadline")
     waiting_price: NotNegative = Field(0.01, description="Price of a job that waits")
-    share_pressure: Fraction = Field(0.5, description="Pressure of others on what is left of a shared GPU")
+    share_pressure: Fraction = Field(0.5, description="Pressure to assume on the free share of a shared GPU")
     energy_price_per_kwh: NotNegative = Field(0, description="Price of energy")
     power_budget_w: Positive | None = Field(None, description="Watts of the whole fleet; null: no limit")
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
@@ -106,17 +106,17 @@ class PolicySpec(Spec):
     handover: Literal["overlap", "strict"] = Field(
         "overlap", description="Whether SM shares may pass 100 % during one hand-over"
     )
-    handover_seconds: NotNegative = Field(120, description="How long they may")
+    handover_seconds: NotNegative = Field(120, description="How long they may exceed it")
 
 
 class Guarantee(Spec):
-    """What a tenant can always have."""
+    """The GPUs that a tenant can always have."""
 
     gpus: Positive = Field(description="GPUs, as a sum of shares")
 
 
 class TenantLimitSpec(Spec):
-    """What a tenant's instances take at most."""
+    """The most that a tenant's instances may take."""
 
     gpus: Positive | None = Field(None, description="GPUs, as a sum of shares")
     price_per_hour: Positive | None = Field(None, description="Price of these shares for an hour")
@@ -127,16 +127,16 @@ class TenantBudgetSpec(Spec):
 
     per_month: NotNegative = Field(description="In a calendar month, UTC")
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = Field(
-        None, description="That of all prices, by its ISO 4217 code"
+        None, description="Currency of all prices, an ISO 4217 code"
     )
 
 
 class TenantSpec(Spec):
-    """Who owns services and jobs; without a Tenant object nothing limits them."""
+    """The owner of services and jobs. Without a Tenant object there are no limits."""
 
-    guarantee: Guarantee | None = Field(None, description="What it can always have")
-    limit: TenantLimitSpec | None = Field(None, description="What it can have at most")
-    budget: TenantBudgetSpec | None = Field(None, description="What it may spend")
+    guarantee: Guarantee | None = Field(None, description="GPUs that it can always have")
+    limit: TenantLimitSpec | None = Field(None, description="The most that it can have")
+    budget: TenantBudgetSpec | None = Field(None, description="Money that it may spend")
     over_budget: Literal["alarm", "freeze", "degrade"] = Field(
         "alarm", description="What happens when the budget is spent"
     )

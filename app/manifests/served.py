@@ -44,9 +44,9 @@ Argument = Annotated[StrictStr | StrictBool | StrictInt | StrictFloat, AfterVali
 
 
 class RuntimeSpec(Spec):
-    """How a node starts a variant: a template that the node itself defines, with typed arguments."""
+    """How a node starts a variant: a template of the node, with typed arguments."""
 
-    template: Word = Field(description="Template, by the name nodes give it")
+    template: Word = Field(description="Name of the template on the nodes")
     args: dict[ArgumentName, Argument] = Field(
         default_factory=dict,
         max_length=64,
@@ -64,10 +64,10 @@ class VariantSpec(Spec):
 
 
 class ModelSpec(Spec):
-    """What is served, in one or more variants."""
+    """A model, in one or more variants."""
 
     variants: list[VariantSpec] = Field(min_length=1, max_length=1_000, description="Its sizes and precisions")
-    tenants: Names | None = Field(None, description="Who may use it; everyone when left out")
+    tenants: Names | None = Field(None, description="Tenants that may use it; all if left out")
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
@@ -87,7 +87,7 @@ class DemandSpec(Spec):
 
     cpu_cores: NotNegative = Field(0, description="CPU cores")
     host_memory_gib: NotNegative = Field(0, description="Host memory")
-    pressure: Pressure = Field(0.0, description="What it takes of the shared memory system, 0..1, or that by SM%")
+    pressure: Pressure = Field(0.0, description="Its pressure on the shared memory system, 0..1; one value, or by SM%")
     sensitivity: NotNegative = Field(0, description="Slowdown per unit of its neighbours' pressure")
     power_w: Watts = Field(0.0, description="Watts above idle when busy, by SM%, at the highest clock")
     clock_exponent: Exponent = Field(1, description="Time grows with (highest clock / clock) ** this")

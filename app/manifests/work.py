@@ -29,7 +29,7 @@ from app.manifests.spec import Contradiction, Spec
 
 
 class Slo(Spec):
-    """The promise: so many of a hundred requests within so many milliseconds."""
+    """The share of requests that must be answered within a latency."""
 
     latency_ms: Positive = Field(description="From arrival to answer")
     percentile: Annotated[float, Field(ge=50, le=99.9)] = Field(description="Share of requests, in percent")
@@ -41,17 +41,17 @@ class ServiceSpec(Spec):
     model: Name = Field(description="Model")
     min_accuracy: Fraction | None = Field(None, description="Least accuracy of the variants it may use")
     variants: Words | None = Field(None, description="Variants it may use; with minAccuracy, both must hold")
-    slo: Slo = Field(description="What is promised")
+    slo: Slo = Field(description="The latency promise")
     rate_per_second: Positive = Field(description="Requests a second, as declared")
     gpu_types: Names | None = Field(None, description="GPU types it may use, the preferred one first; all if left out")
-    min_instances: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Instances at least")
+    min_instances: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Smallest number of instances")
     isolation: Literal["shared", "dedicated"] = Field("shared", description="Whether others may use its GPUs")
-    priority: Priority = Field(100, description="Weight of what is left unserved")
+    priority: Priority = Field(100, description="Weight of its unserved load")
     mode: Mode | None = Field(None, description="Overrides the policy's mode for this service")
 
 
 class JobProfileSpec(DemandSpec):
-    """How fast a job runs on one GPU type, and what it takes."""
+    """The speed of a job on one GPU type, and its resources."""
 
     steps_per_second: Speeds | None = Field(None, description="Training: SM% -> steps a second")
     requests_per_second: Speeds | None = Field(None, description="Offline: SM% -> requests a second")
@@ -65,10 +65,10 @@ class JobSpec(Spec):
     """Training, or offline inference."""
 
     type: Literal["training", "offline"] = Field(description="What it does")
-    steps: Count | None = Field(None, description="Training: steps to make")
+    steps: Count | None = Field(None, description="Training: steps to do")
     requests: Count | None = Field(None, description="Offline: requests to answer")
     deadline: Moment | None = Field(None, description="When it must be done")
-    max_price_per_hour: Positive | None = Field(None, description="What a GPU opened for it may cost")
+    max_price_per_hour: Positive | None = Field(None, description="Price limit of a GPU that is opened for it")
     preemptible: bool = Field(True, description="Whether it may be stopped once it runs")
     priority: Priority = Field(100, description="Weight of leaving it waiting or unplaced")
     profiles: Annotated[dict[Name, JobProfileSpec], Field(min_length=1, max_length=1_000)] = Field(
