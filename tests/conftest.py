@@ -42,7 +42,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """All files of a run in one folder; what failed tests wrote stays until the next run."""
-    if hasattr(config, "workerinput") or config.option.basetemp:
+    if hasattr(config, "workerinput"):
+        os.setsid()  # the kernel shares its time by session: low priorities here give way to nobody elsewhere
+        return
+    if config.option.basetemp:
         return
     folder = scratch.in_memory()
     if folder is None:
