@@ -27,16 +27,14 @@ REQUESTS = Counter(
 )
 REQUEST_SECONDS = Histogram(
     "gpuwright_request_seconds",
-    "From the head of a request to the end of its answer; long polls and watches are left out.",
+    "Time from the head of a request to the end of its answer, without long polls and watches.",
     ["route"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
     registry=REGISTRY,
 )
 IN_FLIGHT = Gauge("gpuwright_requests_in_flight", "Requests being answered.", registry=REGISTRY)
 OPEN_LONG = Gauge("gpuwright_open_long_requests", "Watches and long polls that are open.", ["lane"], registry=REGISTRY)
-REFUSED_BODIES = Counter(
-    "gpuwright_refused_bodies", "Bodies refused before a route saw them.", ["reason"], registry=REGISTRY
-)
+REFUSED_BODIES = Counter("gpuwright_refused_bodies", "Bodies refused before any route.", ["reason"], registry=REGISTRY)
 RATE_LIMITED = Counter("gpuwright_rate_limited", "Requests answered 429.", ["lane"], registry=REGISTRY)
 FAILED_AUTHENTICATIONS = Counter(
     "gpuwright_failed_authentications", "Requests without a valid token.", registry=REGISTRY
@@ -44,7 +42,7 @@ FAILED_AUTHENTICATIONS = Counter(
 CONNECTIONS = Gauge("gpuwright_connections", "Open connections.", registry=REGISTRY)
 CUT_CONNECTIONS = Counter(
     "gpuwright_cut_connections",
-    "Connections the server ended for their conduct.",
+    "Connections that the server ended, by reason.",
     ["reason"],
     registry=REGISTRY,
 )

@@ -134,7 +134,7 @@ class TenantBudgetSpec(Spec):
 class TenantSpec(Spec):
     """The owner of services and jobs. Without a Tenant object there are no limits."""
 
-    guarantee: Guarantee | None = Field(None, description="GPUs that it can always have")
+    guarantee: Guarantee | None = Field(None, description="Guaranteed GPUs")
     limit: TenantLimitSpec | None = Field(None, description="The most that it can have")
     budget: TenantBudgetSpec | None = Field(None, description="Money that it may spend")
     over_budget: Literal["alarm", "freeze", "degrade"] = Field(

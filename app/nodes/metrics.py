@@ -31,7 +31,9 @@ WRITE_SECONDS = Histogram(
 WAITING = Gauge("gpuwright_reports_waiting", "Reports waiting to be stored.", registry=REGISTRY)
 EXPANDED = Counter("gpuwright_report_minutes_expanded", "Minutes of nodes turned into rows.", registry=REGISTRY)
 NODE_TOKEN_REUSE = Counter(
-    "gpuwright_node_token_reuse", "Node tokens used again after their successor: copied?", registry=REGISTRY
+    "gpuwright_node_token_reuse",
+    "Node tokens used again after their successor; they may have been copied",
+    registry=REGISTRY,
 )
 HOUSEKEEPING_FAILED = Counter(
     "gpuwright_housekeeping_failed", "Housekeeping jobs that failed.", ["job"], registry=REGISTRY

@@ -15,7 +15,7 @@ from app.http.metrics import REGISTRY
 
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 
-CYCLES = Counter("gpuwright_cycles", "Planning cycles, by what came of them.", ["outcome"], registry=REGISTRY)
+CYCLES = Counter("gpuwright_cycles", "Planning cycles, by outcome.", ["outcome"], registry=REGISTRY)
 PHASE_SECONDS = Histogram(
     "gpuwright_cycle_phase_seconds",
     "Time of each phase of a cycle; the phase `cycle` is the whole.",
@@ -23,18 +23,18 @@ PHASE_SECONDS = Histogram(
     buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
     registry=REGISTRY,
 )
-DECISIONS = Counter(
-    "gpuwright_decisions", "Plans recorded, by lane and what called for them.", ["lane", "reason"], registry=REGISTRY
-)
+DECISIONS = Counter("gpuwright_decisions", "Plans recorded, by lane and reason.", ["lane", "reason"], registry=REGISTRY)
 INSTANCE_CHANGES = Counter(
-    "gpuwright_planned_instance_changes", "What recorded plans do to instances.", ["change"], registry=REGISTRY
+    "gpuwright_planned_instance_changes", "Instance changes of recorded plans.", ["change"], registry=REGISTRY
 )
-ROLLOUTS = Counter("gpuwright_rollouts", "Rollouts, by the state that they came to.", ["state"], registry=REGISTRY)
+ROLLOUTS = Counter("gpuwright_rollouts", "Rollouts, by final state.", ["state"], registry=REGISTRY)
 EVENTS = Counter("gpuwright_events", "Events recorded.", ["reason", "severity"], registry=REGISTRY)
-FAILED = Counter("gpuwright_planner_failed", "What failed with an error nobody expected.", ["job"], registry=REGISTRY)
+FAILED = Counter(
+    "gpuwright_planner_failed", "Planner jobs that failed with an unexpected error.", ["job"], registry=REGISTRY
+)
 FAST_SECONDS = Histogram(
     "gpuwright_fast_lane_seconds",
-    "From a look at loads to nodes being told of the step that answers them.",
+    "Time from reading the loads until the step is written for the nodes.",
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
     registry=REGISTRY,
 )
@@ -99,30 +99,34 @@ class FigureCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Every family, also those without a value."""
         now = self.figures
-        yield _one("gpuwright_leader", "1 where this process plans the fleet.", float(now.leads))
+        yield _one("gpuwright_leader", "1 if this process plans the fleet.", float(now.leads))
         yield _one("gpuwright_epoch", "Epoch of the leader, as this process knows it.", now.epoch)
         yield _one("gpuwright_plan_generation", "Generation of the plan in force.", now.generation)
         yield _one("gpuwright_last_cycle_timestamp_seconds", "When the last cycle ended.", now.last_cycle_at)
         yield _one("gpuwright_plan_cost_per_hour", "Cost of the plan in force.", now.cost_per_hour)
-        yield _one("gpuwright_plan_unserved_cost_per_hour", "Of it, for what is unserved.", now.unserved_cost_per_hour)
-        yield _one("gpuwright_plan_bound_per_hour", "No right plan costs less.", now.bound_per_hour)
-        yield _one("gpuwright_plan_gap_ratio", "How far cost may be from the least, as a part of it.", now.gap)
-        yield _by("gpuwright_held_back", "Changes not made, by reason.", "reason", now.held_back)
-        yield _by("gpuwright_nodes", "Nodes, by how they are.", "state", now.nodes)
-        yield _by("gpuwright_jobs", "Jobs, by where they are on their way.", "phase", now.jobs)
-        yield _one("gpuwright_releasable_nodes", "Nodes that could be given back.", now.releasable_nodes)
-        yield _one("gpuwright_releasable_per_hour", "What giving them back would save.", now.releasable_per_hour)
+        yield _one(
+            "gpuwright_plan_unserved_cost_per_hour",
+            "Part of the plan's cost for unserved load.",
+            now.unserved_cost_per_hour,
+        )
+        yield _one("gpuwright_plan_bound_per_hour", "Lower bound on the cost of any correct plan.", now.bound_per_hour)
+        yield _one("gpuwright_plan_gap_ratio", "Gap between cost and bound, as a share of the bound.", now.gap)
+        yield _by("gpuwright_held_back", "Changes held back, by reason.", "reason", now.held_back)
+        yield _by("gpuwright_nodes", "Nodes, by state.", "state", now.nodes)
+        yield _by("gpuwright_jobs", "Jobs, by phase.", "phase", now.jobs)
+        yield _one("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
+        yield _one("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)
         yield from _services(now.services)
         yield from _tenants(now.tenants)
         yield _by(
             "gpuwright_tenant_cost_per_hour",
-            "What its part of the plan's GPUs costs; the 100 dearest, __others__, __idle__ and __unallocated__.",
+            "Cost of its part of the plan's GPUs; the top 100 tenants, __others__, __idle__ and __unallocated__.",
             "tenant",
             now.cost_rates,
         )
         yield _labelled(
             "gpuwright_profile_correction_ratio",
-            "Measured execution time over profiled.",
+            "Reported execution time over profiled.",
             ["model", "variant", "gpu_type"],
             ((name.split("/"), factor) for name, factor in now.corrections.items() if name.count("/") == 2),
         )
@@ -154,21 +158,25 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
     who = ["tenant", "service"]
     named = [(name.split("/", 1), one) for name, one in services.items() if "/" in name]
     for name, said, field_name in (
-        ("gpuwright_service_asked_per_second", "Requests a second, as seen.", "asked_per_second"),
-        ("gpuwright_service_expected_per_second", "Requests a second, as planned for.", "expected_per_second"),
-        ("gpuwright_service_unserved_per_second", "Of them, in no instance's plan.", "unserved_per_second"),
-        ("gpuwright_service_shed_ratio", "Share that is to be answered 503.", "shed_share"),
+        ("gpuwright_service_asked_per_second", "Observed requests a second.", "asked_per_second"),
+        ("gpuwright_service_expected_per_second", "Planned requests a second.", "expected_per_second"),
+        (
+            "gpuwright_service_unserved_per_second",
+            "Requests a second that no planned instance serves.",
+            "unserved_per_second",
+        ),
+        ("gpuwright_service_shed_ratio", "Share of requests to be answered 503.", "shed_share"),
     ):
         yield _labelled(name, said, who, ((key, getattr(one, field_name)) for key, one in named))
     yield _labelled(
         "gpuwright_slo_attainment_ratio",
-        "Share of requests in the SLO's time.",
+        "Share of requests within the SLO.",
         who,
         ((key, one.attainment) for key, one in named if one.attainment is not None),
     )
     yield _labelled(
         "gpuwright_slo_burn_rate",
-        "Late requests, over those that the SLO allows, in a window.",
+        "Late requests over those that the SLO allows, by window.",
         [*who, "window"],
         (([*key, window], rate) for key, one in named for window, rate in one.burn_rates.items()),
     )
@@ -176,10 +184,10 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
 
 def _tenants(tenants: Mapping[str, TenantFigures]) -> Iterator[GaugeMetricFamily]:
     for name, said, field_name in (
-        ("gpuwright_tenant_spent", "Money spent in this month, estimated.", "spent"),
-        ("gpuwright_tenant_budget", "Money that may be spent in a month.", "budget"),
-        ("gpuwright_tenant_gpus", "GPUs that the plan gives, as a sum of shares.", "gpus"),
-        ("gpuwright_tenant_guarantee_gpus", "GPUs that it can always have.", "guarantee_gpus"),
+        ("gpuwright_tenant_spent", "Estimated spending this month.", "spent"),
+        ("gpuwright_tenant_budget", "Budget for a month.", "budget"),
+        ("gpuwright_tenant_gpus", "GPUs that the plan assigns, as a sum of shares.", "gpus"),
+        ("gpuwright_tenant_guarantee_gpus", "Guaranteed GPUs.", "guarantee_gpus"),
     ):
         values = ((tenant, getattr(one, field_name)) for tenant, one in tenants.items())
         yield _labelled(name, said, ["tenant"], (([tenant], value) for tenant, value in values if value is not None))
