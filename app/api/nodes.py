@@ -75,14 +75,14 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         await _audit_refusal(ctx, state, node)
         raise
     raw: bytes = state["body"]
-    told = decoding.decode_report(raw)
-    if told.node != node:
+    sent = decoding.decode_report(raw)
+    if sent.node != node:
         metrics.REFUSED.labels("another_node").inc()
-        await _audit_refusal(ctx, state, told.node)
-        raise HttpProblem("forbidden", f"the report is from node {told.node}, but this path belongs to node {node}")
-    stored = await ctx.nodes.intake.store(told, raw)
-    if told.held_back:
-        await _audit_held_back(ctx, state, told)
+        await _audit_refusal(ctx, state, sent.node)
+        raise HttpProblem("forbidden", f"the report is from node {sent.node}, but this path belongs to node {node}")
+    stored = await ctx.nodes.intake.store(sent, raw)
+    if sent.held_back:
+        await _audit_held_back(ctx, state, sent)
     await _audit_claims(ctx, state, node, stored.dropped)
     for dropped in stored.dropped:
         metrics.REFUSED.labels(dropped.reason).inc()
@@ -115,17 +115,17 @@ async def _audit_claims(ctx: Context, state: Mapping[str, Any], node: str, dropp
         await run_in_threadpool(ctx.database.write, lambda connection: audit.record(connection, [entry]))
 
 
-async def _audit_held_back(ctx: Context, state: Mapping[str, Any], told: contract.Report) -> None:
+async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: contract.Report) -> None:
     """Audits what the node refused to run for safety; the report is stored in any case."""
-    fresh = refusals.find_new(told, ctx.nodes.refusals)
+    fresh = refusals.find_new(sent, ctx.nodes.refusals)
     if not fresh:
         return
     actor = Actor(state["principal"], state["request_id"])
     try:
-        await run_in_threadpool(ctx.database.write, lambda c: refusals.write_refusals(c, actor, told, fresh))
+        await run_in_threadpool(ctx.database.write, lambda c: refusals.write_refusals(c, actor, sent, fresh))
     except Unavailable:
         return  # the next report repeats it
-    refusals.remember(ctx.nodes.refusals, told, fresh)
+    refusals.remember(ctx.nodes.refusals, sent, fresh)
 
 
 @router.get(

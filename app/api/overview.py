@@ -53,11 +53,11 @@ def _whole(connection: Connection, tenant: str) -> dict[str, Any]:
     return found | {
         "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),
         "plan": plan_wire.head(row) | {"unservedCost": _unserved_cost(body or {})} if row else None,
-        "decisions": [plan_wire.head(one) for one in plan_reads.page(connection, 2**62, LAST)],
-        "cycles": [{**one, "at": rfc3339(one["at"])} for one in plan_reads.cycles(connection, 1)],
+        "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
+        "cycles": [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)],
         "events": [
-            {"at": rfc3339(one.last_at), "reason": one.reason, "severity": one.severity, "message": one.message}
-            for one in events.recent(connection, EventFilter(), LAST)
+            {"at": rfc3339(line.last_at), "reason": line.reason, "severity": line.severity, "message": line.message}
+            for line in events.recent(connection, EventFilter(), LAST)
         ],
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
@@ -70,26 +70,26 @@ def _unserved_cost(body: dict[str, Any]) -> float:
 
 
 def services(connection: Connection, number: int, body: dict[str, Any], tenant: str) -> list[dict[str, Any]]:
-    rates = {one.service: one for one in loads.answered(connection, RATE_WINDOW)}
+    rates = {line.service: line for line in loads.answered(connection, RATE_WINDOW)}
     promised = promises(connection, tenant)
     kept = slo.assess_all(connection, {name: promise["percentile"] for name, promise in promised})
     costs = costs_of(connection, number) if number else {}
     planned: dict[str, list[dict[str, Any]]] = {}
-    for one in body.get("instances", ()):
-        planned.setdefault(one["service"], []).append(one)
-    missed = {one["service"]: one["ratePerSecond"] for one in body.get("unserved", ())}
+    for instance in body.get("instances", ()):
+        planned.setdefault(instance["service"], []).append(instance)
+    missed = {line["service"]: line["ratePerSecond"] for line in body.get("unserved", ())}
     return [
         {
             "service": name,
             "ratePerSecond": rates[name].requests / rates[name].seconds if name in rates else None,
-            "plannedPerSecond": sum(one["ratePerSecond"] for one in planned.get(name, ())),
+            "plannedPerSecond": sum(line["ratePerSecond"] for line in planned.get(name, ())),
             "unservedPerSecond": missed.get(name, 0.0),
             "attained": kept[name].attainment.get(SLO_WINDOW),
             "burnRate": kept[name].burn_rates.get(SLO_WINDOW),
             "budgetLeft": kept[name].budget_left,
             "sloMs": promise["latencyMs"],
             "percentile": promise["percentile"],
-            "latencyMs": max((one["predicted"]["latencyMs"] for one in planned.get(name, ())), default=None),
+            "latencyMs": max((line["predicted"]["latencyMs"] for line in planned.get(name, ())), default=None),
             "instances": len(planned.get(name, ())),
             "pricePerHour": costs.get(name),
         }

@@ -53,7 +53,7 @@ def body(connection: Connection, generation: int) -> dict[str, Any] | None:
     if row is None:
         return None
     plan = decoded(connection, row)
-    keys = [Key(Kind.JOB, *one.job.split("/", 1)) for one in plan.jobs]
+    keys = [Key(Kind.JOB, *line.job.split("/", 1)) for line in plan.jobs]
     jobs = objects.get_many(connection, keys)
     offline = {f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline"}
     return written(plan, offline) | {"heldBack": row["solved_by"].get("heldBack", [])}
@@ -72,11 +72,11 @@ def of_tenant(plan: Mapping[str, Any], tenant: str) -> dict[str, Any]:
         return str(one[field]).startswith(f"{tenant}/")
 
     own = {
-        "instances": [one for one in plan["instances"] if mine(one, "service")],
-        "jobs": [one for one in plan["jobs"] if mine(one, "job")],
-        "unserved": [one for one in plan["unserved"] if mine(one, "service")],
-        "unplaced": [one for one in plan["unplaced"] if mine(one, "job")],
-        "heldBack": [one for one in plan["heldBack"] if mine(one, "service")],
+        "instances": [instance for instance in plan["instances"] if mine(instance, "service")],
+        "jobs": [job for job in plan["jobs"] if mine(job, "job")],
+        "unserved": [line for line in plan["unserved"] if mine(line, "service")],
+        "unplaced": [line for line in plan["unplaced"] if mine(line, "job")],
+        "heldBack": [change for change in plan["heldBack"] if mine(change, "service")],
     }
     others = {name: len(plan[name]) - len(kept) for name, kept in own.items()}
     return own | {"others": {"tenant": ANOTHER} | others}

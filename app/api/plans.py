@@ -84,13 +84,13 @@ def diff_plan(
                 raise _missing(other)
             other, before = 0, {}
         found = [
-            one for one in find_differences(before, after, after["heldBack"])
-            if not tenant or one.service.startswith(f"{tenant}/")
+            line for line in find_differences(before, after, after["heldBack"])
+            if not tenant or line.service.startswith(f"{tenant}/")
         ]  # fmt: skip
-        told = [_difference(one) for one in found if one.is_changed or one.reasons]
-        same = sum(1 for one in found if not (one.is_changed or one.reasons))
+        parts = [_difference(line) for line in found if line.is_changed or line.reasons]
+        same = sum(1 for line in found if not (line.is_changed or line.reasons))
         costs = {} if tenant else {"cost": {"before": _cost(before), "after": _cost(after)}}
-        return {"generation": generation, "against": other, "services": told, "unchanged": same, **costs}
+        return {"generation": generation, "against": other, "services": parts, "unchanged": same, **costs}
 
     return answer(ctx.database.read(read))
 
@@ -197,8 +197,8 @@ def _route(move: PlanAction) -> None:
             plan_reads.move(connection, generation, move.froms, move.to, who.id, message or None)
             entry = by.entry(move.verb, Noun.PLAN, name=str(generation), detail=f"{state} -> {move.to}")
             audit.record(connection, [entry])
-            said = event_of(move.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
-            events.record(connection, [said])
+            event = event_of(move.reason, message, kind="Plan", name=f"p{generation}", generation=generation)
+            events.record(connection, [event])
             return answer({"generation": generation, "state": move.to, "before": state})
 
         return write_once(request, body, write)

@@ -49,13 +49,15 @@ class NodeDrawing:
 def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResident]]]:
     """Returns by node and GPU what the plan has there, the largest first."""
     found: dict[str, dict[int, list[GpuResident]]] = defaultdict(lambda: defaultdict(list))
-    for one in body.get("instances", ()):
-        found[one["node"]][one["gpu"]].append(GpuResident(one["service"], False, one["smPercent"], one["memoryGib"]))
-    for one in body.get("jobs", ()):
-        found[one["node"]][one["gpu"]].append(GpuResident(one["job"], True, one["smPercent"], one["memoryGib"]))
+    for instance in body.get("instances", ()):
+        found[instance["node"]][instance["gpu"]].append(
+            GpuResident(instance["service"], False, instance["smPercent"], instance["memoryGib"])
+        )
+    for job in body.get("jobs", ()):
+        found[job["node"]][job["gpu"]].append(GpuResident(job["job"], True, job["smPercent"], job["memoryGib"]))
     for gpus in found.values():
         for residents in gpus.values():
-            residents.sort(key=lambda one: (one.is_job, -one.sm_percent, one.name))
+            residents.sort(key=lambda resident: (resident.is_job, -resident.sm_percent, resident.name))
     return found
 
 
@@ -81,15 +83,15 @@ def draw(
     titles = []
     for at, index in enumerate(drawn):
         x, height, on = at * PITCH, 0.0, residents.get(index, ())
-        for one in on:
-            share = min(one.sm_percent / 100 * HIGH, HIGH - height)
+        for resident in on:
+            share = min(resident.sm_percent / 100 * HIGH, HIGH - height)
             if share > 0:
-                colour = JOB if one.is_job else hue(one.name)
-                paths[MUTED if only and one.name != only else colour].append(
+                colour = JOB if resident.is_job else hue(resident.name)
+                paths[MUTED if only and resident.name != only else colour].append(
                     f"M{x} {_short(HIGH - height)}h{WIDE}v-{_short(share)}h-{WIDE}z"
                 )
                 height += share
-        used = min(1.0, sum(one.memory_gib for one in on) / memory_gib) * HIGH if memory_gib else 0.0
+        used = min(1.0, sum(resident.memory_gib for resident in on) / memory_gib) * HIGH if memory_gib else 0.0
         if used > 0:
             paths["m"].append(f"M{x + WIDE + 1} {HIGH}h4v-{_short(used)}h-4z")
         if index in ailing:
@@ -119,10 +121,12 @@ def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) ->
 def _label(
     node: MapNode, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float, silent: str, ailing: Sequence[int]
 ) -> str:
-    everything = [one for on in residents.values() for one in on]
+    everything = [resident for on in residents.values() for resident in on]
     gpus = node.gpus or len(residents)
-    sm = sum(one.sm_percent for one in everything) / gpus if gpus else 0.0
-    memory = sum(one.memory_gib for one in everything) / (gpus * memory_gib) * 100 if gpus and memory_gib else 0.0
+    sm = sum(resident.sm_percent for resident in everything) / gpus if gpus else 0.0
+    memory = (
+        sum(resident.memory_gib for resident in everything) / (gpus * memory_gib) * 100 if gpus and memory_gib else 0.0
+    )
     facts = [f"{gpus} GPU{'s' if gpus > 1 else ''}", f"{len(residents)} in use", f"SM {sm:.0f}{THIN}%"]
     facts.append(f"memory {memory:.0f}{THIN}%")
     if ailing:

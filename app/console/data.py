@@ -90,8 +90,8 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
 
 def _of_tenant(nodes: list[MapNode], own: dict[str, Any]) -> list[MapNode]:
     """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
-    names = {one["node"] for one in (*own.get("instances", ()), *own.get("jobs", ()))}
-    return [MapNode(one.name, one.gpu_type, 0, one.received_at, None) for one in nodes if one.name in names]
+    names = {line["node"] for line in (*own.get("instances", ()), *own.get("jobs", ()))}
+    return [MapNode(node.name, node.gpu_type, 0, node.received_at, None) for node in nodes if node.name in names]
 
 
 def _proved(connection: Connection) -> dict[str, Any] | None:

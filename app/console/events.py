@@ -29,16 +29,16 @@ class EventLine:
 def group_events(events: Sequence[RecordedEvent]) -> list[EventLine]:
     """Groups events by severity, reason and kind: alarms before warnings before information, the newest first."""
     found: dict[tuple[str, ...], list[RecordedEvent]] = {}
-    for one in events:
-        found.setdefault((one.severity, one.reason, one.kind), []).append(one)
+    for event in events:
+        found.setdefault((event.severity, event.reason, event.kind), []).append(event)
     lines = [_line(same) for same in found.values()]
     rank = ("alarm", "warning", "info").index
     return sorted(lines, key=lambda line: (rank(line.severity), -line.at.timestamp()))[:MOST_LINES]
 
 
 def _line(same: Sequence[RecordedEvent]) -> EventLine:
-    newest = max(same, key=lambda one: (one.last_at, one.id))
-    names = dict.fromkeys("/".join(filter(None, (one.tenant, one.name))) for one in same if one.name)
+    newest = max(same, key=lambda event: (event.last_at, event.id))
+    names = dict.fromkeys("/".join(filter(None, (event.tenant, event.name))) for event in same if event.name)
     return EventLine(
         at=newest.last_at,
         severity=newest.severity,
@@ -46,6 +46,6 @@ def _line(same: Sequence[RecordedEvent]) -> EventLine:
         kind=newest.kind,
         names=tuple(names)[:NAMED_OBJECTS],
         more=max(0, len(names) - NAMED_OBJECTS),
-        times=sum(one.times for one in same),
+        times=sum(event.times for event in same),
         message=newest.message[:300],
     )

@@ -51,39 +51,39 @@ class FleetPicture:
 def draw_fleet(seen: ConsoleData, asked: PageRequest) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(seen.body)
-    silence = {one.name: _silent(one, seen.at) for one in seen.nodes}
-    ailing = {one.name: _ailing(one) for one in seen.nodes}
-    wrong = {one.name for one in seen.nodes if silence[one.name] or ailing[one.name]}
-    order = sorted(seen.nodes, key=lambda one: (one.gpu_type, one.name not in wrong, _key(one.name)))
+    silence = {node.name: _silent(node, seen.at) for node in seen.nodes}
+    ailing = {node.name: _ailing(node) for node in seen.nodes}
+    wrong = {node.name for node in seen.nodes if silence[node.name] or ailing[node.name]}
+    order = sorted(seen.nodes, key=lambda node: (node.gpu_type, node.name not in wrong, _key(node.name)))
     pages = _pages(order)
     page = min(asked.fleet, len(pages)) if pages else 1
-    shown = {one.name for one in (pages[page - 1] if pages else ())}
-    boxes = sum(min(max(one.gpus, 1), MOST_BOXES) for one in order if one.name in shown)
+    shown = {line.name for line in (pages[page - 1] if pages else ())}
+    boxes = sum(min(max(node.gpus, 1), MOST_BOXES) for node in order if node.name in shown)
     room = TOOLTIP_CHARACTERS // max(boxes, 1)
     groups = []
     by_type: dict[str, list[MapNode]] = defaultdict(list)
-    for one in order:
-        by_type[one.gpu_type].append(one)
+    for node in order:
+        by_type[node.gpu_type].append(node)
     for gpu_type, nodes in by_type.items():
         memory_gib = seen.memory_gib.get(gpu_type, 0.0)
-        prefix = _prefix([one.name for one in nodes])
+        prefix = _prefix([node.name for node in nodes])
         drawn = tuple(
             draw(
-                one, prefix, residents.get(one.name, {}), memory_gib, silence[one.name], sorted(ailing[one.name]), room,
-                asked.service,
+                node, prefix, residents.get(node.name, {}), memory_gib, silence[node.name], sorted(ailing[node.name]),
+                room, asked.service,
             )
-            for one in nodes
-            if one.name in shown
+            for node in nodes
+            if node.name in shown
         )  # fmt: skip
         groups.append(_group(gpu_type, prefix, nodes, residents, memory_gib, drawn))
     silent = [(name, duration) for name, duration in silence.items() if duration]
-    heard = [one.received_at for one in seen.nodes if one.received_at]
-    since = {one.name: one.received_at for one in seen.nodes}
-    silent.sort(key=lambda one: (since[one[0]] is None, since[one[0]] or seen.at, one[0]))
+    heard = [node.received_at for node in seen.nodes if node.received_at]
+    since = {node.name: node.received_at for node in seen.nodes}
+    silent.sort(key=lambda node: (since[node[0]] is None, since[node[0]] or seen.at, node[0]))
     return FleetPicture(
         groups=tuple(groups),
         nodes=len(seen.nodes),
-        gpus=sum(one.gpus for one in seen.nodes),
+        gpus=sum(node.gpus for node in seen.nodes),
         used=sum(len(gpus) for gpus in residents.values()),
         silent=tuple(silent),
         unheard=bool(heard) and seen.at - max(heard) > PATIENCE,
@@ -101,11 +101,11 @@ def _group(
     memory_gib: float,
     drawn: tuple[NodeDrawing, ...],
 ) -> NodeGroup:
-    on = [residents.get(one.name, {}) for one in nodes]
-    gpus, used = sum(one.gpus for one in nodes), sum(map(len, on))
-    everything = [one for gpus_of in on for found in gpus_of.values() for one in found]
-    sm = sum(one.sm_percent for one in everything) / 100 / gpus if gpus else None
-    memory = sum(one.memory_gib for one in everything) / (gpus * memory_gib) if gpus and memory_gib else None
+    on = [residents.get(node.name, {}) for node in nodes]
+    gpus, used = sum(node.gpus for node in nodes), sum(map(len, on))
+    everything = [line for gpus_of in on for found in gpus_of.values() for line in found]
+    sm = sum(resident.sm_percent for resident in everything) / 100 / gpus if gpus else None
+    memory = sum(resident.memory_gib for resident in everything) / (gpus * memory_gib) if gpus and memory_gib else None
     return NodeGroup(gpu_type, prefix, len(nodes), gpus, used, sm, memory, drawn)
 
 
@@ -143,7 +143,7 @@ def _pages(order: Sequence[MapNode]) -> list[list[MapNode]]:
 def _prefix(names: Sequence[str]) -> str:
     """Returns the common prefix of the names up to a hyphen, which is shown once."""
     first, last = min(names), max(names)  # in order, all others lie between them
-    common = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
+    common = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), 0)
     return first[: first.rfind("-", 0, common) + 1]
 
 

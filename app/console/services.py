@@ -63,8 +63,8 @@ SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
 
 def make_rows(seen: ConsoleData) -> list[ServiceRow]:
     """Returns every service."""
-    why = {one["service"]: one for one in seen.body.get("unserved", ())}
-    return [_row(one, why.get(one["service"], {})) for one in seen.services]
+    why = {line["service"]: line for line in seen.body.get("unserved", ())}
+    return [_row(service, why.get(service["service"], {})) for service in seen.services]
 
 
 def make_page(found: Sequence[ServiceRow], asked: PageRequest) -> ServicePage:

@@ -32,7 +32,7 @@ class TroubleLine:
 def find_troubles(seen: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Returns alarms before warnings."""
     found = [*_unserved(rows), *_fleet(fleet), *_planner(seen), *_late(rows)]
-    return sorted(found, key=lambda one: one.severity != "alarm")
+    return sorted(found, key=lambda line: line.severity != "alarm")
 
 
 def _unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
@@ -96,7 +96,7 @@ def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
         yield TroubleLine("warning", text, f"gpuwright plan approve {seen.waiting}", "#plan")
     lost = len(seen.body.get("unplaced", ()))
     if lost:
-        names = _listed([one["job"] for one in seen.body["unplaced"]])
+        names = _listed([line["job"] for line in seen.body["unplaced"]])
         yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "#plan")
 
 

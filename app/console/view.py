@@ -75,7 +75,9 @@ def page(seen: ConsoleData, money: Money, asked: PageRequest) -> str:
         fleet=whole,
         news=group_events(seen.events),
         shown=shown,
-        instances=[one for one in seen.body.get("instances", ()) if shown and one["service"] == shown.name],
+        instances=[
+            instance for instance in seen.body.get("instances", ()) if shown and instance["service"] == shown.name
+        ],
         node=_node(seen, asked, whole),
         held=seen.body.get("heldBack", ())[:MOST_REASONS],
         unserved=seen.body.get("unserved", ())[:MOST_REASONS],
@@ -84,7 +86,7 @@ def page(seen: ConsoleData, money: Money, asked: PageRequest) -> str:
         rate=_rate(seen),
         money=money,
         total=len(every),
-        sorts=[(one, SORT_WORDS[one]) for one in SORTS],
+        sorts=[(sort, SORT_WORDS[sort]) for sort in SORTS],
     )
 
 
@@ -94,13 +96,13 @@ def _rate(seen: ConsoleData) -> float | None:
         certificate = seen.body.get("certificate") or {}
         cost: float | None = certificate.get("resourceCost")
         return cost
-    prices = [one["pricePerHour"] for one in seen.services if one["pricePerHour"] is not None]
+    prices = [service["pricePerHour"] for service in seen.services if service["pricePerHour"] is not None]
     return sum(prices) if prices else None
 
 
 def _node(seen: ConsoleData, asked: PageRequest, whole: FleetPicture) -> dict[str, Any] | None:
     """Returns the chosen node, GPU by GPU."""
-    row = next((one for one in seen.nodes if one.name == asked.node), None)
+    row = next((line for line in seen.nodes if line.name == asked.node), None)
     if row is None:
         return None
     residents = group_by_gpu(seen.body).get(row.name, {})
@@ -117,8 +119,8 @@ def _node(seen: ConsoleData, asked: PageRequest, whole: FleetPicture) -> dict[st
                 "index": index,
                 "ailing": why.get(index, ""),
                 "residents": residents.get(index, []),
-                "sm_percent": sum(one.sm_percent for one in residents.get(index, [])),
-                "memory_gib": sum(one.memory_gib for one in residents.get(index, [])),
+                "sm_percent": sum(resident.sm_percent for resident in residents.get(index, [])),
+                "memory_gib": sum(resident.memory_gib for resident in residents.get(index, [])),
                 "of_gib": memory_gib,
                 "minute": seen.minutes.get(index),
             }

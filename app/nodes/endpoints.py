@@ -87,7 +87,7 @@ def _drain(copy: ServiceCopy) -> ServiceCopy:
 
 def filter_tenant(endpoints: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:
     """Returns a tenant's own services without addresses: a copy takes commands at the address of its requests."""
-    mine = [one for one in endpoints if one.service.startswith(f"{tenant}/")]
+    mine = [endpoint for endpoint in endpoints if endpoint.service.startswith(f"{tenant}/")]
     return tuple(
         msgspec.structs.replace(one, copies=tuple(msgspec.structs.replace(copy, address="") for copy in one.copies))
         for one in mine

@@ -110,14 +110,14 @@ class Intake:
     def _write(self, batch: Sequence[WaitingReport]) -> None:
         started = time.perf_counter()
         try:
-            answers = self.keep([one.report for one in batch], [one.raw for one in batch])
+            answers = self.keep([waiting.report for waiting in batch], [waiting.raw for waiting in batch])
         except Unavailable as error:
             self._close(error)
             _deliver(batch, [turn_away(self._closed_reason)] * len(batch))
         except Exception as error:
             if len(batch) > 1:  # a faulty report must not fail the others
-                for one in batch:
-                    self._write([one])
+                for waiting in batch:
+                    self._write([waiting])
             else:
                 log.exception("report_not_stored", extra={"node": batch[0].report.node})
                 _deliver(batch, [error])
@@ -270,8 +270,8 @@ def _interval(node: str, told: UsageInterval) -> node_reports.Interval:
 def _deliver(batch: Sequence[WaitingReport], answers: Sequence[StoredReport | Exception]) -> None:
     """Hands the results to the event loops that wait for them, with one wake-up per loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[StoredReport], StoredReport | Exception]]] = {}
-    for one, answer in zip(batch, answers, strict=True):
-        by_loop.setdefault(one.answer.get_loop(), []).append((one.answer, answer))
+    for waiting, answer in zip(batch, answers, strict=True):
+        by_loop.setdefault(waiting.answer.get_loop(), []).append((waiting.answer, answer))
     for loop, pairs in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, pairs)

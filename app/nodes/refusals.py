@@ -43,7 +43,7 @@ def write_refusals(connection: Connection, actor: Actor, report: Report, fresh: 
         return
     found = assignments.of_node(connection, report.node)
     assigned = msgspec.json.decode(found[1], type=Assignment).instances if found else ()
-    owners = {one.id: InstanceOwner(one.tenant, one.service, one.job) for one in assigned}
+    owners = {line.id: InstanceOwner(line.tenant, line.service, line.job) for line in assigned}
     audit.record(
         connection,
         [

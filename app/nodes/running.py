@@ -16,7 +16,7 @@ ANOTHER = "another tenant"
 def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, InstanceOwner]:
     """Returns the owner of each instance: as assigned, or as reported where it is no longer assigned."""
     assigned = assignment.instances if assignment else ()
-    return dict(detail.owners) | {one.id: InstanceOwner(one.tenant, one.service, one.job) for one in assigned}
+    return dict(detail.owners) | {line.id: InstanceOwner(line.tenant, line.service, line.job) for line in assigned}
 
 
 def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> dict[str, Any]:
@@ -40,15 +40,19 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
         return instance in owners and owners[instance].tenant == tenant
 
     copies = [copy for copy in detail.copies if mine(copy.instance)]
-    held = [one for one in detail.held_back if mine(one.instance)]
+    held = [change for change in detail.held_back if mine(change.instance)]
     if not copies and not held:
         return None
     gpus = {copy.gpu for copy in copies}
-    moved = [one for one in detail.excursions if (mine(one.instance) if one.instance else one.gpu in gpus)]
+    moved = [
+        excursion
+        for excursion in detail.excursions
+        if (mine(excursion.instance) if excursion.instance else excursion.gpu in gpus)
+    ]
     foreign = _foreign(detail, owners, tenant)
     return {
-        "copies": [_shown(one, foreign) for one in _owned(copies, owners)],
-        "heldBack": [_shown(one, foreign) for one in _owned(held, owners)],
+        "copies": [_shown(line, foreign) for line in _owned(copies, owners)],
+        "heldBack": [_shown(line, foreign) for line in _owned(held, owners)],
         "excursions": _owned(moved, owners),
         "repartition": [gpu for gpu in detail.repartition if gpu in gpus],
         "others": {

@@ -37,13 +37,13 @@ def item(asked: ReportQuery, report: MoneyReport, row: Row) -> dict[str, Any]:
     """One row; a report of money has OpenCost's fields."""
     properties = {camel(name): row[name] for name in asked.by}
     values = {word(report, name): row[name] for name in report.values}
-    told: dict[str, Any] = {"name": name_of(row, asked.by), "properties": properties}
+    wire: dict[str, Any] = {"name": name_of(row, asked.by), "properties": properties}
     if asked.grain:
-        told["start"] = local(row["period"], asked.zone)
+        wire["start"] = local(row["period"], asked.zone)
     if TOTAL in values:
         # All cost here is of GPUs, and none is spread over others: idle stands as a row of its own.
         values = {"gpuCost": row["cost"], "sharedCost": 0, **values}
-    return told | values
+    return wire | values
 
 
 def name_of(row: Row, by: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ class InstanceAlternatives:
     @property
     def runner_up(self) -> Alternative | None:
         """Returns the cheapest valid alternative."""
-        return next((one for one in self.alternatives if one.is_right), None)
+        return next((alternative for alternative in self.alternatives if alternative.is_right), None)
 
 
 def find_alternatives(
@@ -60,7 +60,7 @@ def find_alternatives(
     """Finds what else could carry this instance's rate while everything else stays as it is."""
     standing = standing or JudgedPlan(problem, plan, keep)
     before = standing.verdict()
-    rest = [one for one in plan.instances if one is not instance]
+    rest = [line for line in plan.instances if line is not instance]
     known = ground(problem, rest, plan.jobs)
     service = problem.services[instance.service]
     terms = ServiceTerms(service, problem.policy, problem.limits.get(service.tenant))
@@ -68,8 +68,15 @@ def find_alternatives(
     looked = [options(problem, some, terms, notes) for some in _lots(problem, plan, known, instance)]
     drafts = _drafts(looked, instance, terms)
     judged = [_judged(problem, plan, standing, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
-    judged.sort(key=lambda one: (not one.is_right, one.adds_per_hour, one.first.sm_percent, one.first.place))
-    types = {one.gpu_type for one in judged}
+    judged.sort(
+        key=lambda alternative: (
+            not alternative.is_right,
+            alternative.adds_per_hour,
+            alternative.first.sm_percent,
+            alternative.first.place,
+        )
+    )
+    types = {alternative.gpu_type for alternative in judged}
     nodes = {node.gpu_type for node in problem.nodes.values()}
     unfit = tuple((name, _why_unfit(problem, terms, name, instance.rate_per_second)) for name in sorted(nodes - types))
     return InstanceAlternatives(instance, tuple(judged), unfit)
@@ -84,7 +91,7 @@ def _lots(problem: Problem, plan: Plan, known: FreeCapacity, instance: Instance)
             if places:
                 spots.append(replace(spot, places=places, node=problem.nodes[places[0][0]]))
         yield lot(spots)
-    others = [one for one in plan.instances if one.place == instance.place and one is not instance]
+    others = [line for line in plan.instances if line.place == instance.place and line is not instance]
     jobs = [job for job in plan.jobs if job.place == instance.place]
     yield lot([taken(problem, instance.place, others, jobs)])
 
@@ -102,12 +109,12 @@ class _Draft:
 def _drafts(looked: Sequence[ShapeOptions], instance: Instance, terms: ServiceTerms) -> list[_Draft]:
     """Returns the leanest draft by GPU type, variant, and use of empty GPUs, the cheapest first."""
     best: dict[tuple[object, ...], _Draft] = {}
-    for one in looked:
-        for row in range(len(one.spot)):
-            draft = _draft(one, row, instance, terms)
+    for option in looked:
+        for row in range(len(option.spot)):
+            draft = _draft(option, row, instance, terms)
             if draft is None or _is_same(draft, instance):
                 continue
-            spot = one.lot.spots[int(one.spot[row])]
+            spot = option.lot.spots[int(option.spot[row])]
             key = (draft.gpu_type, draft.instances[0].variant, draft.opens, spot.places[0] == instance.place)
             if key not in best or _rank(draft) < _rank(best[key]):
                 best[key] = draft
@@ -162,8 +169,8 @@ def _judged(
     problem: Problem, plan: Plan, standing: JudgedPlan, before: Verdict, instance: Instance, draft: _Draft
 ) -> Alternative:
     """Judges the plan with the draft in place of the instance, and restores it."""
-    places = {instance.place, *(one.place for one in draft.instances)}
-    beside = [one for one in plan.instances if one.place in places and one is not instance]
+    places = {instance.place, *(line.place for line in draft.instances)}
+    beside = [line for line in plan.instances if line.place in places and line is not instance]
     jobs = [job for job in plan.jobs if job.place in places]
     after, after_jobs = renewed(problem, [*beside, *draft.instances], jobs, places)
     there = PlanEdit(stop=(*beside, instance), start=tuple(after), stop_jobs=tuple(jobs), start_jobs=tuple(after_jobs))
@@ -172,11 +179,11 @@ def _judged(
     standing.apply(back)
     old = {(found.where, found.rule) for found in before.violations}
     broken = [found for found in verdict.violations if (found.where, found.rule) not in old]
-    changed = sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in draft.instances)
-    new = {one.id for one in draft.instances}
+    changed = sum(problem.nodes[line.node].price_per_hour * line.sm_percent / 100 for line in draft.instances)
+    new = {line.id for line in draft.instances}
     adds = verdict.cost.total - before.cost.total
     return Alternative(
-        instances=tuple(one for one in after if one.id in new),
+        instances=tuple(line for line in after if line.id in new),
         gpu_type=draft.gpu_type,
         opens=draft.opens,
         adds_per_hour=0.0 if abs(adds) <= EQUAL_SHARE * max(1.0, before.cost.total) else adds,
@@ -192,12 +199,12 @@ def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
         return "the service does not admit it in gpuTypes"
     profiles = [
-        one for key, one in problem.profiles.items()
+        profile for key, profile in problem.profiles.items()
         if key[0] == service.model and key[1] in service.variants and key[2] == gpu_type
     ]  # fmt: skip
     if not profiles:
         return "its model has no profile for it"
-    fastest = min(time for one in profiles for curve in one.latency_ms.values() for _, time in curve)
+    fastest = min(time for profile in profiles for curve in profile.latency_ms.values() for _, time in curve)
     if fastest * (1 + terms.policy.exec_margin) > service.slo_ms:
         return f"even its fastest execution there takes {fastest:.4g} ms, which misses the SLO of {service.slo_ms:g} ms"
     alike = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]

@@ -48,8 +48,8 @@ def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) 
     old, new = _by_service(before), _by_service(after)
     missed_before, missed_after = _unserved(before), _unserved(after)
     held: dict[str, list[str]] = {}
-    for one in held_back:
-        held.setdefault(one["service"], []).append(f"held back ({one['reason']}): {one['message']}")
+    for change in held_back:
+        held.setdefault(change["service"], []).append(f"held back ({change['reason']}): {change['message']}")
     found = []
     for name in sorted(old.keys() | new.keys() | missed_before.keys() | missed_after.keys() | held.keys()):
         left = missed_after.get(name)
@@ -63,27 +63,30 @@ def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) 
                 reasons=(*reasons, *held.get(name, ())),
             )
         )
-    return sorted(found, key=lambda one: (not one.is_changed, one.service))
+    return sorted(found, key=lambda line: (not line.is_changed, line.service))
 
 
 def _by_service(plan: Body) -> dict[str, list[JSON]]:
     found: dict[str, list[JSON]] = {}
-    for one in plan.get("instances", ()):
-        found.setdefault(one["service"], []).append(one)
+    for instance in plan.get("instances", ()):
+        found.setdefault(instance["service"], []).append(instance)
     return found
 
 
 def _unserved(plan: Body) -> dict[str, JSON]:
-    return {one["service"]: one for one in plan.get("unserved", ())}
+    return {line["service"]: line for line in plan.get("unserved", ())}
 
 
 def _shapes(mine: Sequence[JSON], missed: JSON) -> ServiceShapes:
-    shapes = Counter((one["variant"], one["batch"], one["smPercent"]) for one in mine)
-    told = tuple(
+    shapes = Counter((instance["variant"], instance["batch"], instance["smPercent"]) for instance in mine)
+    parts = tuple(
         f"{number} x {variant}, batch {batch}, {sm} %" for (variant, batch, sm), number in sorted(shapes.items())
     )
     return ServiceShapes(
-        len(mine), sum(one["ratePerSecond"] for one in mine), missed["ratePerSecond"] if missed else 0.0, told
+        len(mine),
+        sum(instance["ratePerSecond"] for instance in mine),
+        missed["ratePerSecond"] if missed else 0.0,
+        parts,
     )
 
 
@@ -92,14 +95,14 @@ def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
     counts = dict.fromkeys(("started", "stopped", "moved", "resized", "retuned", "kept"), 0)
     left = list(old)
     starts = 0
-    for one in new:
-        there = [other for other in left if (other["node"], other["gpu"]) == (one["node"], one["gpu"])]
-        same = next((other for other in there if _shape(other) == _shape(one)), None) or next(iter(there), None)
+    for instance in new:
+        there = [other for other in left if (other["node"], other["gpu"]) == (instance["node"], instance["gpu"])]
+        same = next((other for other in there if _shape(other) == _shape(instance)), None) or next(iter(there), None)
         if same is None:
             starts += 1
             continue
         left.remove(same)
-        kind = "resized" if _shape(same) != _shape(one) else "kept" if _tuning(same, one) else "retuned"
+        kind = "resized" if _shape(same) != _shape(instance) else "kept" if _tuning(same, instance) else "retuned"
         counts[kind] += 1
     counts["moved"] = min(starts, len(left))
     counts["started"], counts["stopped"] = starts - counts["moved"], len(left) - counts["moved"]
@@ -128,5 +131,5 @@ def describe_difference(one: ServiceDifference) -> str:
         )
         if number
     ]  # fmt: skip
-    said = f"{one.before.instances} -> {one.after.instances} instances"
-    return f"{said}: {', '.join(moves)}" if moves else said
+    text = f"{one.before.instances} -> {one.after.instances} instances"
+    return f"{text}: {', '.join(moves)}" if moves else text

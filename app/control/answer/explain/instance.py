@@ -80,35 +80,39 @@ def describe_alternative(other: Alternative) -> str:
 def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAlternatives) -> str:
     name = problem.nodes[instance.node].gpu_type
     price = problem.nodes[instance.node].price_per_hour
-    beside = [one.service for one in plan.instances if one.place == instance.place and one is not instance]
+    beside = [line.service for line in plan.instances if line.place == instance.place and line is not instance]
     company = f"it shares the GPU with {', '.join(sorted(set(beside)))}" if beside else "no other service runs on it"
-    said = f"{name} at {money(price)} an hour; {company}"
-    others = {one.gpu_type: one for one in reversed(found.alternatives) if one.is_right and one.gpu_type != name}
+    text = f"{name} at {money(price)} an hour; {company}"
+    others = {
+        alternative.gpu_type: alternative
+        for alternative in reversed(found.alternatives)
+        if alternative.is_right and alternative.gpu_type != name
+    }
     if others:
-        told = ", ".join(
-            f"on {kind} it would take {count(len(one.instances), 'instance')} and {signed(one.adds_per_hour)} an hour"
-            for kind, one in sorted(others.items())
+        detail = ", ".join(
+            f"on {kind} it takes {count(len(other.instances), 'instance')} and {signed(other.adds_per_hour)} an hour"
+            for kind, other in sorted(others.items())
         )
-        return f"{said}; {told}"
+        return f"{text}; {detail}"
     unfit = [f"{kind}: {why}" for kind, why in found.unfit if kind != name]
     if not unfit:
-        return f"{said}; the fleet has no other GPU type"
+        return f"{text}; the fleet has no other GPU type"
     more = f"; and {len(unfit) - NAMED_TYPES} more" if len(unfit) > NAMED_TYPES else ""
-    return f"{said}; no other type has room for it ({'; '.join(unfit[:NAMED_TYPES])}{more})"
+    return f"{text}; no other type has room for it ({'; '.join(unfit[:NAMED_TYPES])}{more})"
 
 
 def _why_batch(instance: Instance, batches: tuple[BatchCarries, ...]) -> str:
-    mine = next((one for one in batches if one.batch == instance.batch), None)
-    most = max(batches, key=lambda one: (one.rate_per_second, -one.batch), default=None)
+    mine = next((batch for batch in batches if batch.batch == instance.batch), None)
+    most = max(batches, key=lambda batch: (batch.rate_per_second, -batch.batch), default=None)
     if mine is None or most is None:
         return f"its profile no longer has batch {instance.batch}"
-    said = f"batch {mine.batch} carries up to {rate(mine.rate_per_second)} a second within the SLO at this share"
-    others = [one for one in batches if one.batch != mine.batch]
-    told = ", ".join(
+    text = f"batch {mine.batch} carries up to {rate(mine.rate_per_second)} a second within the SLO at this share"
+    others = [batch for batch in batches if batch.batch != mine.batch]
+    detail = ", ".join(
         f"batch {one.batch} {rate(one.rate_per_second)}" if one.rate_per_second > 0 else f"batch {one.batch} nothing"
-        for one in sorted(others, key=lambda one: -one.rate_per_second)[:3]
+        for one in sorted(others, key=lambda other: -other.rate_per_second)[:3]
     )
-    return f"{said}; {told}" if told else f"{said}; its profile has no other batch"
+    return f"{text}; {detail}" if detail else f"{text}; its profile has no other batch"
 
 
 def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
@@ -117,7 +121,7 @@ def _why_sm(problem: Problem, instance: Instance, least: int) -> str:
         paid = "GPUs are paid whole, so a larger share costs nothing while no other service needs it"
         why = paid if problem.policy.pricing == "gpu" else "the plan leaves it some slack"
         return f"{least} % would be enough for {carried} a second; {why}"
-    below = max((one.rate_per_second for one in _batches(problem, instance, sm - 1)), default=None)
+    below = max((batch.rate_per_second for batch in _batches(problem, instance, sm - 1)), default=None)
     if below is None:
         return f"{sm} % is the smallest share in its profile"
     return f"{sm} % is the smallest share that carries {carried} a second: {sm - 1} % would carry {rate(below)}"
@@ -127,25 +131,26 @@ def _why_not_cheaper(problem: Problem, found: InstanceAlternatives) -> str:
     best = found.runner_up
     if best is None:
         return "no alternative that was tried carries its rate and keeps every rule"
-    told = describe_alternative(best)
+    text = describe_alternative(best)
     if best.adds_per_hour > 0:
-        return f"the runner-up costs {money(best.adds_per_hour)} an hour more: {told}"
+        return f"the runner-up costs {money(best.adds_per_hour)} an hour more: {text}"
     if best.adds_per_hour == 0:
-        return f"the runner-up costs the same, so a move would only add churn: {told}"
+        return f"the runner-up costs the same, so a move would only add churn: {text}"
     saved, horizon = -best.adds_per_hour, problem.policy.horizon_minutes / 60
     if saved * horizon <= best.churn:
         return (
             f"the runner-up would save {money(saved)} an hour, {money(saved * horizon)} over the horizon of "
-            f"{problem.policy.horizon_minutes:g} minutes, but the change would cost {money(best.churn)}: {told}"
+            f"{problem.policy.horizon_minutes:g} minutes, but the change would cost {money(best.churn)}: {text}"
         )
-    return f"the runner-up would save {money(saved)} an hour; the search did not find it: {told}"
+    return f"the runner-up would save {money(saved)} an hour; the search did not find it: {text}"
 
 
 def _least_sm(problem: Problem, instance: Instance) -> int:
     """Returns the least SM% that carries its rate where it runs, by any batch; 0 where none does."""
     for sm in range(1, int(instance.sm_percent) + 1):
         if any(
-            one.rate_per_second >= instance.rate_per_second * ENOUGH_SHARE for one in _batches(problem, instance, sm)
+            batch.rate_per_second >= instance.rate_per_second * ENOUGH_SHARE
+            for batch in _batches(problem, instance, sm)
         ):
             return sm
     return 0

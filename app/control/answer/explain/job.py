@@ -44,7 +44,7 @@ def why_job(
     if job is None:
         reason = waiting.get(name) or ("it is finished" if facts.phase == "finished" else f"it is {facts.phase}")
         return JobWhy(name, None, "", 0.0, None, reason, "", (f"{name} is not in this plan: {reason}",))
-    placed = next((one for one in plan.jobs if one.job == name), None)
+    placed = next((line for line in plan.jobs if line.job == name), None)
     return _placed(problem, plan, job, placed, now) if placed else _waiting(plan, job)
 
 
@@ -57,22 +57,27 @@ def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: date
         f"{job.name} runs on {placed.node}/{placed.gpu} ({node.gpu_type}), {placed.sm_percent} % of the SMs, at "
         f"{speed:.4g} {units} a second; {job.units:,.0f} are left"
     )
-    said = [f"{head}, to be done about {ends:%Y-%m-%d %H:%M} UTC" if ends else head, _why_there(problem, plan, placed)]
+    sentences = [
+        f"{head}, to be done about {ends:%Y-%m-%d %H:%M} UTC" if ends else head,
+        _why_there(problem, plan, placed),
+    ]
     if job.deadline and ends:
         spare = (job.deadline - ends).total_seconds()
-        said.append(
+        sentences.append(
             f"it meets its deadline with {spare / 3600:.1f} hours to spare"
             if spare >= 0
             else f"it misses its deadline by {-spare / 3600:.1f} hours"
         )
-    said.append(_elsewhere(problem, job, node.gpu_type, units))
-    reason = said[1]
-    return JobWhy(job.name, placed, node.gpu_type, job.units, ends, reason, "", tuple(one for one in said if one))
+    sentences.append(_elsewhere(problem, job, node.gpu_type, units))
+    reason = sentences[1]
+    return JobWhy(
+        job.name, placed, node.gpu_type, job.units, ends, reason, "", tuple(line for line in sentences if line)
+    )
 
 
 def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
     node = problem.nodes[placed.node]
-    services = sorted({one.service for one in plan.instances if one.place == placed.place})
+    services = sorted({instance.service for instance in plan.instances if instance.place == placed.place})
     if services:
         return f"why this GPU: {', '.join(services)} pay for it, so the job costs nothing there"
     if node.is_paid_anyway:
@@ -83,17 +88,17 @@ def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
 def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:
     """Says how fast a whole GPU of each other type would be."""
     there = {node.gpu_type for node in problem.nodes.values()}
-    told = [
+    parts = [
         f"{name} {value_at(profile.units_per_second, 100):.4g}"
         for name, profile in sorted(job.profiles.items())
         if name != here and name in there
     ]
-    return f"a whole GPU of another type would reach, in {units} a second: {', '.join(told)}" if told else ""
+    return f"a whole GPU of another type would reach, in {units} a second: {', '.join(parts)}" if parts else ""
 
 
 def _waiting(plan: Plan, job: Job) -> JobWhy:
-    left = next((one for one in plan.unplaced if one.job == job.name), None)
+    left = next((line for line in plan.unplaced if line.job == job.name), None)
     reason = left.reason if left and left.reason else "the services leave no room, and no empty GPU is used for it"
     relaxation = left.relaxation if left else ""
-    said = [f"{job.name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
-    return JobWhy(job.name, None, "", job.units, None, reason, relaxation, tuple(said))
+    sentences = [f"{job.name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
+    return JobWhy(job.name, None, "", job.units, None, reason, relaxation, tuple(sentences))

@@ -16,66 +16,66 @@ def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: 
     changes = plan.get("changes") or {}
     moved = [count(changes[name], name) for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
     because = f", made because of {row['reason']}" if row.get("reason") else ""
-    said = [
+    sentences = [
         f"plan {row['generation']} ({row['lane']}{because}) is {row['state']}: "
         + (f"{', '.join(moved)}; {changes.get('keep', 0)} kept" if moved else "it changes no instance")
     ]
     if row.get("message"):
-        said.append(str(row["message"]))
+        sentences.append(str(row["message"]))
     certificate = plan.get("certificate")
-    said += [_cost(certificate)] if certificate else []
-    said += _unserved(plan.get("unserved") or ())
-    said += explain_held_back(held_back)
-    return said
+    sentences += [_cost(certificate)] if certificate else []
+    sentences += _unserved(plan.get("unserved") or ())
+    sentences += explain_held_back(held_back)
+    return sentences
 
 
 def _cost(certificate: Mapping[str, JSON]) -> str:
     cost = certificate["cost"]
-    said = f"it costs {money(cost)} an hour"
+    text = f"it costs {money(cost)} an hour"
     if certificate.get("unservedCost"):
-        said += f", {money(certificate['unservedCost'])} of it for what is unserved"
+        text += f", {money(certificate['unservedCost'])} of it for what is unserved"
     if certificate.get("bound") is None:
-        return f"{said}; it has no bound ({certificate.get('method', '')})"
+        return f"{text}; it has no bound ({certificate.get('method', '')})"
     gap = certificate.get("gap")
     away = f", {100 * gap:.1f} % away" if gap is not None else ""
-    return f"{said}; no plan can cost less than {money(certificate['bound'])}{away} ({certificate.get('method', '')})"
+    return f"{text}; no plan can cost less than {money(certificate['bound'])}{away} ({certificate.get('method', '')})"
 
 
 def _unserved(unserved: Iterable[JSON]) -> list[str]:
-    left = sorted(unserved, key=lambda one: -one["ratePerSecond"])
-    said = [
-        f"unserved: {one['service']}, {rate(one['ratePerSecond'])} a second: {one.get('reason') or 'no reason given'}"
-        + (f"; least change that helps: {one['relaxation']}" if one.get("relaxation") else "")
-        for one in left[:NAMED_LINES]
+    left = sorted(unserved, key=lambda line: -line["ratePerSecond"])
+    sentences = [
+        f"unserved: {line['service']}, {rate(line['ratePerSecond'])} a second: {line.get('reason') or 'unknown reason'}"
+        + (f"; least change that helps: {line['relaxation']}" if line.get("relaxation") else "")
+        for line in left[:NAMED_LINES]
     ]
-    return said + (
+    return sentences + (
         [f"and {count(len(left) - NAMED_LINES, 'more service')} unserved"] if len(left) > NAMED_LINES else []
     )
 
 
 def explain_held_back(held_back: Sequence[JSON]) -> list[str]:
     """Lists the changes that the plan holds back."""
-    said = [
-        f"held back: {one['service'] or 'the plan'} ({one['reason']}): {one['message']}"
-        for one in held_back[:NAMED_LINES]
+    sentences = [
+        f"held back: {change['service'] or 'the plan'} ({change['reason']}): {change['message']}"
+        for change in held_back[:NAMED_LINES]
     ]
-    return said + (
+    return sentences + (
         [f"and {count(len(held_back) - NAMED_LINES, 'more change')} held back"] if len(held_back) > NAMED_LINES else []
     )
 
 
 def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
     """Describes the newest cycles, the newest first."""
-    said: list[str] = []
+    sentences: list[str] = []
     for same in _runs(cycles):
         first = same[0]
         what = OUTCOMES.get(first["outcome"], first["outcome"])
         many = f", {len(same)} times in a row" if len(same) > 1 else ""
-        told = f": {first['message']}" if first.get("message") else ""
-        said.append(f"{first['at']}: {what}{many}{told}")
-        if len(said) == NAMED_LINES:
+        text = f": {first['message']}" if first.get("message") else ""
+        sentences.append(f"{first['at']}: {what}{many}{text}")
+        if len(sentences) == NAMED_LINES:
             break
-    return said or ["no cycle has been recorded yet: is a planner running?"]
+    return sentences or ["no cycle has been recorded yet: is a planner running?"]
 
 
 OUTCOMES = {
@@ -91,10 +91,10 @@ OUTCOMES = {
 def _runs(cycles: Sequence[Mapping[str, JSON]]) -> Iterable[list[Mapping[str, JSON]]]:
     """Groups consecutive cycles with the same outcome and message."""
     same: list[Mapping[str, JSON]] = []
-    for one in cycles:
-        if same and (one["outcome"], one.get("message")) != (same[0]["outcome"], same[0].get("message")):
+    for cycle in cycles:
+        if same and (cycle["outcome"], cycle.get("message")) != (same[0]["outcome"], same[0].get("message")):
             yield same
             same = []
-        same.append(one)
+        same.append(cycle)
     if same:
         yield same

@@ -22,8 +22,8 @@ def drop_left_out(problem: Problem, plan: Plan) -> Plan:
 
 def add_predictions(problem: Problem, plan: Plan) -> Plan:
     """Returns the plan with a prediction for every line: lines that were taken over while running have none."""
-    places = {one.place for one in plan.instances if one.exec_ms <= 0}
-    places |= {one.place for one in plan.jobs if one.units_per_second <= 0}
+    places = {instance.place for instance in plan.instances if instance.exec_ms <= 0}
+    places |= {job.place for job in plan.jobs if job.units_per_second <= 0}
     if not places or not _is_profiled(problem, plan):
         return plan
     from solvers.planning.explain.applied import renewed  # compiled loops: only where they are needed
@@ -34,7 +34,9 @@ def add_predictions(problem: Problem, plan: Plan) -> Plan:
 
 def _is_profiled(problem: Problem, plan: Plan) -> bool:
     """Tells if every line has a profile where it runs; what has changed or ended since may have none."""
-    return all(problem.profile(one.service, one.variant, one.node) is not None for one in plan.instances) and all(
-        one.job in problem.jobs and problem.nodes[one.node].gpu_type in problem.jobs[one.job].profiles
-        for one in plan.jobs
+    return all(
+        problem.profile(instance.service, instance.variant, instance.node) is not None for instance in plan.instances
+    ) and all(
+        job.job in problem.jobs and problem.nodes[job.node].gpu_type in problem.jobs[job.job].profiles
+        for job in plan.jobs
     )

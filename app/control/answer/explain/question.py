@@ -35,7 +35,7 @@ class Explain(Aside):
             return _job(posed, plan, self.name, self.snapshot)
         if self.what == "service":
             return _service(posed, plan, self.name, self.snapshot)
-        found = next((one for one in plan.instances if one.id == self.name), None)
+        found = next((instance for instance in plan.instances if instance.id == self.name), None)
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
         why = why_instance(posed.problem, plan, found)
@@ -44,7 +44,7 @@ class Explain(Aside):
 
 def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
     if name not in posed.problem.services:
-        pinned = [one.id for _, one in posed.pinned if one.service and one.owner == name]
+        pinned = [instance.id for _, instance in posed.pinned if instance.service and instance.owner == name]
         late = f"{name} was declared after this plan was made; the next cycle plans for it"
         return {"missing": late if not pinned else f"{name} runs on cordoned GPUs, and stays there unchanged"}
     why = why_service(posed.problem, plan, name)
@@ -57,7 +57,7 @@ def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict
         "ratePerSecond": why.rate_per_second,
         "costPerHour": why.cost_per_hour,
         "sentences": sentences,
-        "instances": [_placed(one) for one in why.instances],
+        "instances": [_placed(instance) for instance in why.instances],
         "unserved": {
             "ratePerSecond": why.missing.rate_per_second,
             "reason": why.missing.reason,
@@ -66,7 +66,7 @@ def _service(posed: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict
         }
         if why.missing
         else None,
-        "shapes": [_instance(one) for one in why.shapes],
+        "shapes": [_instance(shape) for shape in why.shapes],
     }
 
 
@@ -122,10 +122,11 @@ def _instance(why: InstanceWhy) -> dict[str, Any]:
             "notCheaper": why.why_not_cheaper,
         },
         "batches": [
-            {"batch": one.batch, "ratePerSecond": one.rate_per_second, "execMs": one.exec_ms} for one in why.batches
+            {"batch": batch.batch, "ratePerSecond": batch.rate_per_second, "execMs": batch.exec_ms}
+            for batch in why.batches
         ],
         "runnerUp": _alternative(runner_up) if runner_up else None,
-        "alternatives": [_alternative(one) for one in why.found.alternatives],
+        "alternatives": [_alternative(alternative) for alternative in why.found.alternatives],
         "unfit": [{"gpuType": kind, "reason": reason} for kind, reason in why.found.unfit],
     }
 

@@ -43,8 +43,8 @@ class ServiceWhy:
 
 def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
     """Explains a service of a plan."""
-    mine = tuple(one for one in plan.instances if one.service == name)
-    left = next((one for one in plan.unserved if one.service == name), None)
+    mine = tuple(instance for instance in plan.instances if instance.service == name)
+    left = next((line for line in plan.unserved if line.service == name), None)
     standing = JudgedPlan(problem, plan, keep) if mine else None
     return ServiceWhy(
         name=name,
@@ -52,17 +52,17 @@ def why_service(problem: Problem, plan: Plan, name: str) -> ServiceWhy:
         instances=mine,
         cost_per_hour=costs_of_services(problem, plan)[name],
         missing=find_unserved_why(problem, plan, left) if left else None,
-        shapes=tuple(why_instance(problem, plan, one, standing) for one in _of_each_shape(problem, mine)),
+        shapes=tuple(why_instance(problem, plan, line, standing) for line in _of_each_shape(problem, mine)),
     )
 
 
 def find_unserved_why(problem: Problem, plan: Plan, left: Unserved) -> UnservedWhy:
     """Finds the full reason, and the least change that serves the service while the others keep what they have."""
     about = explain.case(problem, plan, left.service)
-    told = explain.told(about, fleet(problem, about.whole.at))
-    change = told.change
+    options = explain.told(about, fleet(problem, about.whole.at))
+    change = options.change
     proved = change is not None and judge(change.problem, change.plan, simulate=False, keeps=keep).is_right
-    return UnservedWhy(left.rate_per_second, told.reason, told.relaxation, proved)
+    return UnservedWhy(left.rate_per_second, options.reason, options.relaxation, proved)
 
 
 def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
@@ -75,14 +75,14 @@ def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Proble
 def _of_each_shape(problem: Problem, mine: Sequence[Instance]) -> list[Instance]:
     """Returns an instance of each shape, the most expensive shapes first."""
     by_shape: dict[tuple[object, ...], list[Instance]] = defaultdict(list)
-    for one in mine:
-        by_shape[problem.nodes[one.node].gpu_type, one.variant, one.batch].append(one)
+    for instance in mine:
+        by_shape[problem.nodes[instance.node].gpu_type, instance.variant, instance.batch].append(instance)
 
     def price(alike: list[Instance]) -> float:
-        return sum(problem.nodes[one.node].price_per_hour * one.sm_percent / 100 for one in alike)
+        return sum(problem.nodes[node.node].price_per_hour * node.sm_percent / 100 for node in alike)
 
     shapes = sorted(by_shape.values(), key=lambda alike: (-price(alike), alike[0].id))
-    return [max(alike, key=lambda one: (one.sm_percent, one.id)) for alike in shapes[:SHAPES_IN_FULL]]
+    return [max(alike, key=lambda node: (node.sm_percent, node.id)) for alike in shapes[:SHAPES_IN_FULL]]
 
 
 def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
@@ -91,28 +91,28 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
     slo = (
         f"{rate(why.rate_per_second)} requests a second, {service.percentile:g} % of them within {service.slo_ms:g} ms"
     )
-    served = sum(one.rate_per_second for one in why.instances)
+    served = sum(instance.rate_per_second for instance in why.instances)
     if not why.instances:
-        said = [f"{why.name} needs {slo}; nothing of it is served"]
+        sentences = [f"{why.name} needs {slo}; nothing of it is served"]
     else:
-        slowest = max(one.latency_ms for one in why.instances)
-        said = [
+        slowest = max(instance.latency_ms for instance in why.instances)
+        sentences = [
             f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
         ]
     if why.missing:
         gone = why.missing
-        said.append(f"unserved: {rate(gone.rate_per_second)} a second: {gone.reason}")
+        sentences.append(f"unserved: {rate(gone.rate_per_second)} a second: {gone.reason}")
         proved = " (verified: it is then served, and all others keep what they have)" if gone.is_proved else ""
         if gone.relaxation:
-            said.append(f"least change that helps: {gone.relaxation}{proved}")
+            sentences.append(f"least change that helps: {gone.relaxation}{proved}")
     for shape in why.shapes:
-        said += describe_instance(shape)
-    return said
+        sentences += describe_instance(shape)
+    return sentences
 
 
 def _types(problem: Problem, why: ServiceWhy) -> str:
     counts: dict[str, int] = defaultdict(int)
-    for one in why.instances:
-        counts[problem.nodes[one.node].gpu_type] += 1
+    for instance in why.instances:
+        counts[problem.nodes[instance.node].gpu_type] += 1
     return ", ".join(f"{number} x {name}" for name, number in sorted(counts.items()))

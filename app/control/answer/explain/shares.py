@@ -12,15 +12,15 @@ from solvers.planning.problem import Instance, Problem
 def costs_of_instances(problem: Problem, plan: Plan) -> Mapping[str, float]:
     """Returns the price per hour by instance id: GPUs only, without energy."""
     on: dict[tuple[str, int], list[Instance]] = defaultdict(list)
-    for one in plan.instances:
-        on[one.place].append(one)
+    for instance in plan.instances:
+        on[instance.place].append(instance)
     found: dict[str, float] = {}
     for (name, _), residents in on.items():
         node, memory_gib = problem.nodes[name], problem.type_of(name).memory_gib
-        weights = [weight(one, memory_gib) for one in residents]
+        weights = [weight(resident, memory_gib) for resident in residents]
         paid = node.price_per_hour * used_part(problem, residents, memory_gib)
-        for one, own in zip(residents, weights, strict=True):
-            found[one.id] = paid * own / (sum(weights) or 1.0)
+        for resident, own in zip(residents, weights, strict=True):
+            found[resident.id] = paid * own / (sum(weights) or 1.0)
     return found
 
 
@@ -40,7 +40,9 @@ def weight(one: Instance, memory_gib: float) -> float:
 
 def used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:
     """The part of a GPU that its services pay: all of it, or where shares are priced what they use."""
-    if problem.policy.pricing == "gpu" or any(problem.services[one.service].is_dedicated for one in residents):
+    if problem.policy.pricing == "gpu" or any(
+        problem.services[resident.service].is_dedicated for resident in residents
+    ):
         return 1.0
-    by_sm = sum(one.sm_percent for one in residents) / 100
-    return min(1.0, max(by_sm, sum(one.memory_gib for one in residents) / memory_gib))
+    by_sm = sum(resident.sm_percent for resident in residents) / 100
+    return min(1.0, max(by_sm, sum(resident.memory_gib for resident in residents) / memory_gib))

@@ -68,7 +68,7 @@ def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Basel
         elif baseline == "hetsev":
             wanted += _hetsev(problem, service, known, rate, price)
         else:
-            wanted += _cheapest(service, [one for one in known if one.gpu_type == largest], rate)
+            wanted += _cheapest(service, [line for line in known if line.gpu_type == largest], rate)
     if baseline == "one_per_gpu":
         return [BaselineInstance(service.name, shape, number) for number, (service, shape) in enumerate(wanted)]
     return first_fit(problem, wanted)
@@ -99,7 +99,7 @@ def _cheapest(service: Service, known: Sequence[InstanceShape], rate: float) -> 
     if not known:
         return []
     shape = min(
-        known, key=lambda one: (_needed(service, rate, one.rate_per_second) * one.share, one.sm_percent)
+        known, key=lambda line: (_needed(service, rate, line.rate_per_second) * line.share, line.sm_percent)
     )  # fmt: skip
     return [(service, shape)] * _needed(service, rate, shape.rate_per_second)
 

@@ -53,7 +53,7 @@ def first_fit(problem: Problem, wanted: Iterable[tuple[Service, InstanceShape]])
     """Places each on the first GPU of its type with room by SMs, memory, model and clients."""
     open_gpus: dict[str, list[_OpenGpu]] = defaultdict(list)
     found = []
-    for service, shape in sorted(wanted, key=lambda one: (-one[1].share, one[0].name)):
+    for service, shape in sorted(wanted, key=lambda manifest: (-manifest[1].share, manifest[0].name)):
         whole_gib, gpus = problem.gpu_types[shape.gpu_type].memory_gib, open_gpus[shape.gpu_type]
         fitting = (n for n, gpu in enumerate(gpus) if gpu.fits(service, shape, whole_gib, problem.policy))
         number = next(fitting, len(gpus))

@@ -33,8 +33,8 @@ class PaidGpu:
 def list_gpus(problem: Problem, plan: Plan) -> list[PaidGpu]:
     """Returns the GPUs that a plan's services run on."""
     found: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
-    for one in plan.instances:
-        found[one.place].append(GpuHolding(one.service, one.sm_percent, one.memory_gib))
+    for instance in plan.instances:
+        found[instance.place].append(GpuHolding(instance.service, instance.sm_percent, instance.memory_gib))
     return [
         PaidGpu(problem.nodes[node].gpu_type, problem.nodes[node].price_per_hour, tuple(held))
         for (node, _), held in sorted(found.items())
@@ -46,10 +46,10 @@ def by_service(problem: Problem, gpus: Iterable[PaidGpu]) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for gpu in gpus:
         whole_gib = problem.gpu_types[gpu.gpu_type].memory_gib
-        weights = [max(one.sm_percent / 100, one.memory_gib / whole_gib) for one in gpu.held]
+        weights = [max(change.sm_percent / 100, change.memory_gib / whole_gib) for change in gpu.held]
         part = _part(problem, gpu, whole_gib)
-        for one, weight in zip(gpu.held, weights, strict=True):
-            found[one.service] += gpu.price_per_hour * part * weight / fsum(weights)
+        for change, weight in zip(gpu.held, weights, strict=True):
+            found[change.service] += gpu.price_per_hour * part * weight / fsum(weights)
     return dict(found)
 
 
@@ -62,7 +62,9 @@ def by_tenant(problem: Problem, of_services: dict[str, float]) -> dict[str, floa
 
 
 def _part(problem: Problem, gpu: PaidGpu, whole_gib: float) -> float:
-    dedicated = any(problem.services[one.service].is_dedicated for one in gpu.held)
+    dedicated = any(problem.services[change.service].is_dedicated for change in gpu.held)
     if gpu.is_whole or dedicated or problem.policy.pricing == "gpu":
         return 1.0
-    return max(fsum(one.sm_percent for one in gpu.held) / 100, fsum(one.memory_gib for one in gpu.held) / whole_gib)
+    return max(
+        fsum(change.sm_percent for change in gpu.held) / 100, fsum(change.memory_gib for change in gpu.held) / whole_gib
+    )

@@ -37,19 +37,19 @@ class WhatIfChange:
     @property
     def services(self) -> frozenset[str]:
         """Returns the services that the change names."""
-        stated = {f"{one.tenant}/{one.name}" for one in self.declared if one.kind == "Service"}
+        stated = {f"{known.tenant}/{known.name}" for known in self.declared if known.kind == "Service"}
         return frozenset(stated | self.slos_ms.keys() | self.rates.keys())
 
 
 def apply_change(snapshot: Snapshot, change: WhatIfChange) -> Snapshot:
     """Returns the snapshot with the change applied."""
-    world = {(one.kind, one.tenant, one.name): one for one in snapshot.declared}
+    world = {(line.kind, line.tenant, line.name): line for line in snapshot.declared}
     expected = dict(snapshot.expected)
-    for one in change.declared:
-        before = world.get((one.kind, one.tenant, one.name))
-        world[one.kind, one.tenant, one.name] = one
-        if one.kind == "Service" and (before is None or before.spec["ratePerSecond"] != one.spec["ratePerSecond"]):
-            expected[f"{one.tenant}/{one.name}"] = _expect(float(str(one.spec["ratePerSecond"])))
+    for line in change.declared:
+        before = world.get((line.kind, line.tenant, line.name))
+        world[line.kind, line.tenant, line.name] = line
+        if line.kind == "Service" and (before is None or before.spec["ratePerSecond"] != line.spec["ratePerSecond"]):
+            expected[f"{line.tenant}/{line.name}"] = _expect(float(str(line.spec["ratePerSecond"])))
     for key in change.gone:
         world.pop(key, None)
         expected.pop(f"{key[1]}/{key[2]}", None)
@@ -93,8 +93,8 @@ def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, c
     if ("GpuType", "", gpu_type) not in world:
         known = ", ".join(sorted(name for kind, _, name in world if kind == "GpuType")) or "none"
         raise WrongChange(f"there is no GPU type {gpu_type}; known: {known}")
-    alike = [one for one in world.values() if one.kind == "Node" and one.spec["gpuType"] == gpu_type]
-    like = min(alike, key=lambda one: (int(str(one.spec["gpus"])), one.name), default=None)
+    alike = [line for line in world.values() if line.kind == "Node" and line.spec["gpuType"] == gpu_type]
+    like = min(alike, key=lambda node: (int(str(node.spec["gpus"])), node.name), default=None)
     each = int(str(like.spec["gpus"])) if like else count
     found: list[DeclaredObject] = []
     left = count

@@ -40,10 +40,10 @@ class WhatIfSide:
         """Returns this side, with the other plan where that is valid here too, and better."""
         if other is None:
             return self
-        nodes = {one.node for one in other.instances} | {one.node for one in other.jobs}
+        nodes = {instance.node for instance in other.instances} | {job.node for job in other.jobs}
         if not nodes <= self.problem.nodes.keys():
             return self
-        if not {one.service for one in other.instances} <= self.problem.services.keys():
+        if not {instance.service for instance in other.instances} <= self.problem.services.keys():
             return self
         verdict = judge(self.problem, other, simulate=False, keeps=keep)
         certificate = self.plan.certificate
@@ -69,10 +69,10 @@ def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) 
         "services": services[:MOST_SERVICES],
         "servicesLeftOut": max(0, len(services) - MOST_SERVICES),
         "unserved": [
-            {"service": one.service, "ratePerSecond": one.rate_per_second, "reason": one.reason,
-             "relaxation": one.relaxation} for one in after.plan.unserved
+            {"service": line.service, "ratePerSecond": line.rate_per_second, "reason": line.reason,
+             "relaxation": line.relaxation} for line in after.plan.unserved
         ],
-        "releasable": [{"node": one.node, "perHour": one.price_per_hour} for one in after.plan.releasable],
+        "releasable": [{"node": node.node, "perHour": node.price_per_hour} for node in after.plan.releasable],
     }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _side(side: WhatIfSide) -> dict[str, JSON]:
         "resourceCost": certificate.cost.resource,
         "unservedCost": certificate.cost.unserved,
         "bound": certificate.bound,
-        "gpus": len({one.place for one in side.plan.instances}),
+        "gpus": len({instance.place for instance in side.plan.instances}),
         "instances": len(side.plan.instances),
         "unserved": len(side.plan.unserved),
         "method": certificate.method,
@@ -101,12 +101,12 @@ def _services(before: WhatIfSide, after: WhatIfSide, named: Collection[str]) -> 
         for name in sorted(old.keys() | new.keys())
         if name in named or _is_other(old.get(name), new.get(name))
     ]
-    return sorted(found, key=lambda one: one["service"] not in named)
+    return sorted(found, key=lambda line: line["service"] not in named)
 
 
 def _each(side: WhatIfSide) -> dict[str, dict[str, JSON]]:
     costs = costs_of_services(side.problem, side.plan)
-    missed = {one.service: one.rate_per_second for one in side.plan.unserved}
+    missed = {line.service: line.rate_per_second for line in side.plan.unserved}
     found: dict[str, dict[str, JSON]] = {}
     for name, service in side.problem.services.items():
         found[name] = {
@@ -117,10 +117,10 @@ def _each(side: WhatIfSide) -> dict[str, dict[str, JSON]]:
             "latencyMs": 0.0,
             "costPerHour": costs[name],
         }
-    for one in side.plan.instances:
-        mine = found[one.service]
+    for instance in side.plan.instances:
+        mine = found[instance.service]
         mine["instances"] += 1
-        mine["latencyMs"] = max(mine["latencyMs"], one.latency_ms)
+        mine["latencyMs"] = max(mine["latencyMs"], instance.latency_ms)
     return found
 
 
@@ -134,22 +134,22 @@ def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
     """Returns the comparison in sentences, the most important first."""
     before, after, changes = comparison["before"], comparison["after"], comparison["changes"]
     paid, missed = after["resourceCost"] - before["resourceCost"], after["unservedCost"] - before["unservedCost"]
-    said = [
+    sentences = [
         f"GPUs cost {money(before['resourceCost'])} -> {money(after['resourceCost'])} an hour ({signed(paid)}); "
         f"in use {before['gpus']} -> {after['gpus']}, instances {before['instances']} -> {after['instances']}"
     ]
     if before["unservedCost"] or after["unservedCost"]:
         worth = f"{money(before['unservedCost'])} -> {money(after['unservedCost'])} an hour ({signed(missed)})"
-        said.append(f"unserved requests cost {worth}")
+        sentences.append(f"unserved requests cost {worth}")
     moved = [count(changes[name], name) for name in CHANGES[1:] if changes[name]]
-    said.append(
+    sentences.append(
         f"changes: {', '.join(moved)}; churn {money(comparison['churnCost'])}" if moved else "no instance would change"
     )
     if comparison["unserved"]:
-        said.append(f"{count(len(comparison['unserved']), 'service')} would be unserved, {before['unserved']} now")
+        sentences.append(f"{count(len(comparison['unserved']), 'service')} would be unserved, {before['unserved']} now")
     elif before["unserved"]:
-        said.append(f"{count(before['unserved'], 'service')} that are unserved now would be served")
-    return said + [_service_in_words(one) for one in comparison["services"][:10]]
+        sentences.append(f"{count(before['unserved'], 'service')} that are unserved now would be served")
+    return sentences + [_service_in_words(service) for service in comparison["services"][:10]]
 
 
 def _service_in_words(one: Mapping[str, JSON]) -> str:
@@ -158,10 +158,10 @@ def _service_in_words(one: Mapping[str, JSON]) -> str:
         side = new or old
         word = "new" if old is None else "gone"
         return f"{one['service']}: {word}, {count(side['instances'], 'instance')}, {money(side['costPerHour'])} an hour"
-    said = [f"{old['instances']} -> {new['instances']} instances"]
-    said.append(f"{money(old['costPerHour'])} -> {money(new['costPerHour'])} an hour")
+    sentences = [f"{old['instances']} -> {new['instances']} instances"]
+    sentences.append(f"{money(old['costPerHour'])} -> {money(new['costPerHour'])} an hour")
     if new["latencyMs"] or old["latencyMs"]:
-        said.append(f"latency {ms(old['latencyMs'])} -> {ms(new['latencyMs'])} of {ms(new['sloMs'])}")
+        sentences.append(f"latency {ms(old['latencyMs'])} -> {ms(new['latencyMs'])} of {ms(new['sloMs'])}")
     if new["unservedPerSecond"] or old["unservedPerSecond"]:
-        said.append(f"unserved {rate(old['unservedPerSecond'])} -> {rate(new['unservedPerSecond'])} a second")
-    return f"{one['service']}: {', '.join(said)}"
+        sentences.append(f"unserved {rate(old['unservedPerSecond'])} -> {rate(new['unservedPerSecond'])} a second")
+    return f"{one['service']}: {', '.join(sentences)}"

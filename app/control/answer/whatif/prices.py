@@ -83,14 +83,14 @@ def _cost(problem: Problem, plan: Plan) -> HourlyCost:
 
 
 def _without(problem: Problem, name: str) -> Problem:
-    return replace(problem, services={key: one for key, one in problem.services.items() if key != name})
+    return replace(problem, services={key: service for key, service in problem.services.items() if key != name})
 
 
 def _without_lines(plan: Plan, name: str) -> Plan:
     return replace(
         plan,
-        instances=tuple(one for one in plan.instances if one.service != name),
-        unserved=tuple(one for one in plan.unserved if one.service != name),
+        instances=tuple(instance for instance in plan.instances if instance.service != name),
+        unserved=tuple(line for line in plan.unserved if line.service != name),
     )
 
 

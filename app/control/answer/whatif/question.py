@@ -68,11 +68,11 @@ class WhatIf(Aside):
     def _adapt(self, problem: Problem, other: Plan) -> Plan | None:
         """Adapts another plan to this problem with the fewest changes."""
         lines = tuple(
-            one for one in other.instances
-            if one.node in problem.nodes and one.service in problem.services
-            and problem.profile(one.service, one.variant, one.node) is not None
+            instance for instance in other.instances
+            if instance.node in problem.nodes and instance.service in problem.services
+            and problem.profile(instance.service, instance.variant, instance.node) is not None
         )  # fmt: skip
-        jobs = tuple(one for one in other.jobs if one.node in problem.nodes and one.job in problem.jobs)
+        jobs = tuple(job for job in other.jobs if job.node in problem.nodes and job.job in problem.jobs)
         state = RunningState(problem.state.now if problem.state else None, lines, jobs)
         return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
 
