@@ -37,7 +37,7 @@ class EventQuery(BaseModel):
     cursor: Annotated[str, Field(max_length=1000)] = ""
 
 
-@router.get("", summary="What event_of, newest first; repetitions within an hour are counted as one event")
+@router.get("", summary="What happened, newest first; repetitions within an hour are counted as one event")
 def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Response:
     """A tenant sees only its own events."""
     is_own = require(who, Noun.EVENT, AccessVerb.READ, query.tenant) is Reach.OWN

@@ -62,9 +62,9 @@ def list_join_tokens(
     require(who, Noun.JOIN_TOKEN, AccessVerb.READ)
     after = cursors.decode(cursor, str)[0] if cursor else ""
     rows = ctx.database.read(lambda connection: join_tokens.page(connection, after, limit + 1))
-    follow_rates = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
+    following = cursors.encode(rows[limit - 1].id) if len(rows) > limit else None
     items = [_wire(row) for row in rows[:limit]]
-    return answer({"kind": "JoinTokenList", "metadata": {"next": follow_rates}, "items": items})
+    return answer({"kind": "JoinTokenList", "metadata": {"next": following}, "items": items})
 
 
 @router.delete("/jointokens/{token_id}", summary="Revoke a join token: no node can join with it any more")

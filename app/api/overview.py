@@ -131,14 +131,14 @@ def _left_out() -> list[str]:
 def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, float]]) -> list[dict[str, Any]]:
     """Returns the GPUs that the plan uses, with their power and utilisation of the last minute."""
     on: dict[tuple[str, int], dict[str, Any]] = {}
-    for one in (*body.get("instances", ()), *body.get("jobs", ())):
+    for line in (*body.get("instances", ()), *body.get("jobs", ())):
         gpu = on.setdefault(
-            (one["node"], one["gpu"]),
-            {"node": one["node"], "gpu": one["gpu"], "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": []},
+            (line["node"], line["gpu"]),
+            {"node": line["node"], "gpu": line["gpu"], "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": []},
         )
-        gpu["smPercent"] += one["smPercent"]
-        gpu["memoryGib"] += one["memoryGib"]
-        gpu["services" if "service" in one else "jobs"].append(one.get("service") or one["job"])
+        gpu["smPercent"] += line["smPercent"]
+        gpu["memoryGib"] += line["memoryGib"]
+        gpu["services" if "service" in line else "jobs"].append(line.get("service") or line["job"])
     for place, gpu in on.items():
         gpu["powerW"], gpu["utilizationPercent"] = measured.get(place, (None, None))
     return [on[place] for place in sorted(on)]

@@ -68,8 +68,8 @@ def decoded(connection: Connection, row: Row) -> Plan:
 def of_tenant(plan: Mapping[str, Any], tenant: str) -> dict[str, Any]:
     """Returns the tenant's own instances, jobs and reasons, and how much more there is."""
 
-    def mine(one: Mapping[str, Any], field: str) -> bool:
-        return str(one[field]).startswith(f"{tenant}/")
+    def mine(line: Mapping[str, Any], field: str) -> bool:
+        return str(line[field]).startswith(f"{tenant}/")
 
     own = {
         "instances": [instance for instance in plan["instances"] if mine(instance, "service")],

@@ -277,14 +277,14 @@ def _cost(plan: dict[str, Any]) -> dict[str, float] | None:
     return {name: certificate[name] for name in ("cost", "resourceCost", "unservedCost")} if certificate else None
 
 
-def _difference(one: ServiceDifference) -> dict[str, Any]:
+def _difference(difference: ServiceDifference) -> dict[str, Any]:
     return {
-        "service": one.service,
-        "words": describe_difference(one),
-        "before": _camel(asdict(one.before)),
-        "after": _camel(asdict(one.after)),
-        **{name: getattr(one, name) for name in ("started", "stopped", "moved", "resized", "retuned", "kept")},
-        "reasons": list(one.reasons),
+        "service": difference.service,
+        "words": describe_difference(difference),
+        "before": _camel(asdict(difference.before)),
+        "after": _camel(asdict(difference.after)),
+        **{name: getattr(difference, name) for name in ("started", "stopped", "moved", "resized", "retuned", "kept")},
+        "reasons": list(difference.reasons),
     }
 
 

@@ -69,9 +69,9 @@ def read_now(connection: Connection) -> Snapshot:
 
     def expecting(known: ForecastInput) -> dict[str, ExpectedLoad]:
         rates = {
-            f"{one.tenant}/{one.name}": float(str(one.spec["ratePerSecond"]))
-            for one in known.declared
-            if one.kind == "Service"
+            f"{service.tenant}/{service.name}": float(str(service.spec["ratePerSecond"]))
+            for service in known.declared
+            if service.kind == "Service"
         }
         return {name: last.get(name) or ExpectedLoad(rate, reason="declared") for name, rate in rates.items()}
 

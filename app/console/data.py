@@ -105,7 +105,7 @@ def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedE
     troubles = EventFilter(tenant=tenant, severities=["alarm", "warning"], since=since)
     information = EventFilter(tenant=tenant, severities=["info"], since=since)
     found = [*events.recent(connection, troubles, MOST_TROUBLES), *events.recent(connection, information, MOST_INFO)]
-    return sorted(found, key=lambda one: (one.last_at, one.id), reverse=True)
+    return sorted(found, key=lambda event: (event.last_at, event.id), reverse=True)
 
 
 def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:

@@ -130,12 +130,12 @@ def _pages(order: Sequence[MapNode]) -> list[list[MapNode]]:
     """Splits the nodes into pages that stay small."""
     pages: list[list[MapNode]] = []
     room = 0
-    for one in order:
-        size = min(max(one.gpus, 1), MOST_BOXES)
+    for node in order:
+        size = min(max(node.gpus, 1), MOST_BOXES)
         if not pages or size > room or len(pages[-1]) >= MOST_NODES:
             pages.append([])
             room = MOST_GPUS
-        pages[-1].append(one)
+        pages[-1].append(node)
         room -= size
     return pages
 

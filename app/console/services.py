@@ -77,35 +77,35 @@ def make_page(found: Sequence[ServiceRow], asked: PageRequest) -> ServicePage:
     return ServicePage(tuple(wanted[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]), len(wanted), page, pages, counts)
 
 
-def _row(one: Mapping[str, Any], why: Mapping[str, Any]) -> ServiceRow:
-    state, status = _state(one)
+def _row(service: Mapping[str, Any], why: Mapping[str, Any]) -> ServiceRow:
+    state, status = _state(service)
     return ServiceRow(
-        name=one["service"],
-        hue=hue(one["service"]),
+        name=service["service"],
+        hue=hue(service["service"]),
         state=state,
         status=status,
-        rate=one["ratePerSecond"],
-        planned=one["plannedPerSecond"],
-        unserved=one["unservedPerSecond"],
-        attained=one["attained"],
-        percentile=one["percentile"],
-        slo_ms=one["sloMs"],
-        latency_ms=one["latencyMs"],
-        burn=one["burnRate"],
-        instances=one["instances"],
-        price=one["pricePerHour"],
+        rate=service["ratePerSecond"],
+        planned=service["plannedPerSecond"],
+        unserved=service["unservedPerSecond"],
+        attained=service["attained"],
+        percentile=service["percentile"],
+        slo_ms=service["sloMs"],
+        latency_ms=service["latencyMs"],
+        burn=service["burnRate"],
+        instances=service["instances"],
+        price=service["pricePerHour"],
         reason=why.get("reason") or "",
         relaxation=why.get("relaxation") or "",
     )
 
 
-def _state(one: Mapping[str, Any]) -> tuple[str, str]:
-    if one["unservedPerSecond"] > 0:
-        return "unserved", "partly unserved" if one["instances"] else "unserved"
-    if not one["instances"]:
+def _state(service: Mapping[str, Any]) -> tuple[str, str]:
+    if service["unservedPerSecond"] > 0:
+        return "unserved", "partly unserved" if service["instances"] else "unserved"
+    if not service["instances"]:
         return "unserved", "not planned yet"
-    if one["attained"] is None:
+    if service["attained"] is None:
         return "quiet", "no requests"
-    if one["attained"] * 100 < one["percentile"]:
+    if service["attained"] * 100 < service["percentile"]:
         return "late", "below its SLO"
     return "kept", "within its SLO"

@@ -100,8 +100,8 @@ def _planner(seen: ConsoleData) -> Iterator[TroubleLine]:
         yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "#plan")
 
 
-def _count(count: int, one: str, many: str) -> str:
-    return f"{number(count)} {one if count == 1 else many}"
+def _count(count: int, singular: str, many: str) -> str:
+    return f"{number(count)} {singular if count == 1 else many}"
 
 
 def _listed(names: Sequence[str]) -> str:

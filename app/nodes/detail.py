@@ -46,7 +46,9 @@ def detail_of(report: Report) -> NodeDetail:
     named = {copy.instance for copy in report.copies} | {held.instance for held in report.held_back}
     named |= {excursion.instance for excursion in report.excursions}
     owners = {
-        one.id: InstanceOwner(one.tenant, one.service, one.job) for one in report.instances if named and one.id in named
+        line.id: InstanceOwner(line.tenant, line.service, line.job)
+        for line in report.instances
+        if named and line.id in named
     }
     return NodeDetail(
         tuple(describe_ailing(gpu) for gpu in report.gpus if _unwell(gpu)),

@@ -89,6 +89,8 @@ def filter_tenant(endpoints: Iterable[ServiceEndpoints], tenant: str) -> tuple[S
     """Returns a tenant's own services without addresses: a copy takes commands at the address of its requests."""
     mine = [endpoint for endpoint in endpoints if endpoint.service.startswith(f"{tenant}/")]
     return tuple(
-        msgspec.structs.replace(one, copies=tuple(msgspec.structs.replace(copy, address="") for copy in one.copies))
-        for one in mine
+        msgspec.structs.replace(
+            service, copies=tuple(msgspec.structs.replace(copy, address="") for copy in service.copies)
+        )
+        for service in mine
     )

@@ -65,13 +65,14 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
 
 def _owned(lines: Iterable[Any], owners: Mapping[str, InstanceOwner]) -> list[dict[str, Any]]:
     return [
-        {**msgspec.to_builtins(owners.get(one.instance, InstanceOwner())), **msgspec.to_builtins(one)} for one in lines
+        {**msgspec.to_builtins(owners.get(line.instance, InstanceOwner())), **msgspec.to_builtins(line)}
+        for line in lines
     ]
 
 
-def _shown(one: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
-    names_others = any(name in one.get("message", "") for name in foreign)
-    return {key: value for key, value in one.items() if key != "address" and not (key == "message" and names_others)}
+def _shown(line: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
+    names_others = any(name in line.get("message", "") for name in foreign)
+    return {key: value for key, value in line.items() if key != "address" and not (key == "message" and names_others)}
 
 
 def _foreign(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> set[str]:

@@ -34,7 +34,7 @@ class ReportSpan:
 
 
 def parse_query(name: str, by: str, span: ReportSpan, tenant: str, most_rows: int) -> ReportQuery:
-    """Returns a query that the store can answer; the HttpProblem names what it cannot."""
+    """Returns a query that the store can answer; and refuses all others by name."""
     report = find_report(name)
     zone = _zone(span.time_zone)
     words = [word.strip() for word in by.split(",") if word.strip()] if by else list(report.default_by)

@@ -97,12 +97,12 @@ def _difference(record: Record, plan: Plan, decision: Decision) -> str:
 
 def record_of(connection: Connection, generation: int) -> Record | None:
     """Returns the record of a plan; None where the plan is unknown."""
-    one = read_plan(connection, generation)
-    if one is None:
+    recorded = read_plan(connection, generation)
+    if recorded is None:
         return None
     return Record(
-        generation, PlanningLane(one.lane), SolveOutcome(one.outcome), snapshot_of(connection, one), dict(one.recipe),
-        dict(one.versions), one.plan, dict(one.desired),
+        generation, PlanningLane(recorded.lane), SolveOutcome(recorded.outcome), snapshot_of(connection, recorded),
+        dict(recorded.recipe), dict(recorded.versions), recorded.plan, dict(recorded.desired),
     )  # fmt: skip
 
 

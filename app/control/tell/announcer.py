@@ -67,7 +67,7 @@ class Announcer:
         self._rental = RentalAdvisor(self.solver)
 
     def prepare(self, snapshot: Snapshot, posed: Question) -> None:
-        """Reads ahead, while the solver declared_work, what the announcement needs in any case."""
+        """Reads ahead, while the solver works, what the announcement needs in any case."""
         with suppress(Unavailable):  # the announcement reads it then
             self._slos.read(self.database, snapshot.at, posed.problem)
 

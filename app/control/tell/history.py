@@ -31,7 +31,7 @@ class AnnouncedHistory:
     def find_events(
         self, connection: Connection, announced: Announcement, free: Sequence[Releasable]
     ) -> list[NewEvent]:  # fmt: skip
-        """Returns what has event_of since the last announcement."""
+        """Returns what has happened since the last announcement."""
         snapshot, rent = announced.outcome.snapshot, announced.rent
         found = [_releasable_event(node) for node in free if node.node not in self._releasable]
         if self._snapshot is None:

@@ -126,20 +126,20 @@ def _rank(draft: _Draft) -> tuple[object, ...]:
     return (draft.price, len(draft.instances), first.sm_percent, -first.clock_mhz, first.place)
 
 
-def _draft(one: ShapeOptions, row: int, instance: Instance, terms: ServiceTerms) -> _Draft | None:
+def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTerms) -> _Draft | None:
     """Drafts as few instances as can carry the rate in this way, each with as few SMs as possible."""
-    caps, rate = one.cap[row], instance.rate_per_second
+    caps, rate = looked.cap[row], instance.rate_per_second
     most = float(caps.max())
     if not most > 0:
         return None
-    spot = one.lot.spots[int(one.spot[row])]
+    spot = looked.lot.spots[int(looked.spot[row])]
     copies = max(1, ceil(rate * ENOUGH_SHARE / most))
     if copies > len(spot.places):
         return None
     each = rate / copies
     sm = int(np.argmax(caps >= each * ENOUGH_SHARE))
-    way = one.ways[one.way[row]]
-    batch, exec_ms = int(way.at.batches[one.by[row, sm]]), float(one.exec_ms[row, sm])
+    way = looked.ways[looked.way[row]]
+    batch, exec_ms = int(way.at.batches[looked.by[row, sm]]), float(looked.exec_ms[row, sm])
     judged = exec_ms * (1 + terms.policy.exec_margin)
     service = terms.service
     wait = timeout_for(batch, judged, service.slo_ms, service.percentile, each)
@@ -209,8 +209,8 @@ def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float
         return f"even its fastest execution there takes {fastest:.4g} ms, which misses the SLO of {service.slo_ms:g} ms"
     alike = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
     node = min(alike, key=lambda node: (node.price_per_hour, node.name))
-    one = options(problem, lot([empty(problem, node, [(node.name, 0)])]), terms, Notes())
-    enough = (one.cap >= rate * ENOUGH_SHARE).any(axis=0) if one.cap.size else np.zeros(1, dtype=bool)
+    found = options(problem, lot([empty(problem, node, [(node.name, 0)])]), terms, Notes())
+    enough = (found.cap >= rate * ENOUGH_SHARE).any(axis=0) if found.cap.size else np.zeros(1, dtype=bool)
     if not enough.any():
         return "not even an empty GPU carries the rate alone"
     sm = int(np.argmax(enough))

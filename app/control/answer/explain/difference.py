@@ -109,27 +109,27 @@ def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
     return counts
 
 
-def _shape(one: JSON) -> tuple[JSON, ...]:
-    return (one["variant"], one["smPercent"], one["memoryGib"])
+def _shape(instance: JSON) -> tuple[JSON, ...]:
+    return (instance["variant"], instance["smPercent"], instance["memoryGib"])
 
 
-def _tuning(one: JSON, other: JSON) -> bool:
+def _tuning(instance: JSON, other: JSON) -> bool:
     """Tells if batch, timeout, clock and rate are the same."""
     return all(
-        abs(one[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
+        abs(instance[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
         for name in ("batch", "batchTimeoutMs", "clockMhz", "ratePerSecond")
     )
 
 
-def describe_difference(one: ServiceDifference) -> str:
+def describe_difference(difference: ServiceDifference) -> str:
     """Returns `2 -> 3 instances: 1 started, 1 resized`."""
     moves = [
         f"{number} {word}"
         for word, number in (
-            ("started", one.started), ("stopped", one.stopped), ("moved", one.moved), ("resized", one.resized),
-            ("retuned", one.retuned),
+            ("started", difference.started), ("stopped", difference.stopped), ("moved", difference.moved),
+            ("resized", difference.resized), ("retuned", difference.retuned),
         )
         if number
     ]  # fmt: skip
-    text = f"{one.before.instances} -> {one.after.instances} instances"
+    text = f"{difference.before.instances} -> {difference.after.instances} instances"
     return f"{text}: {', '.join(moves)}" if moves else text

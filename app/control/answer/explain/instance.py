@@ -109,8 +109,8 @@ def _why_batch(instance: Instance, batches: tuple[BatchCarries, ...]) -> str:
     text = f"batch {mine.batch} carries up to {rate(mine.rate_per_second)} a second within the SLO at this share"
     others = [batch for batch in batches if batch.batch != mine.batch]
     detail = ", ".join(
-        f"batch {one.batch} {rate(one.rate_per_second)}" if one.rate_per_second > 0 else f"batch {one.batch} nothing"
-        for one in sorted(others, key=lambda other: -other.rate_per_second)[:3]
+        f"batch {batch.batch} {rate(batch.rate_per_second) if batch.rate_per_second > 0 else 'nothing'}"
+        for batch in sorted(others, key=lambda other: -other.rate_per_second)[:3]
     )
     return f"{text}; {detail}" if detail else f"{text}; its profile has no other batch"
 
@@ -178,11 +178,12 @@ def _batches(problem: Problem, instance: Instance, sm_percent: int) -> tuple[Bat
 
 def describe_instance(why: InstanceWhy) -> list[str]:
     """Returns the sentences, the most important first."""
-    one = why.instance
+    instance = why.instance
     head = (
-        f"{one.service} runs {one.variant} on {one.node}/{one.gpu} ({why.gpu_type}), batch {one.batch}, "
-        f"{one.sm_percent} % of the SMs, {one.memory_gib:g} GiB; it carries {rate(one.rate_per_second)} a second at "
-        f"{ms(one.latency_ms)} and costs {money(why.cost_per_hour)} an hour"
+        f"{instance.service} runs {instance.variant} on {instance.node}/{instance.gpu} ({why.gpu_type}), "
+        f"batch {instance.batch}, {instance.sm_percent} % of the SMs, {instance.memory_gib:g} GiB; it carries "
+        f"{rate(instance.rate_per_second)} a second at {ms(instance.latency_ms)} "
+        f"and costs {money(why.cost_per_hour)} an hour"
     )
     return [
         head,

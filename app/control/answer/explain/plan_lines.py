@@ -16,7 +16,7 @@ def drop_left_out(problem: Problem, plan: Plan) -> Plan:
         plan,
         instances=tuple(line for line in plan.instances if line.place in places and line.service in services),
         jobs=tuple(line for line in plan.jobs if line.place in places),
-        unserved=tuple(one for one in plan.unserved if one.service in services),
+        unserved=tuple(line for line in plan.unserved if line.service in services),
     )
 
 

@@ -148,16 +148,16 @@ def _alternative(other: Alternative) -> dict[str, Any]:
     }
 
 
-def _placed(one: Instance) -> dict[str, Any]:
+def _placed(instance: Instance) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "service": one.service,
-        "node": one.node,
-        "gpu": one.gpu,
-        "variant": one.variant,
-        "batch": one.batch,
-        "smPercent": one.sm_percent,
-        "memoryGib": one.memory_gib,
-        "ratePerSecond": one.rate_per_second,
-        "predicted": {"execMs": one.exec_ms, "latencyMs": one.latency_ms},
+        "id": instance.id,
+        "service": instance.service,
+        "node": instance.node,
+        "gpu": instance.gpu,
+        "variant": instance.variant,
+        "batch": instance.batch,
+        "smPercent": instance.sm_percent,
+        "memoryGib": instance.memory_gib,
+        "ratePerSecond": instance.rate_per_second,
+        "predicted": {"execMs": instance.exec_ms, "latencyMs": instance.latency_ms},
     }

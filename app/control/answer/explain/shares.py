@@ -28,14 +28,14 @@ def costs_of_services(problem: Problem, plan: Plan) -> Mapping[str, float]:
     """Returns the price per hour by service: what its instances cost together."""
     of = costs_of_instances(problem, plan)
     found: dict[str, float] = dict.fromkeys(problem.services, 0.0)
-    for one in plan.instances:
-        found[one.service] += of[one.id]
+    for instance in plan.instances:
+        found[instance.service] += of[instance.id]
     return found
 
 
-def weight(one: Instance, memory_gib: float) -> float:
+def weight(instance: Instance, memory_gib: float) -> float:
     """The larger of its parts of the GPU: of SMs, or of memory."""
-    return max(one.sm_percent / 100, one.memory_gib / memory_gib)
+    return max(instance.sm_percent / 100, instance.memory_gib / memory_gib)
 
 
 def used_part(problem: Problem, residents: list[Instance], memory_gib: float) -> float:

@@ -36,12 +36,14 @@ def record_savings(store: PlannerStore) -> int:
     return hours
 
 
-def compare_plan(snapshot: Snapshot, one: RecordedPlan) -> list[Saving]:
+def compare_plan(snapshot: Snapshot, recorded_plan: RecordedPlan) -> list[Saving]:
     """Computes what a recorded plan and the baselines cost each tenant per hour for what the plan serves."""
     problem = formulate(snapshot).problem
     services = problem.services.keys()
-    instances = tuple(line for line in one.plan.instances if line.service in services and line.node in problem.nodes)
-    plan = type(one.plan)(instances)
+    instances = tuple(
+        line for line in recorded_plan.plan.instances if line.service in services and line.node in problem.nodes
+    )
+    plan = type(recorded_plan.plan)(instances)
     paid, others = plan_costs(problem, plan), costs(problem, plan)
     return [
         Saving(tenant, _nano(paid[tenant]), *(_nano(by.get(tenant, 0.0)) for by in others.values()))
@@ -52,8 +54,8 @@ def compare_plan(snapshot: Snapshot, one: RecordedPlan) -> list[Saving]:
 def _of_plan(store: PlannerStore, due: Due) -> Sequence[Saving]:
     def read(connection: Connection) -> tuple[Sequence[Saving], tuple[Snapshot, RecordedPlan] | None]:
         before = savings.last(connection, due.generation)
-        one = None if before else read_plan(connection, due.generation)
-        return before, (snapshot_of(connection, one), one) if one else None
+        recorded = None if before else read_plan(connection, due.generation)
+        return before, (snapshot_of(connection, recorded), recorded) if recorded else None
 
     before, found = store.database.read(read)
     return compare_plan(*found) if found else before

@@ -84,8 +84,10 @@ def _service(world: Mapping[tuple[str, str, str], DeclaredObject], name: str) ->
     return found
 
 
-def _put(world: dict[tuple[str, str, str], DeclaredObject], one: DeclaredObject, fields: Mapping[str, Any]) -> None:
-    world[one.kind, one.tenant, one.name] = replace(one, spec={**one.spec, **fields})
+def _put(
+    world: dict[tuple[str, str, str], DeclaredObject], declared: DeclaredObject, fields: Mapping[str, Any]
+) -> None:
+    world[declared.kind, declared.tenant, declared.name] = replace(declared, spec={**declared.spec, **fields})
 
 
 def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, count: int) -> list[DeclaredObject]:

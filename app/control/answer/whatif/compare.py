@@ -152,16 +152,17 @@ def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
     return sentences + [_service_in_words(service) for service in comparison["services"][:10]]
 
 
-def _service_in_words(one: Mapping[str, JSON]) -> str:
-    old, new = one["before"], one["after"]
+def _service_in_words(service: Mapping[str, JSON]) -> str:
+    old, new = service["before"], service["after"]
     if old is None or new is None:
         side = new or old
         word = "new" if old is None else "gone"
-        return f"{one['service']}: {word}, {count(side['instances'], 'instance')}, {money(side['costPerHour'])} an hour"
+        costs = f"{count(side['instances'], 'instance')}, {money(side['costPerHour'])} an hour"
+        return f"{service['service']}: {word}, {costs}"
     sentences = [f"{old['instances']} -> {new['instances']} instances"]
     sentences.append(f"{money(old['costPerHour'])} -> {money(new['costPerHour'])} an hour")
     if new["latencyMs"] or old["latencyMs"]:
         sentences.append(f"latency {ms(old['latencyMs'])} -> {ms(new['latencyMs'])} of {ms(new['sloMs'])}")
     if new["unservedPerSecond"] or old["unservedPerSecond"]:
         sentences.append(f"unserved {rate(old['unservedPerSecond'])} -> {rate(new['unservedPerSecond'])} a second")
-    return f"{one['service']}: {', '.join(sentences)}"
+    return f"{service['service']}: {', '.join(sentences)}"
