@@ -20,7 +20,7 @@ from app.control.formulate.tenants import FILLED_SHARE
 from app.control.formulate.tenants.budget import DEGRADED_PRIORITY_DIVISOR
 from app.control.formulate.tenants.shares import BAND_SHARE
 from app.control.jobs.life import MOST_FAILURES
-from app.control.jobs.order import CALM
+from app.control.jobs.order import CALM_RATIO
 from app.control.observe.silence import SILENT_SECONDS
 from app.control.rollout.rules import RolloutRules
 from app.sessions import LINK_SECONDS, SESSION_SECONDS
@@ -74,7 +74,7 @@ def word(value: float) -> str:
         ("health", f"{HEALTH.hot_c:g} degrees or more; until below {HEALTH.cool_c:g}"),
         ("health", f"for {HEALTH.slow_seconds:g} s; until not for {HEALTH.clear_seconds:g} s"),
         ("health", f"after {HEALTH.back_off_seconds:g} s without its fault ({HEALTH.mps_back_off_seconds:g} s after"),
-        ("jobs", f"from {word(CALM)} times on, a job is not urgent"),
+        ("jobs", f"from {word(CALM_RATIO)} times on, a job is not urgent"),
         ("jobs", f"it failed {word(MOST_FAILURES)} times without progress"),
         ("jobs", f"more than {word(RESTART_SECONDS / 60)} minutes and {100 * WORTH:g} % of the time left"),
         ("serve", f"Connections: {MOST_CONNECTIONS}"),

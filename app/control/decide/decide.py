@@ -41,7 +41,7 @@ def draft_changes(
     """What an answer decides: jobs that would move for next to nothing stay, those that rest are named."""
     if answer.plan is not None:
         queue = queue_jobs(snapshot)
-        plan = queue.add_resting(keep_jobs_steady(posed.problem, answer.plan, queue.left))
+        plan = queue.add_resting(keep_jobs_steady(posed.problem, answer.plan, queue.units_left))
         answer = replace(answer, plan=plan)
     return draft(snapshot, posed, answer, lane, reason)
 

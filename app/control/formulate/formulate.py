@@ -16,7 +16,7 @@ LEAST_HORIZON_MINUTES = 3.0
 def formulate(snapshot: Snapshot) -> Question:
     """Returns the question of this moment: tenants' rules applied, and only the jobs that may be placed now."""
     queue = queue_jobs(snapshot)
-    question = pose(snapshot, jobs=queue.left)
+    question = pose(snapshot, jobs=queue.units_left)
     problem = queue.weigh(apply_tenant_rules(question.problem, snapshot, question.pinned).problem)
     # If plans changed four times in the last hour, the next change is due in a quarter of an hour: a move has to pay
     # for itself by then.

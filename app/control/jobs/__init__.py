@@ -1,7 +1,7 @@
-"""Jobs: training and offline inference, on what services leave of GPUs (OLTunes' second class; Mudi's multiplexing).
+"""Jobs: training and offline inference on the capacity that services leave (OLTunes' second class of work, Mudi).
 
-`lived` is their life as a fold over what nodes were told and say, `queued` which of them go into a problem, `answered`
-what its plan means for those that wait, and `said` what their objects say.
+`advance_jobs` follows their life through assignments and reports, `queue_jobs` chooses those that go into a problem,
+`apply_answer` records what its plan means for them, and `job_status` writes the status of their objects.
 """
 
 from __future__ import annotations

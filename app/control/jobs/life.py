@@ -1,8 +1,8 @@
 """A job's life: queued, starting, running, preempted and resumed, finished or failed. No progress is counted twice.
 
-What its newest process says is how far the job is: a process goes on from what was last saved, so what it says may be
-less than was counted before; that much is done again, and said. Words of an older process count only until the newer
-one speaks, and a report that comes late or twice changes nothing.
+The newest process of a job tells its progress. A process continues from the last checkpoint, so it may report less than
+was counted before: the difference is work to repeat, and an event says so. Reports of an older process count only until
+the newer process reports, and a report that arrives late or twice changes nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.readings import JobReading
 from app.control.jobs.state import OVER, WAITING, JobNeed, JobPhase, JobPlace, JobState, JobWork
 
-MOST_FAILURES = 5  # without getting on between them
-FALLEN = timedelta(seconds=60)  # still down: counted as another
-PACE_SECONDS = 60.0  # that a measured pace looks back, about
-NEAR_END = timedelta(seconds=30)  # of work: one that ends by itself so close to its end, twice, is done
-EASED = 0.95  # of the time to its deadline: one that was late is no longer, once it needs less
-UP = ("ready", "routing")
+MOST_FAILURES = 5  # without progress between them
+FAILURE_INTERVAL = timedelta(seconds=60)  # a job that is still down after it counts another failure
+PACE_SECONDS = 60.0  # time constant of the measured pace
+NEAR_END = timedelta(seconds=30)  # of work: a job that exits twice this close to its end is done
+ON_TIME_SHARE = 0.95  # of the time to its deadline: a late job that needs less is on time again
+RUNNING_STAGES = ("ready", "routing")
 OWN_FAULTS = frozenset(
     {"exited", "not_started", "not_warm", "not_under_mps", "limit_not_in_force", "refused_arguments", "no_template"}
 )
@@ -29,7 +29,7 @@ OWN_FAULTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JobsStep:
-    """All jobs a moment later, and what happened to them."""
+    """The jobs after a step, and the events of the step."""
 
     states: Mapping[str, JobState]
     events: tuple[NewEvent, ...] = ()
@@ -38,33 +38,37 @@ class JobsStep:
 def advance_jobs(
     states: Mapping[str, JobState],
     works: Mapping[str, JobWork],
-    told: Mapping[str, JobPlace],
+    assigned: Mapping[str, JobPlace],
     readings: Iterable[JobReading],
     now: datetime,
     why: Mapping[str, str] | None = None,
 ) -> JobsStep:
-    """One moment. `told` is where nodes were told to run jobs, `why` the reasons of those that lost their place."""
-    heard: dict[str, list[JobReading]] = {}
-    job_of = {place.instance: job for job, place in told.items()} | {one.instance: name for name, one in states.items()}
+    """Advances all jobs by what was assigned and reported.
+
+    `assigned` are the current places of jobs, `why` the reasons of jobs that lost their place.
+    """
+    by_job: dict[str, list[JobReading]] = {}
+    job_of = {place.instance: job for job, place in assigned.items()}
+    job_of |= {state.instance: name for name, state in states.items()}
     for reading in readings:
         job = reading.job or job_of.get(reading.instance, "")
-        heard.setdefault(job, []).append(reading)
+        by_job.setdefault(job, []).append(reading)
     found: dict[str, JobState] = {}
     events: list[NewEvent] = []
     for name, work in sorted(works.items()):
         life = _Life(states.get(name), work, now)
-        life.declared()
-        life.told(told.get(name), (why or {}).get(name, ""))
-        for reading in sorted(heard.get(name, ()), key=lambda one: (one.order, one.at)):
-            life.heard(reading)
-        life.judged()
+        life.follow_manifest()
+        life.follow_assignment(assigned.get(name), (why or {}).get(name, ""))
+        for reading in sorted(by_job.get(name, ()), key=lambda reading: (reading.order, reading.at)):
+            life.follow_reading(reading)
+        life.conclude()
         found[name] = life.state
         events += life.events
     return JobsStep(found, tuple(events))
 
 
 class _Life:
-    """One job through one moment."""
+    """Advances a single job."""
 
     def __init__(self, state: JobState | None, work: JobWork, now: datetime) -> None:
         self.work, self.now = work, now
@@ -75,20 +79,20 @@ class _Life:
         else:
             self.state = state
 
-    def declared(self) -> None:
-        """Another manifest gives a failed job another chance, and more work to a finished one; progress stays."""
+    def follow_manifest(self) -> None:
+        """A changed manifest restarts a failed job, and a finished job that now has more work; progress stays."""
         state = self.state
         if state.manifest == self.work.manifest:
             return
         self.state = replace(state, manifest=self.work.manifest, failures=0, need=JobNeed(), is_late=False)
-        again = state.phase is JobPhase.FAILED or (state.phase is JobPhase.FINISHED and state.done < self.work.units)
-        if again:
+        restarts = state.phase is JobPhase.FAILED or (state.phase is JobPhase.FINISHED and state.done < self.work.units)
+        if restarts:
             self._become(JobPhase.PREEMPTED if state.first_started_at else JobPhase.QUEUED)
             self.state = replace(self.state, finished_at=None)
-            self._tell(Reason.JOB_QUEUED, "it was declared anew")
+            self._tell(Reason.JOB_QUEUED, "its manifest was changed")
 
-    def told(self, place: JobPlace | None, why: str) -> None:
-        """A node was told to run it, another one, or nobody any more."""
+    def follow_assignment(self, place: JobPlace | None, why: str) -> None:
+        """The job got a place, another place, or lost its place."""
         state = self.state
         if state.phase in OVER:
             return
@@ -98,7 +102,7 @@ class _Life:
             ran = state.first_started_at is not None
             self._become(JobPhase.PREEMPTED if ran else JobPhase.QUEUED)
             self.state = replace(
-                self.state, per_second=0.0, fell=False, fell_at=None, preemptions=state.preemptions + ran
+                self.state, per_second=0.0, is_down=False, failed_at=None, preemptions=state.preemptions + ran
             )
             if ran:
                 self._tell(Reason.JOB_PREEMPTED, f"at {self._progress()}{f': {why}' if why else ''}")
@@ -107,36 +111,36 @@ class _Life:
             return
         if place.instance != state.instance:
             self.state = replace(
-                state, instance=place.instance, node=place.node, order=-1, said=0.0, said_at=None, fell=False,
-                fell_at=None, before=state.instance, before_order=state.order,
+                state, instance=place.instance, node=place.node, order=-1, reported_units=0.0, reported_at=None,
+                is_down=False, failed_at=None, before=state.instance, before_order=state.order,
             )  # fmt: skip
         self._become(JobPhase.STARTING)
         self.state = replace(self.state, per_second=0.0, need=JobNeed())
         at = f"on {place.node}/{place.gpu} with {place.sm_percent:g} % of its SMs"
         self._tell(Reason.JOB_PLACED, f"{at}, from {self._progress()}" if state.done else at)
 
-    def heard(self, reading: JobReading) -> None:
-        """A node says how far it is, or that it fell."""
+    def follow_reading(self, reading: JobReading) -> None:
+        """A node reported the job's progress or its failure."""
         state = self.state
         if state.phase in OVER:
             return
         if reading.instance != state.instance:
-            self._heard_last(reading)
+            self._count_earlier(reading)
             return
         if reading.order <= state.order:
             return
         self.state = replace(state, order=reading.order)
         if reading.units > 0:
-            self._counted(reading)
+            self._count(reading)
         if reading.reason in OWN_FAULTS:
-            self._fell(reading)
-        elif reading.stage in UP or reading.units > state.said:
-            self.state = replace(self.state, fell=False, fell_at=None)
+            self._count_failure(reading)
+        elif reading.stage in RUNNING_STAGES or reading.units > state.reported_units:
+            self.state = replace(self.state, is_down=False, failed_at=None)
             if self.state.phase is JobPhase.STARTING:
-                self._started()
+                self._start()
 
-    def judged(self) -> None:
-        """Done, given up, or late."""
+    def conclude(self) -> None:
+        """Finishes the job, gives it up, or warns that it is late."""
         state, work = self.state, self.work
         if state.phase in OVER:
             return
@@ -145,43 +149,45 @@ class _Life:
         elif state.failures >= MOST_FAILURES:
             self._become(JobPhase.FAILED)
             self.state = replace(self.state, per_second=0.0)
-            self._tell(Reason.JOB_FAILED, f"it fell {state.failures} times without getting on: {state.message}")
+            self._tell(Reason.JOB_FAILED, f"it failed {state.failures} times without progress: {state.message}")
         elif work.deadline is not None:
-            self._late(work.deadline)
+            self._check_deadline(work.deadline)
 
-    def _heard_last(self, reading: JobReading) -> None:
-        """The last words of the instance before: how far it came. Nobody hears them once the new one has spoken."""
+    def _count_earlier(self, reading: JobReading) -> None:
+        """Counts the progress of the previous instance, as long as the new instance has not reported."""
         state = self.state
-        if not reading.instance or reading.instance != state.before or state.said:
+        if not reading.instance or reading.instance != state.before or state.reported_units:
             return
         if reading.order <= state.before_order:
             return
         done = max(state.done, min(reading.units, self.work.units))
         self.state = replace(state, before_order=reading.order, done=done)
 
-    def _counted(self, reading: JobReading) -> None:
+    def _count(self, reading: JobReading) -> None:
         state = self.state
         units = min(reading.units, self.work.units)
         back = state.done - units
-        if back > 0 and (not state.said or units < state.said):
-            # A new process, from what was saved last.
+        if back > 0 and (not state.reported_units or units < state.reported_units):
+            # A new process continues from the last checkpoint.
             self._tell(Reason.JOB_RESUMED, f"at {units:g} of {self.work.units:g}: {back:g} had not been saved")
-            self.state = replace(state, done=units, said=units, said_at=reading.at, repeated=state.repeated + back)
+            self.state = replace(
+                state, done=units, reported_units=units, reported_at=reading.at, repeated=state.repeated + back
+            )
             return
         pace = state.per_second
-        if state.said and state.said_at and state.phase is JobPhase.RUNNING:
-            passed = (reading.at - state.said_at).total_seconds()
+        if state.reported_units and state.reported_at and state.phase is JobPhase.RUNNING:
+            passed = (reading.at - state.reported_at).total_seconds()
             if passed <= 0:
                 return
-            measured, new = (units - state.said) / passed, 1 - exp(-passed / PACE_SECONDS)
+            measured, new = (units - state.reported_units) / passed, 1 - exp(-passed / PACE_SECONDS)
             pace = measured if not pace else pace + (measured - pace) * new
-        got_on = units > max(state.done_then, state.said) and state.said > 0
+        progressed = units > max(state.done_at_failure, state.reported_units) and state.reported_units > 0
         self.state = replace(
-            state, done=max(state.done, units), said=units, said_at=reading.at, per_second=pace,
-            failures=0 if got_on and units > state.done_then else state.failures,
+            state, done=max(state.done, units), reported_units=units, reported_at=reading.at, per_second=pace,
+            failures=0 if progressed and units > state.done_at_failure else state.failures,
         )  # fmt: skip
 
-    def _started(self) -> None:
+    def _start(self) -> None:
         first = self.state.first_started_at is None
         self._become(JobPhase.RUNNING)
         self.state = replace(self.state, first_started_at=self.state.first_started_at or self.now)
@@ -190,14 +196,14 @@ class _Life:
             f"on {self.state.node}" if first else f"on {self.state.node} at {self._progress()}",
         )
 
-    def _fell(self, reading: JobReading) -> None:
-        """Each fall counts once, and again for every minute that it stays down."""
+    def _count_failure(self, reading: JobReading) -> None:
+        """Counts each failure once, and once more for every minute that the job stays down."""
         state = self.state
-        again = state.fell_at is None or reading.at - state.fell_at >= FALLEN
-        if state.fell and not again:
+        is_due = state.failed_at is None or reading.at - state.failed_at >= FAILURE_INTERVAL
+        if state.is_down and not is_due:
             return
         self.state = replace(
-            state, fell=True, fell_at=reading.at, failures=state.failures + 1, done_then=state.done,
+            state, is_down=True, failed_at=reading.at, failures=state.failures + 1, done_at_failure=state.done,
             message=f"{reading.reason}: {reading.message}"[:500], per_second=0.0,
         )  # fmt: skip
         if self.state.phase is JobPhase.RUNNING:
@@ -205,7 +211,7 @@ class _Life:
         pace = state.per_second or state.planned_per_second or self.work.fastest_per_second
         close = self.work.units - state.done <= pace * NEAR_END.total_seconds()
         if close and reading.reason == "exited" and self.state.failures >= 2 and state.done > 0:
-            self._finish(f"; it ended by itself, last counted at {self._progress()}")
+            self._finish(f"; its process exited at {self._progress()}")
 
     def _finish(self, how: str) -> None:
         units = self.work.units
@@ -218,16 +224,18 @@ class _Life:
             Reason.JOB_FINISHED, f"{units:g} {self.work.unit} are done{', after the deadline' if late else ''}{how}"
         )
 
-    def _late(self, deadline: datetime) -> None:
-        """Warned as soon as its end is foreseen behind its deadline, and once."""
+    def _check_deadline(self, deadline: datetime) -> None:
+        """Warns once, as soon as the job is predicted to miss its deadline."""
         state = self.state
         end = predicted_end(state, self.work, self.now) or soonest_end(state, self.work, self.now)
         if end is None:
             return
         if not state.is_late and end > deadline:
             self.state = replace(state, is_late=True)
-            self._tell(Reason.JOB_LATE, f"its end is foreseen at {_clock(end)}, its deadline is {_clock(deadline)}")
-        elif state.is_late and end < self.now + (deadline - self.now) * EASED:
+            self._tell(
+                Reason.JOB_LATE, f"it is predicted to end at {_clock(end)}, after its deadline of {_clock(deadline)}"
+            )
+        elif state.is_late and end < self.now + (deadline - self.now) * ON_TIME_SHARE:
             self.state = replace(state, is_late=False)
 
     def _become(self, phase: JobPhase) -> None:
@@ -242,7 +250,7 @@ class _Life:
 
 
 def predicted_end(state: JobState, work: JobWork, now: datetime) -> datetime | None:
-    """When it will be done at its pace; None while it has none."""
+    """Returns when the job will be done at its current pace; None while it has none."""
     if state.phase is JobPhase.FINISHED:
         return state.finished_at
     if state.phase not in (JobPhase.STARTING, JobPhase.RUNNING):
@@ -251,12 +259,12 @@ def predicted_end(state: JobState, work: JobWork, now: datetime) -> datetime | N
 
 
 def soonest_end(state: JobState, work: JobWork, now: datetime) -> datetime | None:
-    """When it could be done at best, had it the GPU that suits it most for itself from now on."""
+    """Returns when the job could be done at best, alone on the fastest GPU from now on."""
     return None if state.phase in OVER else _after(now, work.units - state.done, work.fastest_per_second)
 
 
 def removed_jobs(states: Mapping[str, JobState], works: Mapping[str, JobWork]) -> Sequence[str]:
-    """Jobs that are no longer declared."""
+    """Returns the jobs that are no longer declared."""
     return sorted(states.keys() - works.keys())
 
 

@@ -1,8 +1,8 @@
-"""Who comes first among jobs, the throughput-oriented of two classes of work (OLTunes: urgency, shortest job first).
+"""Orders jobs, the throughput-oriented of two classes of work (OLTunes: urgency, shortest job first).
 
-The other class, latency-critical work, is what services are asked. It stands in no queue: every plan serves it first,
-and jobs live on what it leaves. The more urgent comes first: the time that is left over the time that is needed, the
-smaller the sooner. Who has plenty of time is not urgent at all; among equals the shortest goes first.
+The other class, latency-critical work, is the load of services. It is never queued: every plan serves it first, and
+jobs get what it leaves. Urgency is the remaining time over the time that a job needs: the smaller, the sooner. A job
+with plenty of time is not urgent at all; among equals the shortest goes first.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-CALM = 4.0  # times the time it needs: more is no urgency
-STEPS = 4  # of urgency between whole numbers: nearer than that is equal
+CALM_RATIO = 4.0  # of remaining to needed time: above it a job is not urgent
+STEPS_PER_UNIT = 4  # of the ratio: closer ratios count as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +22,17 @@ class JobTask:
     name: str
     seconds: float  # that it takes
     left_seconds: float = inf  # until it must be done
-    failed: int = 0  # times that it found no place: it comes before its equals
+    failed: int = 0  # failed attempts to place it: it comes before its equals
 
     @property
     def urgency(self) -> float:
-        """The smaller, the more urgent; infinite where nothing presses."""
+        """The smaller, the more urgent; infinite for a job that is not urgent."""
         if self.left_seconds == inf:
             return inf
         ratio = max(0.0, self.left_seconds) / max(self.seconds, 1e-9)
-        return inf if ratio >= CALM else round(ratio * STEPS) / STEPS
+        return inf if ratio >= CALM_RATIO else round(ratio * STEPS_PER_UNIT) / STEPS_PER_UNIT
 
 
 def sort_tasks(tasks: Iterable[JobTask]) -> list[JobTask]:
-    """Urgency, who failed before, shortest job; then names, so that it is always the same."""
+    """Sorts by urgency, failed attempts and length; then by name, so that the order is always the same."""
     return sorted(tasks, key=lambda task: (task.urgency, -task.failed, task.seconds, task.name))

@@ -1,8 +1,8 @@
-"""Which jobs go into the problem, with what is left of each and how much each weighs; who rests, and why.
+"""Chooses the jobs that go into the problem, with the remaining work and the weight of each, and those that wait.
 
-A job that nothing could finish in time any more is late, and said to be; it goes on where that costs nothing. One that
-found no place rests, twice as long each time, unless its deadline presses, or room has come free since that
-was not there when it failed. What it needs is remembered, so that explaining it costs nothing while it rests.
+A job that cannot meet its deadline any more is late; it goes on where that costs nothing. A job that found no place
+waits before the next attempt, twice as long each time, unless its deadline is close or room has become free since. What
+it needs is stored, so that it can be explained at no cost while it waits.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from app.control.jobs.state import JobNeed, JobState, JobWork, declared_work
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
 
-REST = timedelta(seconds=30)
-MOST_REST = timedelta(minutes=10)
-PRESSING = 1.5  # times the time it needs: it does not rest
-MAY_WAIT = 1.25  # beyond it a deadline weighs less: there will be another time to meet it
-LEAST_WEIGHT = 0.1
-RATIO_STEPS = 4
-STAYS = 1.5  # what runs weighs more than what would take its place
-FAILED_BEFORE, MOST_FAILED = 0.1, 10  # more for each time
-TIE = 1e-4  # between equals by their order: prices hardly feel it
-STEP = 1.02  # what is left is told in such steps: a steady fleet asks the same question again
+FIRST_WAIT = timedelta(seconds=30)
+LONGEST_WAIT = timedelta(minutes=10)
+URGENT_RATIO = 1.5  # of remaining to needed time: a job below it does not wait
+PATIENT_RATIO = 1.25  # of remaining to needed time: above it a job weighs less, for it can be placed later
+LEAST_WEIGHT_FACTOR = 0.1
+RATIO_STEPS_PER_UNIT = 4
+RUNNING_WEIGHT_FACTOR = 1.5  # a running job weighs more than a job that would replace it
+WEIGHT_PER_FAILED_ATTEMPT = 0.1
+MOST_WEIGHED_ATTEMPTS = 10
+TIE_BREAK_SHARE = 1e-4  # of a weight, between equals by their order: small beside any price
+WORK_STEP_FACTOR = 1.02  # remaining work is rounded to such steps, so that a steady fleet asks the same question
 
 
 @dataclass(frozen=True, slots=True)
 class JobQueue:
-    """The throughput-oriented queue at one moment."""
+    """The queue of jobs at one moment."""
 
-    left: Mapping[str, float] = field(default_factory=dict)  # of jobs that go into the problem
-    order: tuple[str, ...] = ()  # of all that are not over
-    weights: Mapping[str, float] = field(default_factory=dict)  # in place of their priorities
-    resting: tuple[Unplaced, ...] = ()  # and not asked about
-    too_late: frozenset[str] = frozenset()  # no place would meet their deadline: they go on as if they had none
+    units_left: Mapping[str, float] = field(default_factory=dict)  # of jobs that go into the problem
+    order: tuple[str, ...] = ()  # of all unfinished jobs
+    weights: Mapping[str, float] = field(default_factory=dict)  # replace the jobs' priorities
+    resting: tuple[Unplaced, ...] = ()  # jobs that wait for their next attempt
+    too_late: frozenset[str] = frozenset()  # no place could finish them in time: planned as if without deadline
 
     def weigh(self, problem: Problem) -> Problem:
-        """The problem with each job at its weight: the solver leaves the least out."""
+        """Returns the problem with the jobs' weights: the solver leaves out the least important."""
         if not problem.jobs:
             return problem
         jobs = {
@@ -56,89 +57,91 @@ class JobQueue:
         return replace(problem, jobs=jobs)
 
     def add_resting(self, plan: Plan) -> Plan:
-        """The plan with those that rest among its unplaced jobs."""
+        """Returns the plan with the waiting jobs among its unplaced jobs."""
         if not self.resting:
             return plan
-        known = {one.job for one in plan.unplaced} | {one.job for one in plan.jobs}
-        more = [one for one in self.resting if one.job not in known]
-        return replace(plan, unplaced=tuple(sorted([*plan.unplaced, *more], key=lambda one: one.job)))
+        known = {unplaced.job for unplaced in plan.unplaced} | {placed.job for placed in plan.jobs}
+        more = [unplaced for unplaced in self.resting if unplaced.job not in known]
+        return replace(plan, unplaced=tuple(sorted([*plan.unplaced, *more], key=lambda unplaced: unplaced.job)))
 
 
 def queue_jobs(snapshot: Snapshot) -> JobQueue:
-    """Jobs that are not over, in order."""
+    """Returns the queue of the unfinished jobs, in order."""
     known = declared_work(snapshot.declared)
     if not known:
         return JobQueue()
     room = free_capacity(snapshot)
-    running = {one.owner for wanted in snapshot.in_force.values() for one in wanted.instances if one.job}
+    running = {instance.owner for wanted in snapshot.in_force.values() for instance in wanted.instances if instance.job}
     facts = {name: snapshot.jobs.get(name, JobProgress()) for name in known}
     open_ = {name: work for name, work in known.items() if facts[name].phase not in ("finished", "failed")}
     tasks = sort_tasks(_task(work, facts[name], snapshot.at) for name, work in open_.items())
     too_late = frozenset(task.name for task in tasks if task.seconds > task.left_seconds)
-    left, weights, resting = {}, {}, []
+    units_left, weights, resting = {}, {}, []
     for rank, task in enumerate(tasks):
         work, fact = open_[task.name], facts[task.name]
         if task.name not in running and _rests(task, fact, work, room, snapshot.at):
             if work.deadline is not None:
                 resting.append(Unplaced(task.name, fact.reason, fact.relaxation))
             continue
-        left[task.name] = _left(work, fact, task.name in running)
-        weights[task.name] = _weight(task, work, task.name in running) * (1 + TIE * (1 - rank / len(tasks)))
-    return JobQueue(left, tuple(task.name for task in tasks), weights, tuple(resting), too_late)
+        units_left[task.name] = _units_left(work, fact, task.name in running)
+        tie_break = 1 + TIE_BREAK_SHARE * (1 - rank / len(tasks))
+        weights[task.name] = _weight(task, work, task.name in running) * tie_break
+    return JobQueue(units_left, tuple(task.name for task in tasks), weights, tuple(resting), too_late)
 
 
 def apply_answer(
-    states: Mapping[str, JobState], asked: JobQueue, plan: Plan, snapshot: Snapshot, now: datetime
+    states: Mapping[str, JobState], queue: JobQueue, plan: Plan, snapshot: Snapshot, now: datetime
 ) -> dict[str, JobState]:
-    """What the plan means for the queue: who got a place at which pace, who did not and rests (OLTunes' feedback)."""
-    placed = {one.job: one for one in plan.jobs}
-    unplaced = {one.job: one for one in plan.unplaced}
+    """Returns the job states after a plan: which jobs got a place, and which wait for another attempt (OLTunes'
+    feedback)."""
+    placed = {line.job: line for line in plan.jobs}
+    unplaced = {line.job: line for line in plan.unplaced}
     room, known = free_capacity(snapshot), declared_work(snapshot.declared)
     found = dict(states)
-    for name in asked.left:
+    for name in queue.units_left:
         state = states.get(name)
         if state is None or name not in known:
             continue
         if name in placed:
             found[name] = replace(state, need=JobNeed(), planned_per_second=placed[name].units_per_second)
             continue
-        said = unplaced.get(name, Unplaced(name, "nothing that costs it nothing is free", ""))
+        why = unplaced.get(name, Unplaced(name, "no capacity is free at no cost", ""))
         attempts = state.need.attempts + 1
-        rest = min(REST * 2 ** min(attempts - 1, 10), MOST_REST)
-        need = JobNeed(said.reason, said.relaxation, attempts, now + rest, widest_free(room, known[name]))
+        wait = min(FIRST_WAIT * 2 ** min(attempts - 1, 10), LONGEST_WAIT)
+        need = JobNeed(why.reason, why.relaxation, attempts, now + wait, widest_free(room, known[name]))
         found[name] = replace(state, need=need)
     return found
 
 
-def _left(work: JobWork, fact: JobProgress, runs: bool) -> float:
-    """Units to do. Where there is no deadline nothing depends on them, and they stay what they were declared.
+def _units_left(work: JobWork, fact: JobProgress, runs: bool) -> float:
+    """Returns the remaining units, in coarse steps. Without a deadline nothing depends on them: the declared units do.
 
-    What runs is given the benefit of the doubt: for a step too many it shall not lose its place.
+    For a running job they are rounded down, so that rounding does not cost it its place.
     """
     if work.deadline is None:
         return work.units
     units = max(1.0, work.units - fact.done)
-    steps = log(units) / log(STEP)
-    return float(STEP ** (floor(steps + 1e-9) if runs else ceil(steps - 1e-9)))
+    steps = log(units) / log(WORK_STEP_FACTOR)
+    return float(WORK_STEP_FACTOR ** (floor(steps + 1e-9) if runs else ceil(steps - 1e-9)))
 
 
 def _task(work: JobWork, fact: JobProgress, now: datetime) -> JobTask:
     seconds = (work.units - fact.done) / work.fastest_per_second if work.fastest_per_second > 0 else inf
-    left = inf if work.deadline is None else (work.deadline - now).total_seconds()
-    return JobTask(work.job, max(seconds, 0.0), left, fact.attempts)
+    left_seconds = inf if work.deadline is None else (work.deadline - now).total_seconds()
+    return JobTask(work.job, max(seconds, 0.0), left_seconds, fact.attempts)
 
 
 def _rests(
     task: JobTask, fact: JobProgress, work: JobWork, room: Mapping[str, list[tuple[int, float]]], now: datetime
 ) -> bool:
-    if fact.retry_at is None or now >= fact.retry_at or 0 < task.left_seconds <= PRESSING * task.seconds:
+    if fact.retry_at is None or now >= fact.retry_at or 0 < task.left_seconds <= URGENT_RATIO * task.seconds:
         return False
     return all(sm <= fact.room.get(kind, 0) for kind, sm in widest_free(room, work).items())
 
 
 def _weight(task: JobTask, work: JobWork, runs: bool) -> float:
-    weight = work.priority * (1 + FAILED_BEFORE * min(task.failed, MOST_FAILED))
+    weight = work.priority * (1 + WEIGHT_PER_FAILED_ATTEMPT * min(task.failed, MOST_WEIGHED_ATTEMPTS))
     if task.left_seconds < inf and task.seconds > 0:
-        ratio = round(max(0.0, task.left_seconds) / task.seconds * RATIO_STEPS) / RATIO_STEPS
-        weight *= max(LEAST_WEIGHT, min(1.0, MAY_WAIT / max(ratio, 1e-9)))
-    return weight * (STAYS if runs else 1.0)
+        ratio = round(max(0.0, task.left_seconds) / task.seconds * RATIO_STEPS_PER_UNIT) / RATIO_STEPS_PER_UNIT
+        weight *= max(LEAST_WEIGHT_FACTOR, min(1.0, PATIENT_RATIO / max(ratio, 1e-9)))
+    return weight * (RUNNING_WEIGHT_FACTOR if runs else 1.0)

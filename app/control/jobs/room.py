@@ -1,4 +1,4 @@
-"""What GPUs have to spare, coarsely: whether a job that found no place might find one now."""
+"""Finds roughly how much GPUs have free, to tell whether a job that found no place might find one now."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from app.control.jobs.state import JobWork
 
 
 def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
-    """By GPU type, SM% and memory that no instance holds on each GPU that may be planned on."""
-    types: dict[str, Any] = {one.name: one.spec for one in snapshot.declared if one.kind == "GpuType"}
+    """Returns, by GPU type, the free SM% and memory of each GPU that may be planned on."""
+    types: dict[str, Any] = {item.name: item.spec for item in snapshot.declared if item.kind == "GpuType"}
     found: dict[str, list[tuple[int, float]]] = {}
-    for one in snapshot.declared:
-        facts = snapshot.nodes.get(one.name) if one.kind == "Node" else None
+    for item in snapshot.declared:
+        facts = snapshot.nodes.get(item.name) if item.kind == "Node" else None
         if facts is None or facts.state != "reporting":
             continue
-        spec: Any = one.spec
+        spec: Any = item.spec
         kind, out = spec["gpuType"], {*facts.failed_gpus, *facts.cordoned_gpus, *facts.draining_gpus}
         held: dict[int, tuple[float, float]] = {}
-        wanted = snapshot.in_force.get(one.name)
+        wanted = snapshot.in_force.get(item.name)
         for instance in wanted.instances if wanted else ():
             sm, memory = held.get(instance.gpu, (0.0, 0.0))
             held[instance.gpu] = (sm + instance.sm_percent, memory + instance.memory_gib)
@@ -32,7 +32,7 @@ def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
 
 
 def widest_free(room: Mapping[str, list[tuple[int, float]]], work: JobWork) -> dict[str, int]:
-    """By GPU type that suits the job, the most SM% free on one GPU whose free memory would hold it; at least 0."""
+    """Returns, by GPU type that suits the job, the most free SM% on a GPU with enough free memory, or 0."""
     return {
         kind: max((sm for sm, memory in room.get(kind, ()) if memory >= needed), default=0)
         for kind, needed in sorted(work.memory_gib.items())

@@ -1,4 +1,4 @@
-"""Between what is known of jobs and how it is stored: a state that was written comes back as it was."""
+"""Translates job states to database rows and back."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ DETAILS = tuple(field.name for field in fields(JobState) if field.name not in CO
 
 
 def row_of(state: JobState) -> JobRow:
-    """As it is stored."""
+    """Returns the row that stores this state."""
     tenant, _, job = state.job.partition("/")
-    said: dict[str, Any] = msgspec.to_builtins(state)
+    values: dict[str, Any] = msgspec.to_builtins(state)
     return JobRow(
         tenant, job, state.phase.value, state.since, state.done, state.per_second, state.first_started_at,
-        state.finished_at, state.failures, {name: said[name] for name in DETAILS},
+        state.finished_at, state.failures, {name: values[name] for name in DETAILS},
     )  # fmt: skip
 
 
 def state_of(row: JobRow) -> JobState:
-    """As it was."""
+    """Returns the state that a row stores."""
     detail = row.detail or {}
-    said = {name: detail[name] for name in DETAILS if name in detail}
+    values = {name: detail[name] for name in DETAILS if name in detail}
     return msgspec.convert(
         {
-            **said,
+            **values,
             "job": f"{row.tenant}/{row.job}",
             "phase": JobPhase(row.phase),
             "since": row.since,
@@ -48,12 +48,12 @@ def state_of(row: JobRow) -> JobState:
 
 
 def read(connection: Connection) -> dict[str, JobState]:
-    """Every job that is known."""
+    """Returns the stored state of every job."""
     return {state.job: state for state in map(state_of, job_states.read(connection))}
 
 
 def write(connection: Connection, before: Mapping[str, JobState], after: Mapping[str, JobState]) -> None:
-    """What has changed: states that are new or other, and those that are gone."""
+    """Stores new and changed states, and removes those of jobs that are gone."""
     job_states.write(connection, [row_of(state) for name, state in after.items() if state != before.get(name)])
     gone = [(tenant, job) for tenant, _, job in (name.partition("/") for name in before.keys() - after.keys())]
     job_states.remove(connection, gone)

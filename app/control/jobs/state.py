@@ -1,4 +1,4 @@
-"""What a job is, what is known of it between cycles, and what nodes say of it."""
+"""The declared work of a job, its state between cycles, and the readings that nodes report."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ORDINAL_BITS = 31  # of a report's sequence inside its node's ordinal
 
 
 class JobPhase(StrEnum):
-    """Where a job is on its way."""
+    """The phases of a job."""
 
-    QUEUED = "queued"  # it never ran
-    STARTING = "starting"  # a node was told to run it
+    QUEUED = "queued"  # never ran
+    STARTING = "starting"  # assigned to a node
     RUNNING = "running"
-    PREEMPTED = "preempted"  # it ran, and has to wait
+    PREEMPTED = "preempted"  # ran before and waits
     FINISHED = "finished"
-    FAILED = "failed"  # it fell again and again without getting on; another manifest begins anew
+    FAILED = "failed"  # failed repeatedly without progress; a changed manifest restarts it
 
 
 WAITING = (JobPhase.QUEUED, JobPhase.PREEMPTED)
@@ -38,7 +38,7 @@ OVER = (JobPhase.FINISHED, JobPhase.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class JobWork:
-    """What is declared of a job. Units are steps of training, or requests of a manifest for offline inference."""
+    """The declared work of a job. Units are training steps, or requests for offline inference."""
 
     job: str  # tenant/name
     units: float
@@ -49,12 +49,12 @@ class JobWork:
     fastest_per_second: float  # on any GPU type, alone, at its largest share
     memory_gib: Mapping[str, float]  # by GPU type
     least_sm_percent: Mapping[str, int]
-    manifest: str  # what tells one manifest from another
+    manifest: str  # a hash, to notice changes
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """Where a job was told to run."""
+    """The place that a job was assigned."""
 
     instance: str
     node: str
@@ -64,39 +64,39 @@ class JobPlace:
 
 @dataclass(frozen=True, slots=True)
 class JobNeed:
-    """What a job that found no place would have needed, and what there was."""
+    """What a job that found no place would have needed, and what was free."""
 
     reason: str = ""
     relaxation: str = ""
-    attempts: int = 0  # without success, one after another
+    attempts: int = 0  # failed in a row
     retry_at: datetime | None = None
-    room: Mapping[str, int] = field(default_factory=dict)  # GPU type -> most free SM% then, where its memory would fit
+    room: Mapping[str, int] = field(default_factory=dict)  # GPU type -> most free SM% at the last attempt
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What is known of a job."""
+    """The state of a job."""
 
     job: str
     phase: JobPhase
     since: datetime
     done: float = 0.0
-    per_second: float = 0.0  # as measured; 0 while it does not run
+    per_second: float = 0.0  # measured; 0 while it does not run
     first_started_at: datetime | None = None
     finished_at: datetime | None = None
-    failures: int = 0  # since it last got on
+    failures: int = 0  # since its last progress
     manifest: str = ""
-    instance: str = ""  # that it was last told to run as
+    instance: str = ""  # of its last assignment
     node: str = ""
     order: int = -1  # of the last report that counted
-    said: float = 0.0  # by that instance, last; 0: nothing yet
-    said_at: datetime | None = None
-    before: str = ""  # the instance before: its last words count until the new one speaks
+    reported_units: float = 0.0  # last reported by that instance; 0: nothing yet
+    reported_at: datetime | None = None
+    before: str = ""  # the previous instance: its late reports count until the new instance reports
     before_order: int = -1
-    fell: bool = False  # its last word was that it fell
-    fell_at: datetime | None = None
-    done_then: float = 0.0
-    repeated: float = 0.0  # units done twice, for they were not saved
+    is_down: bool = False  # its last report was a failure
+    failed_at: datetime | None = None
+    done_at_failure: float = 0.0
+    repeated: float = 0.0  # units done twice, because they were not saved
     preemptions: int = 0
     planned_per_second: float = 0.0
     is_late: bool = False
@@ -105,7 +105,7 @@ class JobState:
 
     @property
     def facts(self) -> JobProgress:
-        """What a snapshot says of it."""
+        """The part of the state that snapshots hold."""
         need = self.need
         return JobProgress(
             self.phase.value, self.done, self.per_second, need.attempts, need.retry_at, dict(need.room), need.reason,
@@ -114,17 +114,17 @@ class JobState:
 
 
 def declared_work(declared: tuple[DeclaredObject, ...]) -> dict[str, JobWork]:
-    """Every declared job."""
+    """Returns the work of every declared job."""
     found = {}
-    for one in declared:
-        if one.kind == "Job":
-            work = work_of(one)
+    for item in declared:
+        if item.kind == "Job":
+            work = work_of(item)
             found[work.job] = work
     return found
 
 
 def work_of(declared: DeclaredObject) -> JobWork:
-    """A job as it was declared."""
+    """Reads the work of a job from its manifest."""
     spec: Mapping[str, Any] = declared.spec
     unit = "steps" if spec["type"] == "training" else "requests"
     profiles: Mapping[str, Mapping[str, Any]] = spec["profiles"]
@@ -144,20 +144,20 @@ def work_of(declared: DeclaredObject) -> JobWork:
     )
 
 
-def assigned_places(told: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str, JobPlace]:
-    """Where jobs were told to run, on nodes that are not lost."""
+def assigned_places(assigned: Desired, nodes: Mapping[str, NodeStatus]) -> dict[str, JobPlace]:
+    """Returns the places of jobs on nodes that are not lost."""
     found = {}
-    for node, wanted in sorted(told.items()):
+    for node, wanted in sorted(assigned.items()):
         if node in nodes and nodes[node].state in ("lost", "never"):
             continue
-        for one in wanted.instances:
-            if one.job:
-                found[one.owner] = JobPlace(one.id, node, one.gpu, one.sm_percent)
+        for instance in wanted.instances:
+            if instance.job:
+                found[instance.owner] = JobPlace(instance.id, node, instance.gpu, instance.sm_percent)
     return found
 
 
 class JobReport(Protocol):
-    """A report, or what of one has been read."""
+    """A node's report, or the part of it that the planner reads."""
 
     @property
     def node(self) -> str: ...
@@ -174,19 +174,19 @@ class JobReport(Protocol):
 
 
 def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
-    """What a report says of jobs; `at` is when it was heard."""
-    held = {one.instance: one for one in report.held_back}
-    copies = {one.instance: one for one in report.copies}  # the newest is last
+    """Yields a report's readings of jobs; `at` is when it was received."""
+    held = {held.instance: held for held in report.held_back}
+    copies = {copy.instance: copy for copy in report.copies}  # of several the newest, which is last
     order = (report.incarnation << ORDINAL_BITS) + report.sequence
-    told = set()
-    for one in report.instances:
-        if one.job:
-            told.add(one.id)
-            why, copy = held.get(one.id), copies.get(one.id)
+    reported = set()
+    for instance in report.instances:
+        if instance.job:
+            reported.add(instance.id)
+            why, copy = held.get(instance.id), copies.get(instance.id)
             yield JobReading(
-                one.owner, one.id, report.node, order, at, one.steps,
+                instance.owner, instance.id, report.node, order, at, instance.steps,
                 copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")),
             )  # fmt: skip
-    for id_, why in held.items():  # what has no process at the moment is no instance of the report
-        if id_ not in told:
+    for id_, why in held.items():  # instances without a process are only in held_back
+        if id_ not in reported:
             yield JobReading("", id_, report.node, order, at, reason=why.reason, message=why.message)

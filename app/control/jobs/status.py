@@ -1,4 +1,4 @@
-"""What a job's object says of it: phase, progress, predicted end, conditions."""
+"""Writes the status of a job's object: phase, progress, predicted end, conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.control.jobs.state import WAITING, JobPhase, JobState, JobWork
 
 
 def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
-    """For the status of a job's object; moments in RFC 3339, what is not known left out."""
+    """Returns the status of a job's object; times in RFC 3339, without unknown values."""
     end = predicted_end(state, work, now)
     found: dict[str, Any] = {
         "phase": state.phase.value,
@@ -37,21 +37,25 @@ def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
 
 
 def conditions(state: JobState, work: JobWork, now: datetime) -> list[dict[str, str]]:
-    """Placed, Finished and, where there is a deadline, OnTime."""
+    """Returns the conditions Placed, Finished and, for a job with a deadline, OnTime."""
     need = state.need
     if state.phase in WAITING:
         why = "; ".join(part for part in (need.reason, need.relaxation) if part)
         placed = (
             "False",
             "Preempted" if state.phase is JobPhase.PREEMPTED else "Queued",
-            why or "it waits for a place",
+            why or "it waits for room on a GPU",
         )
     elif state.phase is JobPhase.FAILED:
         placed = ("False", "Failed", state.message)
     elif state.phase is JobPhase.FINISHED:
-        placed = ("False", "Finished", "it needs no place any more")
+        placed = ("False", "Finished", "it needs no GPU any more")
     else:
-        placed = ("True", state.phase.value.capitalize(), state.message if state.fell else f"it runs on {state.node}")
+        placed = (
+            "True",
+            state.phase.value.capitalize(),
+            state.message if state.is_down else f"it runs on {state.node}",
+        )
     over = {JobPhase.FINISHED: ("True", "Done"), JobPhase.FAILED: ("False", "Failed")}.get(
         state.phase, ("False", "NotYet")
     )
@@ -71,8 +75,10 @@ def _on_time(state: JobState, work: JobWork, now: datetime) -> tuple[str, str, s
         late = state.finished_at > work.deadline
         return ("False" if late else "True", "Late" if late else "InTime", f"the deadline was {deadline}")
     end = predicted_end(state, work, now) or soonest_end(state, work, now)
-    told = f"its end is foreseen at {_text(end)}, its deadline is {deadline}" if end else f"its deadline is {deadline}"
-    return ("False", "Late", told) if state.is_late else ("True", "InTime", told)
+    message = f"its deadline is {deadline}"
+    if end:
+        message = f"it is predicted to end at {_text(end)}; {message}"
+    return ("False", "Late", message) if state.is_late else ("True", "InTime", message)
 
 
 def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, str]:

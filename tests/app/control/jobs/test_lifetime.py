@@ -121,9 +121,9 @@ class Fleet:
             jobs={name: state.facts for name, state in self.states.items()},
         )  # fmt: skip
         asked = queue_jobs(known)
-        ran = tuple(one for one in self.plan.jobs if one.job in asked.left)
+        ran = tuple(one for one in self.plan.jobs if one.job in asked.units_left)
         problem = posed(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
-        jobs = {name: problem.jobs[name] for name in asked.left}
+        jobs = {name: problem.jobs[name] for name in asked.units_left}
         problem = asked.weigh(replace(problem, jobs=jobs, state=RunningState(self.at, self.plan.instances, ran)))
         answer = Inline().solve(problem, seconds=1, work=1)
         assert answer.plan

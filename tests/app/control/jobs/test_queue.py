@@ -26,7 +26,7 @@ from app.control.jobs import (
     queue_jobs,
     sort_tasks,
 )
-from app.control.jobs.queue import MOST_REST, REST, STAYS
+from app.control.jobs.queue import FIRST_WAIT, LONGEST_WAIT, RUNNING_WEIGHT_FACTOR
 from app.control.jobs.room import free_capacity
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
@@ -105,7 +105,7 @@ def test_finished_and_failed_jobs_leave_the_queue() -> None:
     facts = {"lab/a": JobProgress("finished"), "lab/b": JobProgress("failed"), "lab/c": JobProgress("preempted", 100)}
     found = queue_jobs(snapshot(job("a"), job("b"), job("c"), jobs=facts))
     assert found.order == ("lab/c",)
-    assert set(found.left) == {"lab/c"}
+    assert set(found.units_left) == {"lab/c"}
 
 
 def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_again() -> None:
@@ -114,7 +114,7 @@ def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_agai
         tuple(
             queue_jobs(
                 snapshot(*declared, jobs={"lab/a": JobProgress("running", done), "lab/b": JobProgress("running", done)})
-            ).left.values()
+            ).units_left.values()
         )
         for done in (1000.0, 1010.0, 1200.0, 1300.0)
     }
@@ -124,7 +124,7 @@ def test_what_is_left_is_told_in_steps_so_that_a_steady_fleet_asks_the_same_agai
 def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
     for done in range(0, 3600, 97):
         found = queue_jobs(snapshot(job("a", 3600, 5), jobs={"lab/a": JobProgress("preempted", float(done))}))
-        assert 3600 - done <= found.left["lab/a"] * (1 + 1e-9) <= (3600 - done) * 1.03
+        assert 3600 - done <= found.units_left["lab/a"] * (1 + 1e-9) <= (3600 - done) * 1.03
 
 
 # Which one gets the place
@@ -132,7 +132,7 @@ def test_what_is_left_is_never_told_too_small_for_who_waits() -> None:
 
 def placed(found: Snapshot) -> list[str]:
     asked = queue_jobs(found)
-    problem = asked.weigh(pose(found, jobs=asked.left).problem)
+    problem = asked.weigh(pose(found, jobs=asked.units_left).problem)
     return [one.job for one in solve(problem, SolveBudget(seconds=None, work=1)).jobs]
 
 
@@ -156,7 +156,7 @@ def test_one_whose_deadline_can_wait_makes_way_for_one_whose_deadline_presses() 
 def test_what_runs_stays_where_another_is_but_a_little_shorter() -> None:
     standing = {"n1": NodeDesired((replace_memory(running("a")),))}
     assert placed(snapshot(alone("a", steps=10_000), alone("b", steps=9_000), in_force=standing)) == ["lab/a"]
-    assert STAYS > 1
+    assert RUNNING_WEIGHT_FACTOR > 1
 
 
 def replace_memory(one: AssignedInstance) -> AssignedInstance:
@@ -188,7 +188,7 @@ def after_failing(found: Snapshot, times: int, now: datetime = NOON) -> JobState
 def test_one_that_found_no_place_rests_twice_as_long_each_time_and_its_need_is_kept() -> None:
     found = snapshot(job("a", hours=9), busy={0: 95})
     rests = [after_failing(found, times).need.retry_at for times in (1, 2, 3, 20)]
-    assert rests == [NOON + REST, NOON + 2 * REST, NOON + 4 * REST, NOON + MOST_REST]
+    assert rests == [NOON + FIRST_WAIT, NOON + 2 * FIRST_WAIT, NOON + 4 * FIRST_WAIT, NOON + LONGEST_WAIT]
     need = after_failing(found, 3).need
     assert (need.attempts, need.reason, need.relaxation) == (3, "no GPU has 100 SM% free", "smPercent: 60")
     assert need.room == {"big": 5}
@@ -197,23 +197,23 @@ def test_one_that_found_no_place_rests_twice_as_long_each_time_and_its_need_is_k
 def test_while_it_rests_it_is_not_asked_about_and_the_plan_says_why() -> None:
     busy = {0: 95.0}
     facts = after_failing(snapshot(job("a", hours=9), busy=busy), 3).facts
-    resting = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + REST))
-    assert resting.left == {}
+    resting = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + FIRST_WAIT))
+    assert resting.units_left == {}
     assert resting.add_resting(Plan(())).unplaced == (Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),)
-    again = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * REST))
-    assert set(again.left) == {"lab/a"}
+    again = queue_jobs(snapshot(job("a", hours=9), busy=busy, jobs={"lab/a": facts}, at=NOON + 4 * FIRST_WAIT))
+    assert set(again.units_left) == {"lab/a"}
 
 
 def test_room_that_comes_free_ends_its_rest() -> None:
     facts = after_failing(snapshot(job("a"), busy={0: 95}), 3).facts
-    found = queue_jobs(snapshot(job("a"), busy={0: 50}, jobs={"lab/a": facts}, at=NOON + REST))
-    assert set(found.left) == {"lab/a"}
+    found = queue_jobs(snapshot(job("a"), busy={0: 50}, jobs={"lab/a": facts}, at=NOON + FIRST_WAIT))
+    assert set(found.units_left) == {"lab/a"}
 
 
 def test_a_deadline_that_presses_lets_nobody_rest() -> None:
     facts = after_failing(snapshot(job("a", 36_000, 1.2), busy={0: 95}), 3).facts
-    found = queue_jobs(snapshot(job("a", 36_000, 1.2), busy={0: 95}, jobs={"lab/a": facts}, at=NOON + REST))
-    assert set(found.left) == {"lab/a"}
+    found = queue_jobs(snapshot(job("a", 36_000, 1.2), busy={0: 95}, jobs={"lab/a": facts}, at=NOON + FIRST_WAIT))
+    assert set(found.units_left) == {"lab/a"}
 
 
 def test_a_place_ends_all_that() -> None:

@@ -21,8 +21,9 @@ from tests.support.reports import instance, report
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 TUNE = JobState(
     "lab/tune", JobPhase.PREEMPTED, NOON, done=120.5, first_started_at=NOON - timedelta(hours=1), failures=2,
-    manifest="m1", instance="i1", node="n1", order=7, said=120.5, said_at=NOON, preemptions=3, is_late=True,
-    message="exited: it fell", need=JobNeed("no room", "smPercent: 20", 2, NOON + timedelta(seconds=30), {"big": 5}),
+    manifest="m1", instance="i1", node="n1", order=7, reported_units=120.5, reported_at=NOON, preemptions=3,
+    is_late=True, message="exited: it fell",
+    need=JobNeed("no room", "smPercent: 20", 2, NOON + timedelta(seconds=30), {"big": 5}),
 )  # fmt: skip
 
 
