@@ -1,17 +1,16 @@
-"""What agents and gateways say to the control plane, what it says to them, and what each message may hold.
+"""The messages between agents, gateways and the control plane, and the limits of their fields.
 
-Compatibility: `contract` is the version of these messages. Both sides ignore fields that they do not know and
-fill in the defaults of those that are missing, so a field may be added at any time, always with a default;
-either side may be one version ahead. A field is never given another meaning: it gets another name. Words that a
-field may hold (health, stage, reason, handover) are open: one that this side does not know is kept and shown, and
-acted upon as the careful side of those it knows. A message that does not state its version is of version 1, for
-ever; fields alone have been added since, so the version is still 1.
+Compatibility: `contract` is the version of these messages. Both sides ignore unknown fields and fill in defaults of
+missing ones, so a field may be added at any time, always with a default; either side may be one version ahead. A field
+never changes its meaning: a new meaning gets a new field. Words in a field (health, stage, reason, handover) are open:
+an unknown word is kept and shown, and treated like the more careful of the known ones. A message without a version is
+of version 1, forever; only fields have been added since, so the version is still 1.
 
-Values of a minute are aggregates since the minute began. A later report of the same minute therefore says all
-that an earlier one said, and reports may be lost, doubled or reordered without harm.
+Values of a minute are aggregates since the minute began. So a later report of the same minute contains everything of
+an earlier one, and reports may be lost, doubled or reordered without harm.
 
-The structs are hidden from the garbage collector (`gc=False`, tuples, no empty dicts): they hold no cycles, and a
-thousand reports a second would otherwise keep it busy for longer than reading them takes.
+The structs are hidden from the garbage collector (`gc=False`, tuples, no empty dicts): they hold no cycles, and at a
+thousand reports a second collecting them would take longer than reading them.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ CONTRACT = 1
 REPORT_SECONDS = 10
 LONGEST_POLL_SECONDS = 60
 
-# Upper edges of the latency histogram in ms: 12 buckets a decade from 0.5 ms, so that 80 ms and 100 ms are
-# told apart; the last bucket is what is beyond. Trailing zeros may be left out.
+# Upper edges of the latency histogram in ms: 12 buckets a decade from 0.5 ms, which separates 80 ms from 100 ms. The
+# last bucket counts everything above. Trailing zeros may be left out.
 LATENCY_EDGES_MS: Sequence[float] = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
 
 # `(?!\n)`: Python lets `$` match before a last line feed.
@@ -38,9 +37,9 @@ ServiceName = Annotated[
     str,  # tenant/name
     Meta(max_length=127, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\n)"),
 ]
-# Of devices, instances and boots, named elsewhere (NVML, the kernel): printable ASCII, no spaces.
+# For devices, instances and boots, whose names come from elsewhere (NVML, the kernel): printable ASCII, no spaces.
 Identifier = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[!-~]+$(?!\n)")]
-# The same, where a report names hundreds: checked by `misnamed`, which remembers what it has seen.
+# The same where a report has hundreds: checked by `misnamed`, which caches names already checked.
 SaidName = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"})]
 SaidId = Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[!-~]+$"})]
 Reason = Annotated[str, Meta(max_length=60, pattern=r"^[A-Za-z0-9_.:-]*$(?!\n)")]
@@ -53,9 +52,9 @@ Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # a joule counter passes 1e1
 GpuIndex = Annotated[int, Meta(ge=0, le=1023)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Address = Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")]  # host:port
-# The words known here; on the wire they are Reasons, for the other side may know one more.
+# The words known here; on the wire they are Reasons, because the other side may know one more.
 Health = Literal["ok", "degraded", "failed", "unknown"]
-# Where a copy of an instance is on its way up, and on its way down.
+# How far a copy of an instance has come in starting or stopping.
 Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
 Handover = Literal["overlap", "strict"]
 
@@ -66,7 +65,7 @@ def owner_name(tenant: str, name: str) -> str:
 
 
 class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One device as it was found."""
+    """One device as it was enumerated."""
 
     index: GpuIndex
     uuid: Identifier
@@ -78,7 +77,7 @@ class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What the machine has. Sent at start and on change; a report without it means: as before."""
+    """The machine's GPUs and templates. Sent at start and on change; a report without it means no change."""
 
     gpus: Annotated[tuple[GpuFacts, ...], Meta(max_length=1024)] = ()
     templates: Annotated[tuple[Name, ...], Meta(max_length=256)] = ()
@@ -95,12 +94,12 @@ class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     memory_used_gib: Amount = 0.0
     power_mean_w: Amount = 0.0
     power_peak_w: Amount = 0.0
-    energy_counter_mj: Counter = 0  # as read; it grows until the driver is reloaded
+    energy_counter_mj: Counter = 0  # as read; grows until the driver is reloaded
     temperature_c: Celsius = 0.0
     sm_clock_mhz: Amount = 0.0
     throttle_reasons: Annotated[tuple[Reason, ...], Meta(max_length=16)] = ()
-    reason: Reason = ""  # why it is not ok: xid_79, lost, mps_fault, hot, ...
-    fenced: bool = False  # nothing is started on it
+    reason: Reason = ""  # why it is not ok, like xid_79, lost, mps_fault, hot
+    fenced: bool = False  # nothing starts on it
     requested: dict[Reason, Amount] | None = None  # clockMhz, capW
     applied: dict[Reason, Amount] | None = None
 
@@ -121,13 +120,13 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
     batch_mean: Amount = 0.0
     queue_mean: Amount = 0.0
     busy_seconds: Amount = 0.0
-    # Asked of the device, set there, seen from inside: the agent fills them in where it can.
+    # Requested from the device, applied there, measured by the process itself; filled in where known.
     requested: dict[Reason, Amount] | None = None
     applied: dict[Reason, Amount] | None = None
     measured: dict[Reason, Amount] | None = None
     source: Reason = ""  # of requests and latencies: gateway, server-side; empty for a job
     steps: Amount = 0.0  # of a job since it began
-    batches: Amount = 0.0  # that were served; 0: not told, for batch_mean is over all since the copy began
+    batches: Amount = 0.0  # served in the minute; 0: unknown, as batch_mean covers all since the copy began
 
     @property
     def owner(self) -> str:
@@ -136,7 +135,7 @@ class InstanceMinute(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One process of an instance as the agent sees it now. While it is handed over an instance has two."""
+    """One process of an instance, in its present state. During a hand-over an instance has two."""
 
     id: Identifier
     instance: Identifier
@@ -151,7 +150,7 @@ class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class HeldBack(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What the assignment asks for and the node did not do, and the smallest room that would let it."""
+    """An assigned instance that the node does not start, why, and the smallest room that it lacks."""
 
     instance: Identifier
     reason: Reason  # no_room_to_hand_over, no_memory, no_template, refused_arguments, gpu_fenced, not_under_mps, ...
@@ -173,10 +172,10 @@ class Excursion(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What money is counted from: who held which share of which GPU, from when to when.
+    """A tenant's share of a GPU from one time to another: the basis of all costs.
 
-    Sent when it opens and when it closes, and again until a report that carried it was answered with 200.
-    `id` is chosen by the agent once; an interval is opened once and closed once, however often it is sent.
+    Sent when it opens and when it closes, and repeated until a report with it is answered 200. The agent chooses `id`
+    once; an interval is opened once and closed once, however often it is sent.
     """
 
     id: Identifier
@@ -201,10 +200,10 @@ class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Report(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One report of one node: how it is, what it has, and its minute so far."""
+    """One report of one node: its health, its inventory, and its minute so far."""
 
     node: Name
-    # Orders the reports of a node: the agent counts its starts on disk, and its reports since the start.
+    # Both order a node's reports: the agent counts its starts on disk, and its reports since the start.
     incarnation: Annotated[int, Meta(ge=0, lt=2**32)]
     sequence: Annotated[int, Meta(ge=0, lt=2**31)]
     at: Moment  # the agent's clock, which may be wrong
@@ -216,7 +215,7 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     epoch: Counter = 0  # highest that the agent has seen
     generation: Counter = 0  # of the assignment that it holds
     assignment_version: Counter = 0
-    stale_assignments: Count = 0  # refused since the agent started, because a newer one was seen
+    stale_assignments: Count = 0  # refused since the agent started, because a newer one had come before
     inventory: Inventory | None = None
     gpus: Annotated[tuple[GpuMinute, ...], Meta(max_length=1024)] = ()
     instances: Annotated[tuple[InstanceMinute, ...], Meta(max_length=4096)] = ()
@@ -228,25 +227,25 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Dropped(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A part of a report that was not kept, and why."""
+    """A part of a report that was dropped, and why."""
 
     what: str  # telemetry, usage <id>
-    reason: str  # future, too_old, superseded, not_assigned (kept, and billed to nobody)
+    reason: str  # future, too_old, superseded, not_assigned (stored, but billed to no tenant)
     message: str = ""
 
 
 class Answer(Struct, rename="camel", gc=False):
-    """What a report is answered with: what it said is stored, but for what `dropped` names."""
+    """The answer to a report: everything is stored except what `dropped` lists."""
 
     accepted: bool
     assignment_version: int
     now: datetime  # the database's clock: an agent can see that its own is wrong
     dropped: Sequence[Dropped] = ()
-    incarnation: int = 0  # the highest known of this node; an agent below it starts above it
+    incarnation: int = 0  # the highest known of this node; an agent with a lower one continues above it
 
 
 class Frame(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A knob with one owner: the plan sets the frame, inside it the node decides."""
+    """A knob's planned value and range: the plan sets the range, and the node moves the knob inside it."""
 
     planned: Amount
     min: Amount
@@ -254,7 +253,7 @@ class Frame(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One instance as it shall run."""
+    """One instance as it is to run."""
 
     id: Identifier
     gpu: GpuIndex
@@ -282,12 +281,12 @@ class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
         return owner_name(self.tenant, self.service or self.job)
 
     def profile_key(self, gpu_type: str) -> str:
-        """What makes two instances the same kind: model/variant/gpuType."""
+        """Returns the key of the instance's profile: model/variant/gpuType."""
         return f"{self.model}/{self.variant}/{gpu_type}"
 
 
 class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One GPU as it shall be set."""
+    """One GPU's settings."""
 
     index: GpuIndex
     uuid: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # which device the index meant
@@ -296,7 +295,7 @@ class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
-    """The full desired state of one node. The agent refuses an epoch or generation below what it has seen."""
+    """The full desired state of one node. The agent refuses an epoch or generation lower than before."""
 
     node: Name
     version: Counter
@@ -306,24 +305,24 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     plan: Annotated[str, Meta(max_length=100)] = ""
     instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
     gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
-    handover: Reason = "overlap"  # Handover; one that is not known counts as strict
+    handover: Reason = "overlap"  # Handover; an unknown word counts as strict
     handover_seconds: Amount = 120.0
     clients_per_gpu: Count = 48
     same_model_per_gpu: Count = 1
 
 
 class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
-    """One copy of a service, as gateways shall treat it."""
+    """One copy of a service, as gateways are to treat it."""
 
     id: Identifier
     node: Name
-    address: Address = ""  # host:port; empty where it is not told
+    address: Address = ""  # host:port; empty if unknown
     weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0  # its planned rate
     drained: bool = False  # no new requests
 
 
 class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
-    """A service's copies, and what of its requests a gateway takes."""
+    """A service's copies, and how many of its requests a gateway accepts."""
 
     service: ServiceName  # tenant/name
     copies: Annotated[tuple[EndpointCopy, ...], Meta(max_length=65_536)] = ()
@@ -335,37 +334,37 @@ class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Endpoints(Struct, rename="camel", gc=False):
-    """All services, as every gateway that follows shall have them."""
+    """All services, as every following gateway is to route them."""
 
     version: Counter
     services: Annotated[tuple[ServiceEndpoints, ...], Meta(max_length=65_536)] = ()
 
 
 class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What a gateway has counted of a service since it began."""
+    """A gateway's counts of a service since the gateway began."""
 
     service: ServiceName
     requests: Count = 0
     errors: Count = 0  # those shed are among them
     shed: Count = 0
     latency_counts: Annotated[tuple[Count, ...], Meta(max_length=len(LATENCY_EDGES_MS) + 1)] = ()
-    open: Count = 0  # now: asked for, and not among the requests yet
-    timed: Count = 0  # answers that were held against the SLO, to the millisecond
-    late: Count = 0  # of those, beyond it
+    open: Count = 0  # now: received, and not counted in `requests` yet
+    timed: Count = 0  # answers compared with the SLO, to the millisecond
+    late: Count = 0  # of those, answers later than the SLO
 
 
 class GatewayCounts(Struct, rename="camel", omit_defaults=True, gc=False):
-    """All that a gateway has counted since it began: totals, so that nothing is lost with a message that is."""
+    """All of a gateway's counts since it began: totals, so that a lost message loses nothing."""
 
-    began: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[!-~]+$(?!\n)")]  # another one: counted anew
-    sequence: Annotated[int, Meta(ge=0, lt=2**62)]  # orders what a gateway says, over its restarts too
+    began: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[!-~]+$(?!\n)")]  # new when counting restarts
+    sequence: Annotated[int, Meta(ge=0, lt=2**62)]  # orders a gateway's messages, also across restarts
     services: Annotated[tuple[ServiceCounts, ...], Meta(max_length=16_384)] = ()
     lost_lines: Count = 0  # requests that were not counted
-    endpoints: Counter = 0  # the version that it does; 0: none yet
+    endpoints: Counter = 0  # the version in force; 0: none yet
 
 
 class CountsTaken(Struct, rename="camel", gc=False):
-    """The answer: the highest sequence known of this gateway. One below it was not kept, and is said again above it."""
+    """The answer: this gateway's highest known sequence. Counts with a lower one were dropped and are sent again."""
 
     sequence: int
 
@@ -377,9 +376,9 @@ _known: set[tuple[str, str, str, str]] = set()
 
 
 def misnamed(instances: Sequence[InstanceMinute]) -> str:
-    """What is wrong with how an instance is called; empty when nothing is.
+    """Returns what is wrong with an instance's names; empty if nothing is.
 
-    A pattern in the type would be matched a hundred times a report, which is half the work of reading one.
+    A pattern in the type would be matched a hundred times per report, which is half of the time to read one.
     """
     for instance in instances:
         names = (instance.id, instance.tenant, instance.service, instance.job)
