@@ -27,7 +27,7 @@ import msgspec
 
 from agents.control.join import join
 from agents.devices.simulated.remote import Switches
-from agents.gateway.configuration import base
+from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
@@ -73,7 +73,7 @@ class RealPart:
         state = self.sockets / "gateway"
         state.mkdir()
         master, requests = self.sockets / "master.sock", f"127.0.0.1:{_free_datagram_port()}"
-        text = base(state, requests, f"127.0.0.1:{self.order.port}")
+        text = render_base(state, requests, f"127.0.0.1:{self.order.port}")
         if os.geteuid():  # only root can become another user
             text = text.replace("    user haproxy\n    group haproxy\n", "")
         (self.sockets / "haproxy.cfg").write_text(text)

@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from agents.contract import REPORT_SECONDS, Answer, Assignment, GpuMinute, Inventory, Report
-from agents.control.assignments import AssignmentVerdict, contradiction, judge_assignment
+from agents.control.assignments import AssignmentVerdict, find_contradiction, judge_assignment
 from agents.control.rotation import is_due, rotate
 from agents.host import clocks
 from agents.node.node import LocalNode
@@ -166,7 +166,7 @@ class Agent:
     def offer(self, offered: Assignment) -> AssignmentVerdict:
         """Takes an assignment unless a newer one came before. It is on disk before it is acted on."""
         with self._lock:
-            wrong = contradiction(self._credential.node, offered)
+            wrong = find_contradiction(self._credential.node, offered)
             if wrong:
                 log.error("refused contradictory assignment %s.%s: %s", offered.epoch, offered.generation, wrong)
                 self._version = offered.version

@@ -19,7 +19,7 @@ class AssignmentVerdict(StrEnum):
     UNSOUND = "unsound"
 
 
-def contradiction(node: str, offered: Assignment) -> str:
+def find_contradiction(node: str, offered: Assignment) -> str:
     """Returns what contradicts itself in an assignment, or is for another node; empty if nothing does."""
     if offered.node != node:
         return f"it is for node {offered.node}"

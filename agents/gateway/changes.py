@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.gateway.configuration import arguments
+from agents.gateway.configuration import server_arguments
 from agents.gateway.desired import HaproxyServer
 from agents.gateway.parsing import DRAIN, MAINT_BITS, ServerState
 
@@ -30,7 +30,7 @@ class HaproxyCommand:
     expects: tuple[str, ...] = ("",)
 
 
-def opening(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
+def opening_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
     """Returns commands for servers that are missing or differ, except closing drained ones."""
     steps: list[HaproxyCommand] = []
     for backend, servers in wanted.items():
@@ -38,7 +38,7 @@ def opening(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ..
             found = current.get(backend, {}).get(name)
             place = f"{backend}/{name}"
             if found is None:
-                steps.append(HaproxyCommand(f"add server {place} {arguments(server)}", (ADDED,)))
+                steps.append(HaproxyCommand(f"add server {place} {server_arguments(server)}", (ADDED,)))
                 steps.append(HaproxyCommand(f"enable health {place}"))
                 steps.append(HaproxyCommand(f"set server {place} state {'drain' if server.drained else 'ready'}"))
                 continue
@@ -54,7 +54,7 @@ def opening(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ..
     return tuple(steps)
 
 
-def closing(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
+def closing_commands(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ...]:
     """Returns commands that drain servers, and delete those no longer wanted."""
     steps: list[HaproxyCommand] = []
     for backend, servers in current.items():
@@ -78,23 +78,23 @@ def closing(wanted: Backends, current: SeenBackends) -> tuple[HaproxyCommand, ..
     return tuple(steps)
 
 
-def differences(wanted: Backends, current: SeenBackends) -> tuple[str, ...]:
+def find_differences(wanted: Backends, current: SeenBackends) -> tuple[str, ...]:
     """Returns what is not in force yet; servers that only wait to be deleted are not listed."""
-    steps = opening(wanted, current) + closing(wanted, current)
+    steps = opening_commands(wanted, current) + closing_commands(wanted, current)
     return tuple(step.command for step in steps if not step.command.startswith("del server "))
 
 
-def map_opening(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
+def map_additions(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
     steps = [HaproxyCommand(f"add map {path} {key} {value}") for key, value in wanted.items() if key not in current]
     wrong = [key for key in wanted if key in current and current[key] != wanted[key]]
     return (*steps, *(HaproxyCommand(f"set map {path} {key} {wanted[key]}") for key in wrong))
 
 
-def map_closing(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
+def map_removals(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
     """Returns commands that remove services without a slot."""
     return tuple(HaproxyCommand(f"del map {path} {key}") for key in current if key not in wanted)
 
 
-def map_entries(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
+def map_changes(path: str, wanted: Mapping[str, str], current: Mapping[str, str]) -> tuple[HaproxyCommand, ...]:
     """Returns commands for a map whose order does not matter."""
-    return map_closing(path, wanted, current) + map_opening(path, wanted, current)
+    return map_removals(path, wanted, current) + map_additions(path, wanted, current)

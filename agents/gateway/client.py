@@ -12,11 +12,12 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, RoutesInForce, RouteSpec, SidecarCounts
+from agents.host.wire import connect
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
 from agents.seams.traffic import Counters
 from agents.talk import deadline
 
-SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
 _in_force = msgspec.json.Decoder(RoutesInForce)
 _all_in_force = msgspec.json.Decoder(dict[str, RoutesInForce])
@@ -28,7 +29,7 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.host)
+        connect(self.sock, Path(self.host))
 
 
 class SidecarRoutes:
@@ -38,7 +39,7 @@ class SidecarRoutes:
     """
 
     def __init__(
-        self, address: str, source: str, token_file: str = "", ca_file: str = "", seconds: float = SECONDS
+        self, address: str, source: str, token_file: str = "", ca_file: str = "", seconds: float = TIMEOUT_SECONDS
     ) -> None:
         self._address = address.removeprefix("unix:")
         self._source = source

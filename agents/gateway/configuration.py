@@ -113,7 +113,7 @@ COMMANDS = (
 )
 
 
-def base(folder: Path, requests: str, bind: str) -> str:
+def render_base(folder: Path, requests: str, bind: str) -> str:
     """Returns the base, ready to paste."""
     return BASE.format(folder=folder, bind=bind, routing=_routing(folder, requests))
 
@@ -126,7 +126,7 @@ def backend_name(slot: int) -> str:
     return f"gw-{slot:04d}"
 
 
-def generated(desired: Desired, folder: Path, requests: str) -> str:
+def render_generated(desired: Desired, folder: Path, requests: str) -> str:
     """Returns the whole generated part."""
     head = _HEAD.format(
         routing=_routing(folder, requests),
@@ -140,11 +140,11 @@ def generated(desired: Desired, folder: Path, requests: str) -> str:
     by_slot = desired.by_slot()
     for slot in range(1, desired.slot_count + 1):
         parts.append(_BACKEND.format(name=backend_name(slot), commands=COMMANDS, folder=folder, no_limit=NO_LIMIT))
-        parts += [f"    server {server.name} {arguments(server)}\n" for server in by_slot.get(slot, {}).values()]
+        parts += [f"    server {server.name} {server_arguments(server)}\n" for server in by_slot.get(slot, {}).values()]
     return "".join(parts)
 
 
-def arguments(server: HaproxyServer) -> str:
+def server_arguments(server: HaproxyServer) -> str:
     """Returns a server's arguments, the same in the file and in `add server`.
 
     A check opens a connection; a failed one is repeated quickly, so that a dead copy is out within half a second. Until
@@ -157,16 +157,16 @@ def arguments(server: HaproxyServer) -> str:
     )
 
 
-def limit(of: ServiceLimit) -> str:
+def render_limit(of: ServiceLimit) -> str:
     """Returns a limit as the map holds it; the backends split it."""
     return f"{round(of.shed_share * 1_000_000)}:{of.queue_limit or 2_000_000_000}:{of.retry_after_seconds}"
 
 
-def limits(of: Mapping[str, ServiceLimit]) -> str:
+def render_limits(of: Mapping[str, ServiceLimit]) -> str:
     """Returns the map file of each service's limit."""
-    return "".join(f"{service} {limit(of[service])}\n" for service in sorted(of))
+    return "".join(f"{service} {render_limit(of[service])}\n" for service in sorted(of))
 
 
-def services(slots: Mapping[str, int]) -> str:
+def render_services(slots: Mapping[str, int]) -> str:
     """Returns the map file of each service's slot."""
     return "".join(f"{service} {backend_name(slots[service])}\n" for service in sorted(slots))

@@ -15,7 +15,7 @@ from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, S
 from agents.host import durable
 
 RELOAD_SECONDS = 20.0
-ROUNDS = 6
+MOST_ROUNDS = 6
 
 
 class NotApplied(Exception):
@@ -47,22 +47,22 @@ class Haproxy:
         A service that has lost its slot leaves the map before another service's servers enter the slot.
         """
         limits = self.folder / configuration.LIMITS  # before the configuration that names it
-        durable.write_changed(limits, configuration.limits(desired.limits).encode(), 0o644)
+        durable.write_changed(limits, configuration.render_limits(desired.limits).encode(), 0o644)
         path = self.folder / configuration.SERVICES
         before = _read_map(path)
         both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
         if before.keys() != both.keys():
-            durable.write_changed(path, configuration.services(both).encode(), 0o644)
-        text = configuration.generated(desired, self.folder, self.requests)
+            durable.write_changed(path, configuration.render_services(both).encode(), 0o644)
+        text = configuration.render_generated(desired, self.folder, self.requests)
         durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
-        durable.write_changed(path, configuration.services(desired.slots).encode(), 0o644)
+        durable.write_changed(path, configuration.render_services(desired.slots).encode(), 0o644)
 
     def converge(self, desired: Desired) -> ObservedHaproxy:
         """Puts the desired state in force before it returns; raises HaproxyAway, NotApplied or HaproxyGarbled."""
         self.write(desired)
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
         done: set[int] = set()
-        for _ in range(ROUNDS):
+        for _ in range(MOST_ROUNDS):
             workers = self.master.workers()
             for worker in workers:
                 if worker.pid in done:
@@ -83,7 +83,7 @@ class Haproxy:
     def observe(self, desired: Desired) -> ObservedHaproxy:
         """Reads HAProxy without changing it; raises NotApplied if it differs from what is desired."""
         wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
-        for _ in range(ROUNDS):
+        for _ in range(MOST_ROUNDS):
             try:
                 return self._observe(desired, wanted)
             except WorkerGone:
@@ -107,8 +107,8 @@ class Haproxy:
             self._reload(worker)
             raise WorkerGone("replaced by a process that has read the files")
         if knows_limits:
-            wanted_limits = {service: configuration.limit(one) for service, one in desired.limits.items()}
-            self._all(worker, changes.map_entries(limits_path, wanted_limits, parsing.parse_map(limits)))
+            wanted_limits = {service: configuration.render_limit(one) for service, one in desired.limits.items()}
+            self._all(worker, changes.map_changes(limits_path, wanted_limits, parsing.parse_map(limits)))
             if parsing.parse_map(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
                 raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {limits_path}")
         path = str(self.folder / configuration.SERVICES)
@@ -116,14 +116,14 @@ class Haproxy:
         current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
         # A service that has lost its slot is removed before another's servers enter the slot.
         takes_changes = (
-            self._all(worker, changes.map_closing(path, entries, current_map))
-            and self._all(worker, changes.opening(wanted, self._servers(worker)))
-            and self._all(worker, changes.map_opening(path, entries, current_map))
-            and self._all(worker, changes.closing(wanted, self._servers(worker)))
+            self._all(worker, changes.map_removals(path, entries, current_map))
+            and self._all(worker, changes.opening_commands(wanted, self._servers(worker)))
+            and self._all(worker, changes.map_additions(path, entries, current_map))
+            and self._all(worker, changes.closing_commands(wanted, self._servers(worker)))
         )
         if not takes_changes:
             return
-        missing = list(changes.differences(wanted, self._servers(worker)))
+        missing = list(changes.find_differences(wanted, self._servers(worker)))
         if parsing.parse_map(self.master.ask(f"show map {path}", worker)) != entries:
             missing.append(f"the entries of {path}")
         if missing:
@@ -172,7 +172,7 @@ class Haproxy:
         for worker in workers:
             self._has_slots(worker, 1)  # waits until no thread is still choosing a server by the old state
             current = self._servers(worker)
-            if not worker.old and (missing := changes.differences(wanted, current)):
+            if not worker.old and (missing := changes.find_differences(wanted, current)):
                 raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
             loads = parsing.parse_loads(self.master.ask("show stat -1 6 -1", worker))
             if any((backend, name) not in loads for backend, found in current.items() for name in found):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agents.gateway import parsing
 from agents.gateway.parsing import HaproxyProcess
+from agents.host.wire import connect
 
 MOST_BYTES = 64 << 20
 
@@ -37,7 +38,7 @@ class MasterSocket:
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self.seconds)
-                connection.connect(str(self.path))
+                connect(connection, self.path)
                 connection.sendall(line.encode())
                 connection.shutdown(socket.SHUT_WR)
                 while piece := connection.recv(1 << 16):

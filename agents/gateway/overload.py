@@ -12,18 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, exp
 
-BEGINS_SECONDS = 1.5  # with too many open requests; time with fewer is subtracted
-BEGINS_SLOS = 1.5  # or this many SLOs, if longer: a burst answered in time is no overload
-BEGINS_TIMES = 2.0  # this many times what is answered within the SLO counts as too many
-LONGEST_LOOK_SECONDS = 1.0  # that one look may account for
-ENDS_SECONDS = 5.0  # with almost no request turned away
-TURNED_AWAY_SHARE = 0.01  # of arriving requests, that counts as almost none
-ADMITTED_SHARE = 0.95  # of what is answered within the SLO, as copies are never loaded evenly
-LEAST_OPEN_REQUESTS = 8
-MEASURED_SECONDS = 2.0
-MEASURED_SLOS = 4.0  # or this many SLOs, if longer: slow services answer rarely
-FORGOTTEN_SECONDS = 120.0  # after which a measured capacity may be outdated
-STEP_SHARE = 0.1  # a limit within this share of the right one stays
+
+@dataclass(frozen=True, slots=True)
+class OverloadTuning:
+    """When an overload begins and ends, and how the capacity is measured."""
+
+    begins_seconds: float = 1.5  # with too many open requests; time with fewer is subtracted
+    begins_slos: float = 1.5  # or this many SLOs, if longer: a burst answered in time is no overload
+    begins_times: float = 2.0  # this many times what is answered within the SLO counts as too many
+    longest_look_seconds: float = 1.0  # that one look may account for
+    ends_seconds: float = 5.0  # with almost no request turned away
+    turned_away_share: float = 0.01  # of arriving requests, that counts as almost none
+    admitted_share: float = 0.95  # of what is answered within the SLO, as copies are never loaded evenly
+    least_open_requests: int = 8
+    measured_seconds: float = 2.0
+    measured_slos: float = 4.0  # or this many SLOs, if longer: slow services answer rarely
+    forgotten_seconds: float = 120.0  # after which a measured capacity may be outdated
+    step_share: float = 0.1  # a limit within this share of the right one stays
+
+
+TUNING = OverloadTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +71,20 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, slo_seconds: 
     turned = counted.turned_away - before.turned_away
     answered = counted.ended - before.ended - turned
     came = max(0, counted.ended - before.ended + counted.open - before.open)
-    over = max(MEASURED_SECONDS, MEASURED_SLOS * slo_seconds)
+    over = max(TUNING.measured_seconds, TUNING.measured_slos * slo_seconds)
     grown = _grown(before.ready, counted.ready)
     lately = _towards(before.lately * min(1.0, grown), max(0, answered) / seconds, seconds / over)
     known = before.carried * grown
-    carried = max(lately, _towards(known, lately, seconds / FORGOTTEN_SECONDS))
-    at_once = max(carried * slo_seconds, LEAST_OPEN_REQUESTS)
-    look = min(seconds, LONGEST_LOOK_SECONDS)
+    carried = max(lately, _towards(known, lately, seconds / TUNING.forgotten_seconds))
+    at_once = max(carried * slo_seconds, TUNING.least_open_requests)
+    look = min(seconds, TUNING.longest_look_seconds)
     most, calm, too_many = 0, 0.0, 0.0
     if before.most_open:
-        calm = before.calm_seconds + look if turned <= TURNED_AWAY_SHARE * came else 0.0
-        most = _steady(before.most_open, at_once) if calm < ENDS_SECONDS else 0
+        calm = before.calm_seconds + look if turned <= TUNING.turned_away_share * came else 0.0
+        most = _steady(before.most_open, at_once) if calm < TUNING.ends_seconds else 0
     else:
-        too_many = max(0.0, before.over_seconds + (look if counted.open > BEGINS_TIMES * at_once else -look))
-        most = _steady(0, at_once) if too_many >= max(BEGINS_SECONDS, BEGINS_SLOS * slo_seconds) else 0
+        too_many = max(0.0, before.over_seconds + (look if counted.open > TUNING.begins_times * at_once else -look))
+        most = _steady(0, at_once) if too_many >= max(TUNING.begins_seconds, TUNING.begins_slos * slo_seconds) else 0
     return Pressure(
         now, counted.ended, counted.turned_away, counted.open, counted.ready, lately, carried, too_many, calm, most
     )
@@ -94,8 +102,8 @@ def _grown(before: Mapping[str, float], after: Mapping[str, float]) -> float:
 
 
 def _steady(before: int, at_once: float) -> int:
-    most = max(LEAST_OPEN_REQUESTS, ceil(ADMITTED_SHARE * at_once))
-    return before if abs(most - before) <= STEP_SHARE * before else most
+    most = max(TUNING.least_open_requests, ceil(TUNING.admitted_share * at_once))
+    return before if abs(most - before) <= TUNING.step_share * before else most
 
 
 def _towards(before: float, value: float, times: float) -> float:

@@ -96,7 +96,7 @@ class PlaneClient:
     def _push_once(self, link: Link) -> None:
         if self._sidecar.condition().in_force:
             self._in_force = self._version
-        endpoints = counts_of(self._sidecar.counts(), self._sequence, self._in_force)
+        endpoints = build_counts(self._sidecar.counts(), self._sequence, self._in_force)
         body = msgspec.json.encode(endpoints)
         if len(body) > MOST_BYTES:  # latencies can be left out; totals cannot
             services = tuple(msgspec.structs.replace(service, latency_counts=()) for service in endpoints.services)
@@ -141,7 +141,7 @@ def is_followed_with_routes(source: tuple[str, DeclaredRoutes]) -> bool:
     return desired.is_followed(source[0]) and bool(source[1].routes)
 
 
-def counts_of(counts: SidecarCounts, sequence: int, endpoints: int) -> GatewayCounts:
+def build_counts(counts: SidecarCounts, sequence: int, endpoints: int) -> GatewayCounts:
     """Returns the totals of every service that was ever requested."""
     services = tuple(
         ServiceCounts(

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from agents.gateway.requests import LONGEST_LINE, Tallies
+from agents.gateway.requests import LONGEST_LINE_BYTES, Tallies
 
 BUFFER_BYTES = 4 << 20  # some 10,000 lines, as the kernel counts them
 BATCH_LINES = 2000
@@ -84,6 +84,6 @@ class Receiver:
                 continue
             with self.lock, suppress(BlockingIOError):
                 for _ in range(BATCH_LINES):
-                    add(receive(LONGEST_LINE + 2).rstrip(b"\n"))
+                    add(receive(LONGEST_LINE_BYTES + 2).rstrip(b"\n"))
             if self._pause_seconds:
                 time.sleep(self._pause_seconds)

@@ -14,9 +14,9 @@ from agents.contract import LATENCY_EDGES_MS
 from agents.gateway.desired import HaproxyServer
 from agents.gateway.wire import CountedRequests
 
-LONGEST_LINE = 1024
+LONGEST_LINE_BYTES = 1024
 KEPT_SECONDS = 900.0  # of a copy that is no longer routed: its agent still asks for its last figures
-MOST_GONE = 10_000
+MOST_GONE_COPIES = 10_000
 
 
 class RequestTally:
@@ -66,14 +66,14 @@ class Tallies:
             self._gone_at.setdefault(name, now)
         longest_gone = sorted(self._gone_at, key=self._gone_at.__getitem__)
         for at, name in enumerate(longest_gone):
-            if now - self._gone_at[name] > KEPT_SECONDS or len(longest_gone) - at > MOST_GONE:
+            if now - self._gone_at[name] > KEPT_SECONDS or len(longest_gone) - at > MOST_GONE_COPIES:
                 del self._servers[name], self._copies[name.encode()], self._gone_at[name]
 
     def add(self, line: bytes) -> None:
         """Counts one line."""
         self.lines += 1
         parts = line.split(b" ")
-        if len(parts) != 8 or parts[0] != b"gw1" or len(line) > LONGEST_LINE:
+        if len(parts) != 8 or parts[0] != b"gw1" or len(line) > LONGEST_LINE_BYTES:
             self.refused += 1
             return
         try:

@@ -18,7 +18,7 @@ from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.reconciling import Reconciler, Situation
-from agents.keeper.routing import GatewayRoutes, routes_of
+from agents.keeper.routing import GatewayRoutes, list_routes
 from agents.keeper.step_runner import StepRunner
 from agents.keeper.steps import STEP_SECONDS, Steps
 from agents.runtime import Running
@@ -176,7 +176,7 @@ class Keeper:
             decided = self._reconciler.reconcile(assignment, situation, self._contact, now)
             self._held = decided + self._reconciler.held_by_gateway(self._routes.away)
         if now >= self._silent_until or not self._verifies_adopted():
-            self._routes.bring_up_to_date(routes_of(self.copies(), self._host, self._steps.freed))
+            self._routes.bring_up_to_date(list_routes(self.copies(), self._host, self._steps.freed))
         self._pass_gates(now)
         self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now, self._may_start)
         moving = any(copy.stage is not Stage.READY for copy in self.copies())

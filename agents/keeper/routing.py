@@ -18,7 +18,7 @@ HANG_SECONDS = 0.5  # then the keeper goes on with its other work while the gate
 log = logging.getLogger(__name__)
 
 
-def routes_of(copies: Collection[NodeCopy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
+def list_routes(copies: Collection[NodeCopy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
     """Returns a route for every copy that may get requests or may still have open ones; dead processes get none."""
     return tuple(
         Route(

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger(__name__)
 
-SLOW_TIMES = 2  # this many times the workers for steps that may wait long for a copy
+SLOW_WORKER_FACTOR = 2  # this many times the workers for steps that may wait long for a copy
 
 Result = Callable[[], None]
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Does nothing: the result of a step that has nothing to record."""
 
 
@@ -23,7 +23,7 @@ class StepRunner:
 
     def __init__(self, workers: int, wake: Callable[[], None]) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="step") if workers else None
-        self._slow = ThreadPoolExecutor(SLOW_TIMES * workers, thread_name_prefix="slow") if workers else None
+        self._slow = ThreadPoolExecutor(SLOW_WORKER_FACTOR * workers, thread_name_prefix="slow") if workers else None
         self._wake = wake
         self._results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         self._busy: set[str] = set()
@@ -40,7 +40,7 @@ class StepRunner:
                 result = step()
             except Exception:
                 log.exception("a step of %s failed", name)
-                result = nothing
+                result = do_nothing
 
             def finish() -> None:
                 self._busy.discard(name)

@@ -14,7 +14,7 @@ from agents.keeper.drivers import ClientStuck, CopyFailed, NodeDrivers
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
-from agents.keeper.step_runner import Result, StepRunner, nothing
+from agents.keeper.step_runner import Result, StepRunner, do_nothing
 from agents.seams.device import DeviceError, GpuDevice, Trouble
 
 STEP_SECONDS = 0.1  # between two steps of one copy
@@ -107,7 +107,7 @@ class Steps:
                 message = str(error)
                 return lambda: self.fail_copy(copy, "device_trouble", message, self._clock())
             return self._trouble(copy, error)
-        return (lambda: self._advance(copy, further)) if further is not None else nothing
+        return (lambda: self._advance(copy, further)) if further is not None else do_nothing
 
     def _end(self, copy: NodeCopy, alone: bool) -> Result:
         try:
@@ -120,11 +120,11 @@ class Steps:
                 self.recycle(copy.gpu, "client_stuck")
 
             return note
-        return (lambda: self.freed.add(copy.id)) if ended else nothing
+        return (lambda: self.freed.add(copy.id)) if ended else do_nothing
 
     def _tidy(self) -> Result:
         self._drivers.runtime.tidy({copy.id for copy in self._ledger.copies()})
-        return nothing
+        return do_nothing
 
     def _check(self, copy: NodeCopy) -> Result:
         """Checks that a ready copy answers and that its limits are in force."""
@@ -145,7 +145,7 @@ class Steps:
             if self._restart_errors.get(gpu) != str(error):  # tried every two seconds, logged once
                 log.warning("the MPS daemon of GPU %s cannot be restarted: %s", gpu, error)
                 self._restart_errors[gpu] = str(error)
-            return nothing
+            return do_nothing
         return lambda: self._record_restart(gpu)
 
     # Results of steps, recorded on the keeper's thread.
@@ -176,7 +176,7 @@ class Steps:
             return lambda: self.recycle(copy.gpu, f"mps_{error.trouble}")
         message = str(error)
         log.warning("%s: %s", copy.id, message)
-        return nothing
+        return do_nothing
 
     def _record_check(self, copy: NodeCopy, limited: bool, answers: bool) -> None:
         if limited and answers:

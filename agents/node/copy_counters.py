@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.filler import Filler
-from agents.node.report_minute import CopyTotals, since
+from agents.node.report_minute import CopyTotals, subtract_counters
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters, Served
 from agents.talk.copy_client import CopyClient
@@ -16,7 +16,7 @@ from agents.talk.copy_client import CopyClient
 COPIES_SECONDS = 30.0  # between two reads of a copy's own metrics; a third of it without a gateway
 WINDOW_SECONDS = 5.0  # over which latencies are measured
 SLOW_SECONDS = 0.5  # a copy that answers slower delays the reading of every device, and ends this round of questions
-PAUSE_TIMES = 20  # a slow copy is not asked for this many times its answer's duration, doubled each time
+PAUSE_FACTOR = 20  # a slow copy is not asked for this many times its answer's duration, doubled each time
 LONGEST_PAUSE_SECONDS = 600.0
 GATEWAY_PAUSE_SECONDS = 5.0  # after a gateway did not answer, which delays the reading of every device, too
 
@@ -80,7 +80,7 @@ class CopyCounters:
         before, served = self._served.get(copy.id), self._talk.served(copy.port, filled)
         spent = time.monotonic() - began
         if spent > SLOW_SECONDS:
-            pause = min(LONGEST_PAUSE_SECONDS, max(PAUSE_TIMES * spent, 2 * self._paused.get(copy.id, (0.0, 0.0))[1]))
+            pause = min(LONGEST_PAUSE_SECONDS, max(PAUSE_FACTOR * spent, 2 * self._paused.get(copy.id, (0.0, 0.0))[1]))
             self._paused[copy.id] = (now + pause, pause)
         else:
             self._paused.pop(copy.id, None)
@@ -94,7 +94,9 @@ class CopyCounters:
         now = self.totals.get(copy)
         if now is None:
             return Counters()
-        return since(now.counters, self._history[0][1].get(copy, now.counters) if self._history else now.counters)
+        return subtract_counters(
+            now.counters, self._history[0][1].get(copy, now.counters) if self._history else now.counters
+        )
 
     def served(self, copy: str) -> Served | None:
         return self._served.get(copy)

@@ -112,7 +112,7 @@ class DeviceReader:
         minute.read(uuid, reading)
         before = self.energy.get(uuid, power.Energy())
         self.samples.setdefault(uuid, power.Samples()).read(now, reading.power_w, reading.energy_mj)
-        self.energy[uuid] = power.metered(before, reading.energy_mj, reading.power_w, now)
+        self.energy[uuid] = power.add_reading(before, reading.energy_mj, reading.power_w, now)
 
     def _judge(
         self, uuid: str, reading: GpuReading | None, trouble: Trouble | None, xids: tuple[int, ...], now: float

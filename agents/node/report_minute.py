@@ -81,7 +81,9 @@ class ReportMinute:
             if copy.running is None:
                 continue
             now = totals.get(copy.id, CopyTotals(Counters()))
-            counted = since(now.counters, self._zero[copy.id].counters if copy.id in self._zero else Counters())
+            counted = subtract_counters(
+                now.counters, self._zero[copy.id].counters if copy.id in self._zero else Counters()
+            )
             busy = _busy(now.served) - _busy(self._zero[copy.id].served if copy.id in self._zero else None)
             batches = _batches(now.served) - _batches(self._zero[copy.id].served if copy.id in self._zero else None)
             known = found.get(copy.instance)
@@ -95,7 +97,7 @@ class ReportMinute:
                 memory_gib=copy.wanted.memory_gib,
                 requests=counted.requests + (known.requests if known else 0),
                 errors=counted.errors + (known.errors if known else 0),
-                latency_counts=add(counted.latency_counts, known.latency_counts if known else ()),
+                latency_counts=add_counts(counted.latency_counts, known.latency_counts if known else ()),
                 batch_mean=(now.served.batch_mean if now.served else None) or 0.0,
                 queue_mean=(now.served.queue if now.served else None) or 0.0,
                 busy_seconds=max(0.0, busy) + (known.busy_seconds if known else 0.0),
@@ -107,7 +109,7 @@ class ReportMinute:
         return found
 
 
-def since(now: Counters, then: Counters) -> Counters:
+def subtract_counters(now: Counters, then: Counters) -> Counters:
     """Returns what was counted after `then`; a counter that restarted counts from 0."""
     if now.requests < then.requests:
         then = Counters()
@@ -120,7 +122,7 @@ def since(now: Counters, then: Counters) -> Counters:
     return Counters(now.requests - then.requests, max(0, now.errors - then.errors), tuple(counts))
 
 
-def add(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+def add_counts(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
     return tuple(count + (shorter[edge] if edge < len(shorter) else 0) for edge, count in enumerate(longer))
 

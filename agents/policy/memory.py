@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-TINY = 1e-6
-COUNTED_GIB = 1 / 1024  # devices count in MiB; a smaller difference is no shortage
+TOLERANCE_GIB = 1e-6
+LEAST_SHORTAGE_GIB = 1 / 1024  # devices count in MiB; a smaller difference is no shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def guard(
     stopped = tuple(job for job in before.stopped if job.instance in wanted_jobs)
     missing = needed_gib - free_gib(device, holders, settings)
     coming_free = sum(holder.reach_gib for holder in holders if holder.leaving or holder.instance in before.away)
-    if missing > COUNTED_GIB:
+    if missing > LEAST_SHORTAGE_GIB:
         since = before.short_since if before.short_since is not None else now
         if now - since < settings.short_seconds:
             return Guard(stopped, short_since=since), Moves()
@@ -129,13 +129,13 @@ def guard(
             for holder in holders
             if holder.may_stop and not holder.leaving and holder.instance not in before.away
         ]
-        going = fewest(candidates, missing - coming_free)
+        going = choose_fewest(candidates, missing - coming_free)
         stopped += tuple(Stopped(job.instance, job.limit_gib, job.priority, now) for job in going)
         short = missing - coming_free - sum(job.reach_gib for job in going)
-        moves = Moves(tuple(job.instance for job in going), (), short if short > COUNTED_GIB else 0.0)
+        moves = Moves(tuple(job.instance for job in going), (), short if short > LEAST_SHORTAGE_GIB else 0.0)
         return Guard(stopped, short_since=since), moves
     gone = [job for job in stopped if all(holder.instance != job.instance for holder in holders)]
-    back = first_back(gone, -missing - settings.back_gib)
+    back = choose_returning(gone, -missing - settings.back_gib)
     if not back:
         return Guard(stopped), Moves()
     since = before.roomy_since if before.roomy_since is not None else now
@@ -145,29 +145,29 @@ def guard(
     return Guard(tuple(job for job in stopped if job is not back)), Moves((), (back.instance,))
 
 
-def fewest(candidates: Sequence[MemoryHolder], needed_gib: float) -> tuple[MemoryHolder, ...]:
+def choose_fewest(candidates: Sequence[MemoryHolder], needed_gib: float) -> tuple[MemoryHolder, ...]:
     """Returns the least important jobs, with the least to lose, that together free so much; none is superfluous.
 
     Returns all if all are not enough: part of the room may let a smaller waiting service start.
     """
-    if needed_gib <= TINY:
+    if needed_gib <= TOLERANCE_GIB:
         return ()
     order = sorted(candidates, key=lambda job: (job.priority, job.unsaved_seconds, -job.reach_gib, job.instance))
     chosen: list[MemoryHolder] = []
     freed = 0.0
     for job in order:
-        if freed >= needed_gib - TINY:
+        if freed >= needed_gib - TOLERANCE_GIB:
             break
         chosen.append(job)
         freed += job.reach_gib
     for job in reversed(list(chosen)):  # the most important first
-        if freed - job.reach_gib >= needed_gib - TINY:
+        if freed - job.reach_gib >= needed_gib - TOLERANCE_GIB:
             chosen.remove(job)
             freed -= job.reach_gib
     return tuple(chosen)
 
 
-def first_back(gone: Sequence[Stopped], free: float) -> Stopped | None:
+def choose_returning(gone: Sequence[Stopped], free: float) -> Stopped | None:
     """Returns the most important job that fits; among equals the one that has waited longest."""
-    fitting = [job for job in gone if job.memory_gib <= free + TINY]
+    fitting = [job for job in gone if job.memory_gib <= free + TOLERANCE_GIB]
     return min(fitting, key=lambda job: (-job.priority, job.since, job.instance), default=None)

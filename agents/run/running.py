@@ -75,7 +75,7 @@ def run_agent(options: AgentOptions, metrics: str = "") -> None:
 
 def _answers(agent: Agent, node: LocalNode, credential: Credential) -> Mapping[str, Any]:
     return {
-        "status": lambda _question: status.of(agent, node, credential),
+        "status": lambda _question: status.describe(agent, node, credential),
         "drain": lambda question: node.drain(question.get("gpus")),
         "use": lambda question: node.use(question.get("gpus")),
         "adopt": lambda question: node.adopt(bool(question.get("end"))),
@@ -90,6 +90,6 @@ def _serve_metrics(address: str, agent: Agent, node: LocalNode, credential: Cred
     if not port.isdecimal():
         raise CannotRun(f"--metrics {address!r} must be HOST:PORT, like 127.0.0.1:9400")
     try:
-        serve((host.strip("[]"), int(port)), {"/metrics": lambda: render(status.view(agent, node, credential))})
+        serve((host.strip("[]"), int(port)), {"/metrics": lambda: render(status.build_view(agent, node, credential))})
     except (OSError, OverflowError) as error:
         raise CannotRun(f"--metrics {address}: {error}") from error

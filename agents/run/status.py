@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.prometheus import AgentView
 
 
-def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
+def describe(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
     """Returns the agent's status as plain values."""
     body = node.report_body(*node.current_minute())
     assignment = agent.assignment
@@ -46,7 +46,7 @@ def of(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
     }
 
 
-def text(status: Mapping[str, Any]) -> str:
+def render_text(status: Mapping[str, Any]) -> str:
     """Returns the status as text for a terminal."""
     silent = status["silentSeconds"]
     contact = "not answered yet" if silent is None else f"answered {silent:g} s ago"
@@ -85,7 +85,7 @@ def text(status: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
+def build_view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
     """Returns the view from which the metrics are made."""
     from agents.prometheus import AgentView, CopyView, GpuView
 

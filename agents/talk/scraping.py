@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from agents.contract import LATENCY_EDGES_MS
 from agents.seams.traffic import Counters, Served
 
-LARGEST = 1e15
-LONGEST_LINE = 4096
+LARGEST_VALUE = 1e15
+LONGEST_LINE_BYTES = 4096
 MOST_SAMPLES = 20_000
 MOST_LINES = 100_000  # of the whole text; the rest counts as one line that is too long
 _EDGES = tuple(LATENCY_EDGES_MS)
@@ -50,7 +50,7 @@ def read(text: bytes, wanted: frozenset[str]) -> tuple[Samples, int]:
 
 def _sample(line: bytes) -> tuple[str, Labels, float] | None:
     """Parses `name{a="b"} 1.5 [timestamp]`; returns None if it is malformed or its value is not an amount."""
-    if len(line) > LONGEST_LINE:
+    if len(line) > LONGEST_LINE_BYTES:
         return None
     try:
         text = line.decode().rstrip("\r")
@@ -74,7 +74,7 @@ def _sample(line: bytes) -> tuple[str, Labels, float] | None:
         value = float(rest[0]) if rest[0].isascii() and "_" not in rest[0] else math.nan
     except ValueError:
         return None
-    if not 0 <= value <= LARGEST:  # false for NaN, too
+    if not 0 <= value <= LARGEST_VALUE:  # false for NaN, too
         return None
     return name, labels, value
 

@@ -139,10 +139,10 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from agents.run.status import text
+    from agents.run.status import render_text
 
     said = _ask(args, "status")
-    print(json.dumps(said, indent=2) if args.json else text(said))
+    print(json.dumps(said, indent=2) if args.json else render_text(said))
     return exits.OK
 
 

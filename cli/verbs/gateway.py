@@ -90,9 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.what == "config":
-        from agents.gateway.configuration import base
+        from agents.gateway.configuration import render_base
 
-        print(base(args.folder, args.requests, args.bind), end="")
+        print(render_base(args.folder, args.requests, args.bind), end="")
         return exits.OK
     return _run(args)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agents.policy.power.knobs import Knob, kept
+from agents.policy.power.knobs import Knob, age_knob
 from agents.policy.power.law import ratio, watts
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.settings import PowerSettings
@@ -18,9 +18,9 @@ from agents.policy.power.settings import PowerSettings
 def step(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
     """Runs one period; comments name the algorithm's lines."""
     # line 1: `kept` starts at the planned values
-    clock = kept(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None
+    clock = age_knob(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None
     batches = {
-        instance.id: kept(state.batches.get(instance.id), instance.frame)
+        instance.id: age_knob(state.batches.get(instance.id), instance.frame)
         for instance in period.instances
         if instance.frame
     }

@@ -28,7 +28,7 @@ from app.settings import Settings
 from solvers.forecast.settings import ForecastTuning
 from tests.docs.shell import DOCS
 
-TURNED_AWAY_PERCENT = 100 * overload.TURNED_AWAY_SHARE
+TURNED_AWAY_PERCENT = 100 * overload.TUNING.turned_away_share
 SETTINGS, RULES, HEALTH, FORECAST = Settings(), RolloutRules({}), HealthSettings(), ForecastTuning()
 WORDS = {1: "a", 2: "two", 4: "four", 5: "five", 9: "Nine", 10: "a tenth"}
 
@@ -61,11 +61,11 @@ def word(value: float) -> str:
         ("forecast", f"once the plan is {100 * FORECAST.fall_band:g} % above that"),
         ("forecast", f"no sooner than {word(FORECAST.cooldown_seconds / 60)} minutes after it rose"),
         ("gateway", f"So {FIRST_SLOTS} backends are prepared"),
-        ("gateway", f"for {overload.BEGINS_SECONDS:g} s or {overload.BEGINS_SLOS:g} times the SLO"),
-        ("gateway", f"at most {100 * overload.ADMITTED_SHARE:g} % of what they can answer"),
+        ("gateway", f"for {overload.TUNING.begins_seconds:g} s or {overload.TUNING.begins_slos:g} times the SLO"),
+        ("gateway", f"at most {100 * overload.TUNING.admitted_share:g} % of what they can answer"),
         (
             "gateway",
-            f"{word(overload.ENDS_SECONDS)} seconds in which at most {TURNED_AWAY_PERCENT:g} % was rejected",
+            f"{word(overload.TUNING.ends_seconds)} seconds in which at most {TURNED_AWAY_PERCENT:g} % was rejected",
         ),
         ("gateway", f"for {KEPT_SECONDS / 60:g} minutes after its route is gone"),
         ("gateway", f"{'three' if SETTLED_SECONDS == 3 else SETTLED_SECONDS} seconds after it has reported so"),

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agents.gateway.client import SidecarRoutes
-from agents.gateway.configuration import base
+from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
@@ -39,7 +39,7 @@ class Gateway:
         self.state = folder / "state"
         self.log_path = folder / "gateway.log"
         self.state.mkdir(parents=True)
-        text = base(self.state, self.requests, f"127.0.0.1:{self.port}")
+        text = render_base(self.state, self.requests, f"127.0.0.1:{self.port}")
         if os.geteuid():  # only root can become another user
             text = text.replace("    user haproxy\n    group haproxy\n", "")
         (folder / "haproxy.cfg").write_text(text)

@@ -138,10 +138,10 @@ def test_prometheus_asks_every_part_that_has_metrics() -> None:
 
 
 def test_haproxy_has_what_the_sidecar_needs_of_every_frontend() -> None:
-    from agents.gateway.configuration import base
+    from agents.gateway.configuration import render_base
 
     folder = "/var/lib/gpuwright-gateway"
-    printed = base(Path(folder), f"{folder}/requests.sock", ":8000")
+    printed = render_base(Path(folder), f"{folder}/requests.sock", ":8000")
     needed = printed.split("# --- needed")[1].split("# ---")[0].splitlines()[1:]
     written = (ROOT / "deploy" / "testbed" / "haproxy.cfg").read_text()
     assert needed and all(line.strip() in written for line in needed)

@@ -1,6 +1,6 @@
 """Judges the health of each GPU: a fault fences only the GPU that has it; flapping is damped."""
 
-from agents.policy.health.fencing import observe, returned
+from agents.policy.health.fencing import note_reset, observe
 from agents.policy.health.states import GpuObservation, HealthCause, HealthSettings, HealthState, HealthVerdict
 from agents.policy.health.verdicts import verdict
 
@@ -10,7 +10,7 @@ __all__ = [
     "HealthSettings",
     "HealthState",
     "HealthVerdict",
+    "note_reset",
     "observe",
-    "returned",
     "verdict",
 ]

@@ -36,7 +36,7 @@ def observe(
         raise ValueError(f"an observation of GPU {observed.uuid} cannot update the state of GPU {state.uuid}")
     now = max(now, state.at)
     if was_reset(state, observed):
-        state = returned(state, now, settings)
+        state = note_reset(state, now, settings)
     fault = _fault(state, observed, settings)
     state = _slowed(_read(state, observed), observed, now, settings)
     for code in observed.xids:
@@ -46,7 +46,7 @@ def observe(
     return replace(state, at=now)
 
 
-def returned(state: HealthState, now: float, settings: HealthSettings = STANDARD) -> HealthState:
+def note_reset(state: HealthState, now: float, settings: HealthSettings = STANDARD) -> HealthState:
     """Returns the state after a reset or reboot: what needed it is over, and the back-off runs from now."""
     now = max(now, state.at)
     until = now + back_off(state, settings) if state.cause else state.until

@@ -1,6 +1,6 @@
 """The power loop: Morak's Algorithm 1 for one GPU and one period at a time, on the node alone."""
 
-from agents.policy.power.energy import Energy, metered
+from agents.policy.power.energy import Energy, add_reading
 from agents.policy.power.knobs import Knob
 from agents.policy.power.law import step
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
@@ -16,6 +16,6 @@ __all__ = [
     "PowerSettings",
     "PowerState",
     "Samples",
-    "metered",
+    "add_reading",
     "step",
 ]  # fmt: skip

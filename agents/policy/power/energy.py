@@ -21,7 +21,7 @@ class Energy:
     unknown_seconds: float = 0.0  # with neither counter nor watts, or in too long a gap
 
 
-def metered(energy: Energy, counter_mj: int | None, mean_w: float | None, at: float) -> Energy:
+def add_reading(energy: Energy, counter_mj: int | None, mean_w: float | None, at: float) -> Energy:
     """Adds a reading: the counter's difference if there is one, else watts times the time since the last."""
     if counter_mj is not None and counter_mj < 0:
         counter_mj = None

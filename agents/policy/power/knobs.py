@@ -27,7 +27,7 @@ class Knob:
     was_return: bool = False  # its last move was a return
 
 
-def of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
+def knob_of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
     """Returns a knob at its planned value, or at the nearest of `steps` if only those exist."""
     inside = [step for step in steps if frame.min <= step <= frame.max]
     if steps:
@@ -38,9 +38,9 @@ def of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
     return Knob(planned, planned, lowest, highest)
 
 
-def kept(before: Knob | None, frame: Frame, steps: Sequence[int] = ()) -> Knob:
+def age_knob(before: Knob | None, frame: Frame, steps: Sequence[int] = ()) -> Knob:
     """Returns the knob one period older; a new plan resets it to the planned value."""
-    fresh = of_frame(frame, steps)
+    fresh = knob_of_frame(frame, steps)
     if before is None or (before.planned, before.lowest, before.highest) != (
         fresh.planned,
         fresh.lowest,
@@ -50,7 +50,7 @@ def kept(before: Knob | None, frame: Frame, steps: Sequence[int] = ()) -> Knob:
     return replace(before, age=before.age + 1)
 
 
-def forced(knob: Knob, value: int, reason: str, at: datetime, calm_periods: int, longest: int) -> Knob:
+def force_knob(knob: Knob, value: int, reason: str, at: datetime, calm_periods: int, longest: int) -> Knob:
     """Returns the knob moved because a limit is broken. A return that did not last doubles the wait for the next."""
     wait = knob.wait or calm_periods
     if knob.was_return:
@@ -62,7 +62,7 @@ def forced(knob: Knob, value: int, reason: str, at: datetime, calm_periods: int,
     )  # fmt: skip
 
 
-def returned(knob: Knob, value: int) -> Knob:
+def return_knob(knob: Knob, value: int) -> Knob:
     """Returns the knob moved towards its planned value, because both limits hold."""
     home = value == knob.planned
     return replace(

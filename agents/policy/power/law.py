@@ -21,7 +21,7 @@ from agents.policy.power.estimates import (
     clock_with_room,
     slower_by,
 )
-from agents.policy.power.knobs import OVER_CAP, OVER_SLO, Knob, excursion, forced, kept, returned
+from agents.policy.power.knobs import OVER_CAP, OVER_SLO, Knob, age_knob, excursion, force_knob, return_knob
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.settings import PowerSettings
 
@@ -39,9 +39,9 @@ def step(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> Power
     is_broken, is_calm = over or bool(slow), not over and not late
     now = replace(
         state,
-        clock=kept(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None,
+        clock=age_knob(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None,
         batches={
-            instance.id: kept(state.batches.get(instance.id), instance.frame)
+            instance.id: age_knob(state.batches.get(instance.id), instance.frame)
             for instance in period.instances
             if instance.frame
         },
@@ -198,12 +198,12 @@ def towards_the_plan(state: PowerState, period: GpuPeriod, settings: PowerSettin
         if knob.value != knob.planned and state.calm >= knob.wait:
             value = _batch_back(knob, by_id[name], period, settings)
             if value != knob.value:
-                return replace(state, batches={**state.batches, name: returned(knob, value)}, calm=0)
+                return replace(state, batches={**state.batches, name: return_knob(knob, value)}, calm=0)
     clock = state.clock
     if clock and clock.value != clock.planned and state.calm >= clock.wait:
         value = _clock_back(clock, period, settings)
         if value != clock.value:
-            return replace(state, clock=returned(clock, value), calm=0)
+            return replace(state, clock=return_knob(clock, value), calm=0)
     return state
 
 
@@ -243,7 +243,7 @@ def _bears(instance: InstancePeriod, factor: float, settings: PowerSettings) -> 
 
 
 def _forced(knob: Knob, value: int, reason: str, period: GpuPeriod, settings: PowerSettings) -> Knob:
-    return forced(knob, value, reason, period.at, settings.calm_periods, settings.longest_wait_periods)
+    return force_knob(knob, value, reason, period.at, settings.calm_periods, settings.longest_wait_periods)
 
 
 def excursions(state: PowerState, gpu: int) -> tuple[Excursion, ...]:

@@ -32,7 +32,7 @@ def _of_gpus(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, 
     helper = Path(options.helper) if options.helper else None
     return [
         ("compute mode", partial(gpus.compute_modes, facts)),
-        ("root helper", partial(gpus.settable, helper)),
+        ("root helper", partial(gpus.check_settable, helper)),
         ("mps program", mps.program),
         ("mps daemon", partial(mps.daemons, facts, options.folder / "mps")),
         ("mps user", mps.users),
@@ -63,11 +63,11 @@ def _simulated(options: AgentOptions) -> DoctorFinding:
 
 def _look(facts: list[gpus.DriverFacts]) -> list[DoctorFinding]:
     try:
-        facts.append(gpus.look(shutil.which(PROGRAM) is not None))
+        facts.append(gpus.ask_driver(shutil.which(PROGRAM) is not None))
     except DeviceError as error:
         return [gpus.no_driver(error)]
     except ImportError:
         return [gpus.no_binding()]
     if not facts[0].count:
         return [gpus.no_gpus(facts[0])]
-    return list(gpus.described(facts[0]))
+    return list(gpus.describe_gpus(facts[0]))

@@ -42,7 +42,7 @@ class DriverFacts:
         return len(self.gpus) + len(self.troubles) + self.nameless
 
 
-def look(has_mps: bool) -> DriverFacts:
+def ask_driver(has_mps: bool) -> DriverFacts:
     """Asks the driver once; raises DeviceError if there is none."""
     from agents.devices.nvml.binding import Binding
     from agents.devices.nvml.probing import found
@@ -80,7 +80,7 @@ def no_driver(error: DeviceError) -> DoctorFinding:
     return fail("driver", text, advice)
 
 
-def described(facts: DriverFacts) -> Iterator[DoctorFinding]:
+def describe_gpus(facts: DriverFacts) -> Iterator[DoctorFinding]:
     """Yields the driver's finding, and each GPU's with the abilities that it lacks."""
     yield ok("driver", f"version {facts.driver_version}, {facts.count} GPUs")
     advice = "Only this GPU is affected; look for XIDs in dmesg. A reset or a reboot may help."
@@ -119,7 +119,7 @@ def compute_modes(facts: DriverFacts) -> Iterator[DoctorFinding]:
             yield fail(name, f"mode {mode}: the device refuses all compute work", advice)
 
 
-def settable(helper: Path | None) -> Iterator[DoctorFinding]:
+def check_settable(helper: Path | None) -> Iterator[DoctorFinding]:
     """Checks that clocks, power limits and compute modes can be set: through the root helper, or as root."""
     what = "clocks, power limits and compute modes"
     if helper is None and os.geteuid() == 0:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.keeper.ports import FIRST, LAST
+from agents.keeper.ports import FIRST_PORT, LAST_PORT
 from agents.node.state_folder import StateFolder
 from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
 from agents.runtime.cgroups import Cgroups
@@ -96,17 +96,19 @@ def credential(folder: Path) -> Iterator[DoctorFinding]:
 
 def ports(host: str) -> Iterator[DoctorFinding]:
     """Checks a sample of the ports that copies listen on."""
-    sample = random.sample(range(FIRST, LAST + 1), PORTS_TRIED)
+    sample = random.sample(range(FIRST_PORT, LAST_PORT + 1), PORTS_TRIED)
     free = sum(_bindable(host, port) for port in sample)
     low = _first_outgoing()
     if free == 0:
-        text = f"of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST}, none is free"
+        text = f"of {PORTS_TRIED} ports tried on {host} within {FIRST_PORT}..{LAST_PORT}, none is free"
         yield fail("ports", text, "Another program uses them, or the address does not belong to this machine.")
-    elif low is not None and low <= LAST:
-        advice = f"sysctl -w net.ipv4.ip_local_port_range='{LAST + 1} 60999'"
-        yield warn("ports", f"outgoing connections use ports from {low} on, but copies need those up to {LAST}", advice)
+    elif low is not None and low <= LAST_PORT:
+        advice = f"sysctl -w net.ipv4.ip_local_port_range='{LAST_PORT + 1} 60999'"
+        yield warn(
+            "ports", f"outgoing connections use ports from {low} on, but copies need those up to {LAST_PORT}", advice
+        )
     else:
-        yield ok("ports", f"of {PORTS_TRIED} ports tried on {host} within {FIRST}..{LAST}, {free} are free")
+        yield ok("ports", f"of {PORTS_TRIED} ports tried on {host} within {FIRST_PORT}..{LAST_PORT}, {free} are free")
 
 
 def cgroups() -> Iterator[DoctorFinding]:

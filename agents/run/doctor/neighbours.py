@@ -17,9 +17,9 @@ from agents.gateway.followers import FOLLOWED
 from agents.node.state_folder import Credential, StateFolder
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 
-SECONDS = 4.0
+TIMEOUT_SECONDS = 4.0
 MOST_OFFSET_SECONDS = 5.0  # beyond it, reports would be counted in the wrong minute
-DOCKER = Path("/var/run/docker.sock")
+DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
 def control_plane(folder: Path) -> Iterator[DoctorFinding]:
@@ -63,7 +63,7 @@ def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFindi
             from agents.seams.routes import RoutesAway
 
             try:
-                SidecarRoutes(address, credential.node, token_file, seconds=SECONDS).counters()
+                SidecarRoutes(address, credential.node, token_file, seconds=TIMEOUT_SECONDS).counters()
             except RoutesAway as error:
                 raise OSError(str(error)) from error
         else:
@@ -81,12 +81,12 @@ def docker(wanted: bool) -> Iterator[DoctorFinding]:
     if not wanted:
         return
     try:
-        _connected(str(DOCKER)).close()
+        _connected(str(DOCKER_SOCKET)).close()
         advice = "Every user who may use Docker has root rights on this machine, including the agent (SECURITY.md)."
-        yield warn("docker", f"the engine answers at {DOCKER}", advice)
+        yield warn("docker", f"the engine answers at {DOCKER_SOCKET}", advice)
     except OSError as error:
         advice = "Start the Docker Engine and give the agent's user access to it, or run copies as processes."
-        yield fail("docker", f"no engine at {DOCKER}: {error.strerror}", advice)
+        yield fail("docker", f"no engine at {DOCKER_SOCKET}: {error.strerror}", advice)
 
 
 def _credential(folder: Path) -> Credential | None:
@@ -102,9 +102,9 @@ def _request_assignment(credential: Credential) -> tuple[int, str]:
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         trust = ssl.create_default_context(cafile=credential.ca_file or None)
-        connection = http.client.HTTPSConnection(host, parts.port, timeout=SECONDS, context=trust)
+        connection = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=trust)
     else:
-        connection = http.client.HTTPConnection(host, parts.port, timeout=SECONDS)
+        connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {credential.token}"})
         answer = connection.getresponse()
@@ -137,7 +137,7 @@ def _connected(address: str) -> socket.socket:
     address = address.removeprefix("unix:")
     if address.startswith("/"):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(SECONDS)
+        connection.settimeout(TIMEOUT_SECONDS)
         try:
             connection.connect(address)
         except OSError:
@@ -147,4 +147,4 @@ def _connected(address: str) -> socket.socket:
     parts = urlsplit(address if "//" in address else f"//{address}")
     if not parts.hostname or not parts.port:
         raise ValueError("the address is neither a path nor HOST:PORT")
-    return socket.create_connection((parts.hostname, parts.port), timeout=SECONDS)
+    return socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_SECONDS)

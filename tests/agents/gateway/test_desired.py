@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.gateway import configuration, desired
-from agents.gateway.changes import closing, differences, map_closing, map_opening, opening
-from agents.gateway.configuration import base
+from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
+from agents.gateway.configuration import render_base
 from agents.gateway.desired import (
     FIRST_SLOTS,
     Desired,
@@ -101,7 +101,7 @@ SEEN = ServerState("10.0.0.5", 80, 256, 0, 2)
 
 def commands(wanted: list[HaproxyServer], seen: dict[str, ServerState]) -> list[str]:
     backends = {"gw-0001": {server.name: server for server in wanted}}
-    steps = (*opening(backends, {"gw-0001": seen}), *closing(backends, {"gw-0001": seen}))
+    steps = (*opening_commands(backends, {"gw-0001": seen}), *closing_commands(backends, {"gw-0001": seen}))
     return [step.command for step in steps]
 
 
@@ -131,14 +131,14 @@ def test_a_copy_that_is_added_drained_gets_nothing() -> None:
 
 def test_a_server_that_waits_to_be_deleted_is_in_force() -> None:
     gone = {"gw-0001": {"n:a": ServerState("10.0.0.5", 80, 256, 1, 0)}}
-    assert differences({}, gone) == ()
-    assert differences({}, {"gw-0001": {"n:a": SEEN}}) == ("set server gw-0001/n:a state maint",)
+    assert find_differences({}, gone) == ()
+    assert find_differences({}, {"gw-0001": {"n:a": SEEN}}) == ("set server gw-0001/n:a state maint",)
 
 
 def test_a_map_is_brought_about_by_its_differences() -> None:
     wanted, seen = {"a/b": "gw-0001", "c/d": "gw-0002"}, {"c/d": "gw-0009", "e/f": "gw-0003"}
-    assert [step.command for step in map_closing("m", wanted, seen)] == ["del map m e/f"]
-    assert [step.command for step in map_opening("m", wanted, seen)] == [
+    assert [step.command for step in map_removals("m", wanted, seen)] == ["del map m e/f"]
+    assert [step.command for step in map_additions("m", wanted, seen)] == [
         "add map m a/b gw-0001",
         "set map m c/d gw-0002",
     ]
@@ -148,14 +148,14 @@ def test_a_map_is_brought_about_by_its_differences() -> None:
 
 
 def test_the_base_that_ships_and_the_one_in_the_documentation_are_what_the_command_prints() -> None:
-    text = base(Path("/var/lib/gpuwright-gateway"), "127.0.0.1:9514", ":80")
+    text = render_base(Path("/var/lib/gpuwright-gateway"), "127.0.0.1:9514", ":80")
     assert (ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text() == text
     assert text in (ROOT / "docs" / "gateway.md").read_text()
 
 
 def test_a_server_stands_in_the_file_in_the_words_of_the_runtime_command() -> None:
-    text = configuration.generated(said(route("x")), Path("/f"), "127.0.0.1:1")
+    text = configuration.render_generated(said(route("x")), Path("/f"), "127.0.0.1:1")
     [line] = [line for line in text.splitlines() if "node-1:x" in line]
     [server] = said(route("x")).servers()
-    assert line == f"    server node-1:x {configuration.arguments(server)}"
+    assert line == f"    server node-1:x {configuration.server_arguments(server)}"
     assert text.count("\nbackend gw-0") == FIRST_SLOTS

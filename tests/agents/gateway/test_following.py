@@ -18,7 +18,7 @@ from agents.gateway.desired import Desired, declare, follow, with_slots
 from agents.gateway.following import follow_endpoints
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.gateway.parsing import parse_loads
-from agents.gateway.plane import counts_of
+from agents.gateway.plane import build_counts
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from tests.support.caller import until
@@ -181,7 +181,7 @@ def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Bes
         thread.start()
 
     def waiting() -> int:
-        services = counts_of(beside.sidecar.counts(), 1, 1).services
+        services = build_counts(beside.sidecar.counts(), 1, 1).services
         return sum(one.open for one in services if one.service == "shop/search")
 
     until(lambda: waiting() == 30, "those who wait are counted")
@@ -199,7 +199,7 @@ def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
         assert beside.get("/shop/counted/x")[0] == 503
 
     def counted() -> list[tuple[int, int, int]]:
-        services = counts_of(beside.sidecar.counts(), 1, 1).services
+        services = build_counts(beside.sidecar.counts(), 1, 1).services
         return [(one.requests, one.errors, one.shed) for one in services if one.service == "shop/counted"]
 
     until(lambda: counted() == [(5, 5, 5)], f"{counted()}")

@@ -8,7 +8,7 @@ import pytest
 
 from agents.contract import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
-from agents.node.report_minute import CopyTotals, ReportMinute, add, percentile_ms, since
+from agents.node.report_minute import CopyTotals, ReportMinute, add_counts, percentile_ms, subtract_counters
 from agents.runtime import Running
 from agents.seams.device import GpuReading
 from agents.seams.traffic import Counters, Served
@@ -72,16 +72,16 @@ def test_two_copies_of_an_instance_are_added_up() -> None:
 
 
 def test_a_counter_that_began_anew_counts_from_nought() -> None:
-    assert since(Counters(3, 1, (2, 1)), Counters(100, 4, (60, 40))) == Counters(3, 1, (2, 1))
+    assert subtract_counters(Counters(3, 1, (2, 1)), Counters(100, 4, (60, 40))) == Counters(3, 1, (2, 1))
 
 
 def test_what_was_counted_since_has_no_zeros_at_its_end() -> None:
-    assert since(Counters(9, 0, (4, 5, 7)), Counters(7, 0, (2, 5, 7))) == Counters(2, 0, (2,))
+    assert subtract_counters(Counters(9, 0, (4, 5, 7)), Counters(7, 0, (2, 5, 7))) == Counters(2, 0, (2,))
 
 
 @pytest.mark.parametrize(("one", "other"), [((1, 2), (1, 1, 1)), ((1, 1, 1), (1, 2)), ((2, 3, 1), ())])
 def test_histograms_of_different_lengths_are_added_up(one: tuple[int, ...], other: tuple[int, ...]) -> None:
-    assert add(one, other) == (2, 3, 1)
+    assert add_counts(one, other) == (2, 3, 1)
 
 
 def test_a_percentile_is_linear_within_its_bucket() -> None:

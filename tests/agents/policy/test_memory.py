@@ -13,7 +13,7 @@ from agents.policy.memory import (
     MemorySettings,
     Moves,
     Stopped,
-    fewest,
+    choose_fewest,
     free_gib,
     guard,
     headroom_gib,
@@ -173,7 +173,7 @@ def test_who_is_stopped_suffices_if_anybody_does_and_nobody_is_superfluous(
         job(f"j{n}", float(limit), priority=float(priority), unsaved_seconds=float(unsaved))
         for n, (limit, priority, unsaved) in enumerate(drawn)
     ]
-    chosen = fewest(candidates, float(needed))
+    chosen = choose_fewest(candidates, float(needed))
     freed = sum(one.reach_gib for one in chosen)
     total = sum(one.reach_gib for one in candidates)
     if total >= needed:

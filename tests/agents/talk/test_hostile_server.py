@@ -14,7 +14,7 @@ import pytest
 
 from agents.contract import AssignedGpu, AssignedInstance, Assignment
 from agents.control.agent import HIGHEST_INCARNATION, Agent
-from agents.control.assignments import AssignmentVerdict, begin_incarnation, contradiction
+from agents.control.assignments import AssignmentVerdict, begin_incarnation, find_contradiction
 from agents.gateway.client import SidecarRoutes
 from agents.node.state_folder import Credential, StateFolder
 from agents.seams.routes import RoutesAway
@@ -127,7 +127,7 @@ TWICE = (AssignedInstance("one", 0), AssignedInstance("one", 1))
     ],
 )
 def test_an_assignment_that_contradicts_itself_is_refused(offered: Assignment, why: str) -> None:
-    assert contradiction("node-1", offered) == why
+    assert find_contradiction("node-1", offered) == why
 
 
 def test_an_unsound_assignment_changes_nothing_on_disk(tmp_path: Path) -> None:

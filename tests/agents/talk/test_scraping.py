@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.contract import LATENCY_EDGES_MS
 from agents.seams.traffic import Served
-from agents.talk.scraping import LARGEST, MOST_SAMPLES, histogram, read, served_of
+from agents.talk.scraping import LARGEST_VALUE, MOST_SAMPLES, histogram, read, served_of
 
 VLLM = b"""# HELP vllm:e2e_request_latency_seconds Histogram of e2e request latency in seconds.
 # TYPE vllm:e2e_request_latency_seconds histogram
@@ -149,4 +149,4 @@ def test_no_text_is_too_strange(text: bytes, kind: str) -> None:
     }
     served = said(kind, text + b"\n" + names[kind] + text)
     for figure in (served.queue, served.batch_mean, served.batches):
-        assert figure is None or 0 <= figure <= LARGEST * 500
+        assert figure is None or 0 <= figure <= LARGEST_VALUE * 500

@@ -9,7 +9,7 @@ import pytest
 from agents.contract import Frame
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
-from agents.policy.power import Energy, GpuPeriod, InstancePeriod, PowerSettings, PowerState, Samples, metered, step
+from agents.policy.power import Energy, GpuPeriod, InstancePeriod, PowerSettings, PowerState, Samples, add_reading, step
 from simulation.power.plant import PlantServer
 from simulation.power.trial import BEGAN
 from tests.support.soak import scaled
@@ -54,7 +54,7 @@ class Node:
             reading = self.device.read(uuid)
             self.samples.read(self.now, reading.power_w, reading.energy_mj)
         peak_w, mean_w = self.samples.period() or (None, None)
-        self.energy = metered(self.energy, reading.energy_mj, mean_w, self.now)
+        self.energy = add_reading(self.energy, reading.energy_mj, mean_w, self.now)
         instances = tuple(
             InstancePeriod(
                 id=one.id,

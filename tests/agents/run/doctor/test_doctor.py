@@ -24,7 +24,7 @@ from agents.node.state_folder import Credential, StateFolder
 from agents.run.doctor import Diagnosis, DoctorFinding, Level, examine, machine, mps, neighbours
 from agents.run.doctor.bounded import run
 from agents.run.doctor.findings import fail, ok
-from agents.run.doctor.gpus import settable
+from agents.run.doctor.gpus import check_settable
 from agents.run.opening import AgentOptions
 from tests.agents.devices.privileged.running import running
 from tests.support.server import RunningServer
@@ -202,13 +202,13 @@ def test_an_address_that_is_not_of_this_machine_has_no_free_port() -> None:
 
 def test_the_root_helper_is_greeted(tmp_path: Path) -> None:
     with running(tmp_path, uid=os.geteuid()) as helper:
-        assert levels(settable(helper.socket)) == ["ok"]
+        assert levels(check_settable(helper.socket)) == ["ok"]
         assert helper.writes() == []
 
 
 @as_root
 def test_without_a_root_helper_only_root_can_set_anything() -> None:
-    assert levels(settable(None)) == ["warn"]
+    assert levels(check_settable(None)) == ["warn"]
     said = as_nobody(
         "from agents.run.doctor.gpus import settable\nprint([one.level.value for one in settable(None)])\n"
     )
